@@ -1,0 +1,65 @@
+"""Canonical JSON, sha256 of it, and the difference of two input dicts. Pure.
+
+Hash and explanation come from the same value, so they cannot disagree.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import Any
+
+from tasks.model import Json
+
+
+def plain(value: Any) -> Json:
+    """Dataclasses, tuples, mappings and paths as JSON values; a type that JSON lacks is a
+    TypeError.
+    """
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case PurePath():
+            return str(value)
+        case Mapping():
+            return {str(key): plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case set() | frozenset():
+            return [plain(item) for item in sorted(value)]
+    if dataclasses.is_dataclass(value):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    raise TypeError(f"{type(value).__name__} has no place in a manifest")
+
+
+def canonical(value: Any) -> str:
+    """The one text of a value: sorted keys, two spaces, a final newline."""
+    return json.dumps(plain(value), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def sha256_text(text: str) -> str:
+    """Hexadecimal sha256 of `text` in UTF-8."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def changes(before: Any, after: Any, key: str = "") -> Iterator[str]:
+    """What differs, one line a leaf: `target.archs: ["9.0"] → ["12.0"]`."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for name in sorted({*before, *after}):
+            dotted = f"{key}.{name}" if key else str(name)
+            if name not in before:
+                yield f"{dotted}: new"
+            elif name not in after:
+                yield f"{dotted}: gone"
+            else:
+                yield from changes(before[name], after[name], dotted)
+    elif before != after:
+        yield f"{key}: {_short(before)} → {_short(after)}"
+
+
+def _short(value: Any, limit: int = 60) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
