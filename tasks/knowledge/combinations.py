@@ -1,0 +1,90 @@
+"""What is known not to work together, judged with the facts at hand.
+
+It never guesses: an unknown fact judges nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from packaging.specifiers import SpecifierSet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tasks.knowledge.facts import KnownBad, Level
+    from tasks.knowledge.load import Knowledge
+    from tasks.model import Arch, Strategy, System
+
+
+@dataclass(frozen=True)
+class Combination:
+    """What would be built with what.
+
+    None is unknown. `cuda` is nvcc's version, full where it is known; `msvc` is _MSC_VER.
+    """
+
+    system: System | None = None
+    cuda: str | None = None
+    torch: str | None = None
+    gcc: str | None = None
+    glibc: str | None = None
+    msvc: str | None = None
+    cmake: str | None = None
+    setuptools: str | None = None
+    archs: tuple[Arch, ...] | None = None
+    strategy: Strategy | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A known-bad combination that this one is. `fix` is what to do, `status` how it is known."""
+
+    id: str
+    level: Level
+    what: str
+    fix: str
+    status: str
+
+
+def judge(knowledge: Knowledge, combination: Combination) -> tuple[Finding, ...]:
+    """Every known-bad entry that `combination` meets for certain, in the order of the file."""
+    return tuple(
+        Finding(bad.id, bad.level, bad.what, bad.fix, bad.status)
+        for bad in knowledge.known_bad
+        if _meets(bad, combination)
+    )
+
+
+def _meets(bad: KnownBad, combination: Combination) -> bool:
+    return any(_all_hold(condition, combination) for condition in bad.when)
+
+
+def _all_hold(condition: Mapping[str, Any], combination: Combination) -> bool:
+    return all(_holds(wanted, getattr(combination, key)) for key, wanted in condition.items())
+
+
+def _holds(wanted: str | list[str], value: str | tuple[Arch, ...] | None) -> bool:
+    if value is None:
+        return False
+    if isinstance(wanted, list):
+        return value in wanted
+    if isinstance(value, tuple):
+        return any(_within(f"{arch.major}.{arch.minor}", wanted) for arch in value)
+    return _within(value, wanted)
+
+
+def _within(value: str, wanted: str) -> bool:
+    numbers = re.match(r"\d+(?:\.\d+)*", value)
+    bounds = SpecifierSet(wanted)
+    if numbers is None or any(_coarser(numbers[0], bound.version) for bound in bounds):
+        return False
+    return numbers[0] in bounds
+
+
+def _coarser(value: str, bound: str) -> bool:
+    # "13.2" is on neither side of 13.2.86 for certain; 4 is as exact as 4.0.
+    known, asked = value.split("."), re.sub(r"(\.0)+$", "", bound).split(".")
+    return len(known) < len(asked) and asked[: len(known)] == known

@@ -1,0 +1,120 @@
+"""The shapes of the facts. No question is answered here.
+
+`status` is the evidence of an entry, as config/knowledge explains it: "verified: ..." or
+"unverified ...".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tasks.knowledge.archs import MachineCode
+    from tasks.model import Arch
+
+Level = Literal["error", "warning", "info"]
+Backend = Literal["setup_py", "scikit_build_core"]
+
+
+@dataclass(frozen=True)
+class GpuFact:
+    """A product, as the driver reports it, and its compute capability."""
+
+    name: str
+    arch: Arch
+    status: str
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    """A CUDA release.
+
+    `makes` are the cubins its ptxas can write, suffixed ones included. Limits are inclusive, but
+    `msvc` is the lowest _MSC_VER it accepts and the first it rejects. `pypi`: PyPI can give it.
+    """
+
+    cuda: str
+    makes: frozenset[Arch]
+    gcc_max: int
+    clang_max: int
+    msvc: tuple[int, int]
+    ptx_isa: str
+    pypi: bool
+    cuobjdump: bool
+    driver: Mapping[str, str | None]
+    status: str
+
+
+@dataclass(frozen=True)
+class OfficialWheel:
+    """A wheel of pytorch.org, or (`pypi`) of PyPI, and the machine code in it."""
+
+    cuda: str
+    system: str
+    machine: str
+    pypi: bool
+    code: MachineCode
+    status: str
+
+
+@dataclass(frozen=True)
+class Release:
+    """A minor release of PyTorch, with the requirements of its newest patch.
+
+    `python` is the first and the last release that has wheels. `setuptools`, `torchvision`,
+    `torchaudio` and `triton` are version specifiers, "" where anything goes or nothing exists.
+    `nightly` marks facts that are only assumed.
+    """
+
+    minor: str
+    patch: str
+    requires_python: str
+    python: tuple[str, str]
+    cudas_built: tuple[str, ...]
+    pypi_cuda: str
+    wheels: tuple[OfficialWheel, ...]
+    min_cuda_cmake: str
+    cxx_std: int
+    setuptools: str
+    cmake_min: str
+    cmake_below: str
+    gcc_min: str
+    msvc_min: str
+    torchvision: str
+    torchaudio: str
+    triton: str
+    backend: Backend
+    status: str
+    nightly: bool = False
+
+
+@dataclass(frozen=True)
+class KnownBad:
+    """A combination that is known not to work.
+
+    `when` is one alternative per item; none: no machine can judge it.
+    """
+
+    id: str
+    level: Level
+    when: tuple[Mapping[str, Any], ...]
+    what: str
+    symptom: str
+    fix: str
+    status: str
+
+
+@dataclass(frozen=True)
+class ExtensionFact:
+    """A CUDA extension: its sources, what to import, the headers its compile must be given."""
+
+    name: str
+    git: str
+    submodules: tuple[str, ...]
+    imports: tuple[str, ...]
+    headers: tuple[str, ...]
+    warnings: tuple[str, ...]
+    status: str

@@ -1,0 +1,109 @@
+"""Reads config/knowledge, each file only when something first asks for it.
+
+It does not know what the facts mean: `tasks.knowledge.facts` gives them types, the other modules
+answer questions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from tasks.errors import KnowledgeError
+from tasks.knowledge.rows import (
+    read_extensions,
+    read_gpus,
+    read_known_bad,
+    read_releases,
+    read_toolkits,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tasks.knowledge.facts import ExtensionFact, GpuFact, KnownBad, Release, Toolkit
+
+# The loader of libyaml reads these files ten times faster; PyYAML can be built without it.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """The facts of one folder. Reading is lazy: who asks for no combination pays for none."""
+
+    folder: Path
+
+    @cached_property
+    def gpus(self) -> tuple[GpuFact, ...]:
+        """Every product name and Jetson module, in the order of gpus.yaml."""
+        return read_gpus(self._file("gpus"))
+
+    @property
+    def default_gpu(self) -> str:
+        """The card that is meant where none is named and none is found."""
+        return str(self._file("gpus")["default"])
+
+    @cached_property
+    def toolkits(self) -> Mapping[str, Toolkit]:
+        """CUDA releases by `12.8`, ascending."""
+        return read_toolkits(self._file("toolkits"))
+
+    @property
+    def toolkit_notes(self) -> Mapping[str, Any]:
+        """toolkits.yaml as it is written: the PyPI components, drivers and rules."""
+        return self._file("toolkits")
+
+    @cached_property
+    def releases(self) -> Mapping[str, Release]:
+        """PyTorch releases by `2.7`, ascending."""
+        return read_releases(self._file("pytorch"))
+
+    @property
+    def pytorch_notes(self) -> Mapping[str, Any]:
+        """pytorch.yaml as it is written: indexes, accepted arch lists, how to build."""
+        return self._file("pytorch")
+
+    @cached_property
+    def known_bad(self) -> tuple[KnownBad, ...]:
+        """Combinations that are known not to work, in the order of combinations.yaml."""
+        return read_known_bad(self._file("combinations"))
+
+    @cached_property
+    def extensions(self) -> Mapping[str, ExtensionFact]:
+        """CUDA extensions by name."""
+        return read_extensions(self._file("extensions"))
+
+    @cached_property
+    def _read(self) -> dict[str, Mapping[str, Any]]:
+        return {}
+
+    def _file(self, name: str) -> Mapping[str, Any]:
+        if name not in self._read:
+            self._read[name] = _parse(self.folder / f"{name}.yaml")
+        return self._read[name]
+
+
+def load(folder: Path) -> Knowledge:
+    """The knowledge in `folder`; nothing is read yet.
+
+    A file that is missing, or is no YAML, is a `KnowledgeError` when it is first asked for.
+    """
+    return Knowledge(folder)
+
+
+def _parse(path: Path) -> Mapping[str, Any]:
+    try:
+        content = yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506  (a safe one)
+    except FileNotFoundError as error:
+        raise KnowledgeError(
+            "facts are missing", where=str(path), todo="git restore config/knowledge"
+        ) from error
+    except yaml.YAMLError as error:
+        raise KnowledgeError("cannot be read as YAML", where=str(path), todo=str(error)) from error
+    if not isinstance(content, dict):
+        raise KnowledgeError("is not a mapping", where=str(path))
+    return content

@@ -1,0 +1,156 @@
+"""PyTorch releases: what each needs, and which official wheel holds code for a card."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tasks.errors import KnowledgeError
+from tasks.knowledge.wheels import code_for, index_url, lacks, missing, numbers, offered
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tasks.knowledge.facts import OfficialWheel, Release
+    from tasks.knowledge.load import Knowledge
+    from tasks.model import Arch
+
+
+@dataclass(frozen=True)
+class WheelChoice:
+    """An official wheel.
+
+    `cuda` is `13.2`, None for a CPU wheel; `index` its URL, "" for pip's default index.
+    """
+
+    cuda: str | None
+    index: str
+    why: str
+
+
+def release(knowledge: Knowledge, version: str) -> Release:
+    """The release of `2.7`, `v2.7.1`, `2.7.1+cu128` or a pre-release, `2.16.0.dev20261101`.
+
+    A pre-release of the minor after the newest known one gets the newest one's facts, marked
+    `nightly` and assumed. Anything else that is not in the table is a `KnowledgeError`.
+    """
+    parts = re.match(r"v?(\d+)\.(\d+)(?:\.\d+)?", version.strip())
+    if not parts:
+        raise KnowledgeError(f'"{version}" is not a torch version', todo='write it as "2.15.0"')
+    minor = f"{parts[1]}.{parts[2]}"
+    early = re.match(r"-?(\.dev|a|b|rc)", version.strip()[parts.end() :]) is not None
+    if minor in knowledge.releases:
+        found = knowledge.releases[minor]
+        return replace(found, patch=_bare(version), nightly=True) if early else found
+    newest = _newest(knowledge)
+    if early and minor == f"{newest.minor.split('.')[0]}.{int(newest.minor.split('.')[1]) + 1}":
+        status = f"unverified: assumed to be as {newest.minor}"
+        return replace(newest, minor=minor, patch=_bare(version), nightly=True, status=status)
+    raise _unknown(knowledge, version, minor)
+
+
+def wheel_for(  # noqa: PLR0913, PLR0917  (the whole question)
+    knowledge: Knowledge,
+    version: str,
+    targets: Sequence[Arch],
+    system: str,
+    machine: str,
+    cuda: str | None = None,
+) -> WheelChoice | None:
+    """The official wheel with finished code for every target: PyPI's, else of the newest CUDA.
+
+    `cuda` fixes the CUDA release. No targets means the CPU wheel. A target's suffix is left out: it
+    is the card that counts. None: there is no such wheel, and `why_no_wheel` says why.
+    """
+    found = release(knowledge, version)
+    if not targets:
+        return _cpu_wheel(knowledge, found, system)
+    fit = [wheel for wheel in offered(found, system, machine, cuda) if not missing(wheel, targets)]
+    if not fit:
+        return None
+    best = max(fit, key=lambda wheel: (wheel.pypi and not found.nightly, numbers(wheel.cuda)))
+    return _choice(knowledge, found, _named(found, version), best, targets)
+
+
+def why_no_wheel(  # noqa: PLR0913, PLR0917  (the same question)
+    knowledge: Knowledge,
+    version: str,
+    targets: Sequence[Arch],
+    system: str,
+    machine: str,
+    cuda: str | None = None,
+) -> str:
+    """One sentence for a person, for when `wheel_for` gave None."""
+    if system == "macos":
+        return "macOS has no CUDA"
+    found = release(knowledge, version)
+    torch = f"torch {_named(found, version)}"
+    every = offered(found, system, machine, None)
+    if not every:
+        return f"no official CUDA wheel of {torch} is known for {system} {machine}"
+    built = offered(found, system, machine, cuda)
+    if not built:
+        there = ", ".join(wheel.cuda for wheel in every)
+        return f"no official wheel of {torch} is built with CUDA {cuda}: there are {there}"
+    given = f" with CUDA {built[0].cuda}" if cuda else ""
+    return f"no official wheel of {torch}{given} holds code for {lacks(built, targets)}"
+
+
+def supports_python(found: Release, python: str) -> bool:
+    """Whether the release has wheels for that Python, `3.11` or `3.11.7`."""
+    return numbers(found.python[0]) <= numbers(python) <= numbers(found.python[1])
+
+
+def torch_for_python(knowledge: Knowledge, python: str) -> Release:
+    """The newest release with wheels for that Python; none is a `KnowledgeError`."""
+    for found in reversed(list(knowledge.releases.values())):
+        if supports_python(found, python):
+            return found
+    first, last = next(iter(knowledge.releases.values())).python[0], _newest(knowledge).python[1]
+    raise KnowledgeError(
+        f"no known torch has wheels for Python {python}",
+        todo=f"take a Python from {first} to {last}",
+    )
+
+
+def _cpu_wheel(knowledge: Knowledge, found: Release, system: str) -> WheelChoice:
+    if system == "macos" and not found.nightly:
+        return WheelChoice(None, "", "PyPI's torch for macOS is the CPU and MPS one")
+    index = index_url(knowledge, None, found.nightly)
+    return WheelChoice(None, index, "no GPU is a target: the CPU wheel")
+
+
+def _choice(
+    knowledge: Knowledge, found: Release, name: str, wheel: OfficialWheel, targets: Sequence[Arch]
+) -> WheelChoice:
+    codes = ", ".join(sorted({code_for(wheel, target) for target in targets}))
+    if wheel.pypi and not found.nightly:
+        return WheelChoice(wheel.cuda, "", f"PyPI's torch {name} (CUDA {wheel.cuda}) holds {codes}")
+    index = index_url(knowledge, wheel.cuda, found.nightly)
+    where = index.removeprefix("https://")
+    return WheelChoice(wheel.cuda, index, f"torch {name} of {where} holds {codes}")
+
+
+def _unknown(knowledge: Knowledge, version: str, minor: str) -> KnowledgeError:
+    oldest, newest = next(iter(knowledge.releases)), _newest(knowledge)
+    if numbers(minor) < numbers(oldest):
+        return KnowledgeError(
+            f"torch {version} is older than {oldest}, the oldest known", todo=f"take {newest.patch}"
+        )
+    return KnowledgeError(
+        f"torch {version} is newer than {newest.patch}, the newest known",
+        todo=f"take {newest.patch}, or describe {minor} in config/knowledge/pytorch.yaml",
+    )
+
+
+def _newest(knowledge: Knowledge) -> Release:
+    return list(knowledge.releases.values())[-1]
+
+
+def _named(found: Release, version: str) -> str:
+    return _bare(version) if version.count(".") >= 2 else found.patch
+
+
+def _bare(version: str) -> str:
+    return version.strip().removeprefix("v").split("+")[0]

@@ -1,0 +1,127 @@
+"""Rows of YAML to facts.
+
+A key that is missing is a KeyError: the files are ours, and the tests read all of them.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from tasks.knowledge.archs import MachineCode
+from tasks.knowledge.facts import (
+    ExtensionFact,
+    GpuFact,
+    KnownBad,
+    OfficialWheel,
+    Release,
+    Toolkit,
+)
+from tasks.model import Arch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_arch = lru_cache(maxsize=None)(Arch.parse)
+
+
+def read_gpus(data: Mapping[str, Any]) -> tuple[GpuFact, ...]:
+    """gpus.yaml: product names, then Jetson modules."""
+    named = {**data["names"], **data["jetson_modules"]}
+    return tuple(GpuFact(name, _arch(row["cc"]), row["status"]) for name, row in named.items())
+
+
+def read_toolkits(data: Mapping[str, Any]) -> dict[str, Toolkit]:
+    """toolkits.yaml: releases."""
+    return {cuda: _toolkit(cuda, row) for cuda, row in data["releases"].items()}
+
+
+def read_releases(data: Mapping[str, Any]) -> dict[str, Release]:
+    """pytorch.yaml: releases."""
+    return {minor: _release(minor, row) for minor, row in data["releases"].items()}
+
+
+def read_known_bad(data: Mapping[str, Any]) -> tuple[KnownBad, ...]:
+    """combinations.yaml: known_bad."""
+    return tuple(_known_bad(row) for row in data["known_bad"])
+
+
+def read_extensions(data: Mapping[str, Any]) -> dict[str, ExtensionFact]:
+    """extensions.yaml: extensions."""
+    return {name: _extension(name, row) for name, row in data["extensions"].items()}
+
+
+def _archs(texts: Iterable[str], suffix: str = "") -> frozenset[Arch]:
+    return frozenset(_arch(f"{text}{suffix}") for text in texts)
+
+
+def _toolkit(cuda: str, row: Mapping[str, Any]) -> Toolkit:
+    return Toolkit(
+        cuda=cuda,
+        makes=_archs(row["sm"]) | _archs(row["a"], "a") | _archs(row["f"], "f"),
+        gcc_max=row["gcc_max"],
+        clang_max=row["clang_max"],
+        msvc=(row["msvc"]["min"], row["msvc"]["below"]),
+        ptx_isa=row["ptx_isa"],
+        pypi=row["pypi"],
+        cuobjdump=row.get("pypi_cuobjdump", False),
+        driver={system: row["driver"][system] for system in ("linux", "windows")},
+        status=row["status"],
+    )
+
+
+def _release(minor: str, row: Mapping[str, Any]) -> Release:
+    together = row["companions"]
+    same = ("patch", "requires_python", "pypi_cuda", "min_cuda_cmake", "cxx_std", "setuptools")
+    return Release(
+        minor=minor,
+        python=(row["python"]["first"], row["python"]["last"]),
+        cudas_built=tuple(row["cudas_built"]),
+        wheels=tuple(_wheel(wheel) for wheel in row["wheels"]),
+        cmake_min=row["cmake"]["min"],
+        cmake_below=row["cmake"]["below"] or "",
+        gcc_min=row["gcc_min"],
+        msvc_min=row["msvc_min"],
+        torchvision=together["torchvision"] or "",
+        torchaudio=together["torchaudio"] or "",
+        triton=together["triton"] or "",
+        backend=row["backend"],
+        status=row["status"],
+        **{key: row[key] for key in same},
+    )
+
+
+def _wheel(row: Mapping[str, Any]) -> OfficialWheel:
+    return OfficialWheel(
+        cuda=row["cuda"],
+        system=row["system"],
+        machine=row["machine"],
+        pypi=row["pypi"],
+        code=MachineCode(_archs(row["archs"]), _archs(row["ptx"])),
+        status=row["status"],
+    )
+
+
+def _known_bad(row: Mapping[str, Any]) -> KnownBad:
+    when = row["when"] or []
+    return KnownBad(
+        id=row["id"],
+        level=row["level"],
+        when=tuple(when) if isinstance(when, list) else (when,),
+        what=row["what"],
+        symptom=row.get("symptom", ""),
+        fix=row["fix"],
+        status=row["status"],
+    )
+
+
+def _extension(name: str, row: Mapping[str, Any]) -> ExtensionFact:
+    return ExtensionFact(
+        name=name,
+        git=row["git"],
+        submodules=tuple(row["submodules"]),
+        imports=tuple(row["imports"]),
+        headers=tuple(include["header"] for include in row["force_include"]),
+        warnings=tuple(warning["text"] for warning in row["warnings"]),
+        status=row["status"],
+    )

@@ -1,0 +1,71 @@
+"""The official wheels of a release: which fit a machine, what they lack, where they are."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tasks.knowledge.archs import how
+from tasks.model import Arch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tasks.knowledge.facts import OfficialWheel, Release
+    from tasks.knowledge.load import Knowledge
+
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+def index_url(knowledge: Knowledge, cuda: str | None, nightly: bool = False) -> str:
+    """The address of pytorch.org's index for a CUDA release, or for CPU."""
+    kind = ("nightly" if cuda else "nightly_cpu") if nightly else ("cuda" if cuda else "cpu")
+    digits = "".join(cuda.split(".")[:2]) if cuda else ""
+    return str(knowledge.pytorch_notes["indexes"][kind]).format(digits=digits)
+
+
+def offered(found: Release, system: str, machine: str, cuda: str | None) -> list[OfficialWheel]:
+    """The wheels for a system and machine (`AMD64` is `x86_64`), of one CUDA where it is given."""
+    name = _MACHINES.get(machine.lower(), machine.lower())
+    return [
+        wheel
+        for wheel in found.wheels
+        if (wheel.system, wheel.machine) == (system, name)
+        and (cuda is None or numbers(wheel.cuda) == numbers(cuda))
+    ]
+
+
+def missing(wheel: OfficialWheel, targets: Sequence[Arch]) -> list[Arch]:
+    """The cards that the wheel has no finished code for.
+
+    A suffix is left out: it is the card that counts.
+    """
+    cards = [Arch(target.major, target.minor) for target in targets]
+    return [card for card in cards if how(wheel.code, card) not in ("native", "compatible")]
+
+
+def code_for(wheel: OfficialWheel, target: Arch) -> str:
+    """The cubin that a covered card runs: `sm_120`, or `sm_86 for 8.9`."""
+    card = Arch(target.major, target.minor)
+    if card in wheel.code.cubins:
+        return card.sm
+    below = max(arch for arch in wheel.code.cubins if arch <= card)
+    return f"{below.sm} for {card}"
+
+
+def lacks(wheels: list[OfficialWheel], targets: Sequence[Arch]) -> str:
+    """What `wheels` hold no code for, and what they reach to: `12.0: its newest is 9.0`."""
+    never = [card for card in targets if all(missing(wheel, [card]) for wheel in wheels)]
+    if not never:
+        return " and ".join(map(str, targets)) + " together"
+    held = sorted({arch for wheel in wheels for arch in wheel.code.cubins})
+    if min(never) > held[-1]:
+        return f"{', '.join(map(str, never))}: its newest is {held[-1]}"
+    if max(never) < held[0]:
+        return f"{', '.join(map(str, never))}: its oldest is {held[0]}"
+    return f"{', '.join(map(str, never))}: it holds {', '.join(map(str, held))}"
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """Major and minor of a version or of `12.8`, to compare."""
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
