@@ -1,0 +1,1 @@
+"""What was asked for: validated, frozen, and each value knowing where it came from."""

@@ -1,0 +1,246 @@
+"""The settings, key by key. Their docstrings are the reference; config/default.yaml shows every key
+in use.
+
+Extra keys are refused and values are frozen. Only what a value alone can tell is checked here; what
+needs facts about GPUs, toolkits or this host is judged by the plan.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+_SHA256 = r"^[0-9a-f]{64}$"
+
+
+def _no_option(text: str) -> str:
+    """A ref or URL that starts with a dash would be read as an option by the program it is given
+    to.
+    """
+    if text.startswith("-"):
+        raise ValueError("must not start with '-'")
+    return text
+
+
+def _safe_url(text: str) -> str:
+    if text.startswith("ext::") or "\n" in text:
+        raise ValueError("this kind of git URL runs commands and is not accepted")
+    return _no_option(text)
+
+
+Ref = Annotated[str, AfterValidator(_no_option)]
+GitUrl = Annotated[str, AfterValidator(_safe_url)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Module = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*$")]
+Switch = Annotated[str, Field(pattern=r"^(USE|BUILD)_[A-Z0-9_]+$")]
+Variables = dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], str]
+
+
+class Section(BaseModel):
+    """A group of keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Target(Section):
+    """What the machine code is for."""
+
+    gpus: Literal["auto"] | tuple[str, ...] = "auto"
+    """`auto` (the cards here, else an RTX 5090), or a list of names ("RTX 5060 Ti") and
+    capabilities ("12.0"). An empty list means a build for the CPU.
+    """
+    ptx: bool = False
+    """Also keep PTX of the newest target, which later cards can compile at load."""
+
+
+class Toolkit(Section):
+    """The CUDA toolkit that compiles torch or the extensions."""
+
+    provider: Literal["auto", "system", "pypi", "path"] = "auto"
+    """`auto` takes the system's toolkit when its version is the one wanted, else Python packages
+    (13.0 and later).
+    """
+    version: str = "auto"
+    """Major.minor ("13.2"); `auto` is the CUDA that the torch was, or will be, built with."""
+    path: str | None = None
+    """CUDA_HOME, with provider `path`."""
+
+
+class Torch(Section):
+    """Which torch, and which of the three ways to it."""
+
+    strategy: Literal["auto", "source", "prebuilt", "existing"] = "auto"
+    """`prebuilt` takes an official wheel, `source` builds one, `existing` uses the one that
+    `python` already has; `auto` is prebuilt where an official wheel holds code for every target,
+    else source.
+    """
+    version: str = Field(default="2.15.0", pattern=r"^\d+(\.\d+)+([a-z0-9.]*)$")
+    """The release, without a local part."""
+    index: str = "auto"
+    """Package index for a prebuilt torch: a URL or a folder of wheels; `auto` is the one known to
+    have it.
+    """
+    sha256: str | None = Field(default=None, pattern=_SHA256)
+    """The prebuilt wheel's digest, where it must be exactly that one."""
+
+
+class Source(Section):
+    """PyTorch's own tree. The most local of path, tarball and git that is set is used."""
+
+    git: GitUrl | None = "https://github.com/pytorch/pytorch.git"
+    """Where to clone from."""
+    ref: Ref = "auto"
+    """Tag, branch or commit; `auto` is v<torch.version>."""
+    submodules: bool = True
+    """Fetch submodules, recursively."""
+    path: str | None = None
+    """A tree that is there already. It is read and built in, never reset, never cleaned."""
+    tarball: str | None = None
+    """A source archive: file or URL."""
+    sha256: str | None = Field(default=None, pattern=_SHA256)
+    """The tarball's digest; needed where it is a URL."""
+    patches: tuple[str, ...] = ()
+    """Patch files, applied in order."""
+    mirrors: dict[str, str] = {}
+    """Prefix of a URL → what to fetch instead (git's insteadOf)."""
+
+
+class Build(Section):
+    """How a source build is compiled."""
+
+    type: Literal["Release", "RelWithDebInfo", "Debug"] = "Release"
+    """CMake build type."""
+    flags: dict[Switch, bool | str] = {}
+    """USE_* and BUILD_* switches of PyTorch's build: true, false or a text."""
+    env: Variables = {}
+    """Other variables for the build."""
+    jobs: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
+    """Compilers at once; `auto` goes by cores and memory."""
+    target: str | None = None
+    """One CMake target instead of everything ("c10"); the stages after compile are then not part of
+    the plan.
+    """
+    backend: Literal["auto", "setup_py", "scikit_build_core", "cmake"] = "auto"
+    """The tree's build backend; `auto` looks at the tree. `cmake` builds the C++ libraries alone.
+    """
+    blas: Literal["auto", "mkl", "openblas", "generic"] = "auto"
+    """`mkl` comes as Python packages, `openblas` and `generic` from the system; `auto` leaves it to
+    the tree.
+    """
+
+
+class Wheel(Section):
+    """What is made of the build."""
+
+    local_version: str = Field(default="auto", pattern=r"^(auto|none|[a-z0-9]+(\.[a-z0-9]+)*)$")
+    """`auto` names CUDA, archs and commit (2.6.0+cu130.sm120.g1a2b3c4); `none` leaves it out."""
+    wheelhouse: str = "wheelhouse"
+    """Folder for wheels, shared by all profiles; relative to the checkout."""
+
+
+class Smoke(Section):
+    """A check of an installed extension."""
+
+    script: str
+    """Python file that validate runs in the built environment; exit 0 passes."""
+    gpu: bool = True
+    """It needs a card: without one it is reported as not run."""
+
+
+class Extension(Section):
+    """A CUDA or C++ extension of torch, built against the torch of this profile."""
+
+    name: Name
+    """How you call it: `doit extensions:NAME`."""
+    git: GitUrl | None = None
+    """Repository to clone."""
+    ref: Ref = "HEAD"
+    """Tag, branch or commit."""
+    submodules: bool = True
+    """Fetch submodules, recursively."""
+    path: str | None = None
+    """A folder with its setup.py or pyproject.toml; relative to the checkout. It is copied, never
+    built in.
+    """
+    sdist: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][\w.-]*==[\w.+!-]+$")
+    """Exact name and version on the index ("torch-cluster==1.6.3"). A bare name is never accepted.
+    """
+    sha256: str | None = Field(default=None, pattern=_SHA256)
+    """The sdist's digest."""
+    subdirectory: str | None = None
+    """Where the project lies inside its source."""
+    imports: tuple[Module, ...] = ()
+    """Modules that must import after the build."""
+    env: Variables = {}
+    """Variables for this build alone."""
+    includes: tuple[Annotated[str, Field(pattern=r"^[\w./+-]+$")], ...] = ()
+    """Headers included first in every source ("cfloat"), for code that forgot them."""
+    smoke: Smoke | None = None
+    """A check that validate runs."""
+    optional: bool = False
+    """Go on, loudly, when the host of its source does not answer. A source that was reached must
+    compile.
+    """
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Extension:
+        given = [key for key in ("git", "path", "sdist") if getattr(self, key)]
+        if len(given) != 1:
+            found = " and ".join(given) or "none of them"
+            raise ValueError(f"give exactly one of git, path and sdist (found {found})")
+        if self.subdirectory and (
+            self.subdirectory.startswith(("/", "\\")) or ".." in self.subdirectory
+        ):
+            raise ValueError("subdirectory must lie inside the source")
+        return self
+
+
+Check = Literal[
+    "import",
+    "version",
+    "cuda",
+    "archs",
+    "machine_code",
+    "device",
+    "matmul",
+    "convolution",
+    "extensions",
+]
+
+
+class Validation(Section):
+    """What `doit validate` looks at."""
+
+    checks: Literal["all"] | tuple[Check, ...] = "all"
+    """`all`, or some of import, version, cuda, archs, machine_code, device, matmul, convolution,
+    extensions.
+    """
+    timeout: int = Field(default=600, ge=1)
+    """Seconds after which a check that hangs has failed."""
+
+
+class Settings(Section):
+    """Everything that can be asked for."""
+
+    python: str = "auto"
+    """Interpreter of the built environment: `auto` (the one that runs doit), a version ("3.12") or
+    a path. With strategy `existing`, the interpreter that has the torch.
+    """
+    target: Target = Target()
+    toolkit: Toolkit = Toolkit()
+    torch: Torch = Torch()
+    source: Source = Source()
+    build: Build = Build()
+    wheel: Wheel = Wheel()
+    extensions: tuple[Extension, ...] = ()
+    """Extensions, in the order they are built."""
+    validation: Validation = Validation()
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> Settings:
+        names = [extension.name for extension in self.extensions]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f'extensions: the name "{name}" is used twice')
+        return self
