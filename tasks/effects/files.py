@@ -1,0 +1,156 @@
+"""One door to files: atomic writes, folders that carry our mark, removal that refuses all others,
+one lock a build.
+
+A folder is ours when it holds a CACHEDIR.TAG that we wrote (https://bford.info/cachedir/), or lies
+in one that does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePath
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from tasks.errors import BusyError, NoSpaceError, NotOwnedError
+from tasks.model import Artifact
+
+TAG = "CACHEDIR.TAG"
+_MARK = (
+    "Signature: 8a477f597d28d172789f06886806bc55\n"
+    "# Made by torchyard, which may remove this folder with everything in it.\n"
+)
+
+
+def write_atomic(path: PurePath, text: str) -> None:
+    """Put `text` at `path` so that a reader, or a crash, sees the old file or the new one."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(name).chmod(0o644)
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def own(folder: PurePath) -> Path:
+    """Make `folder` and mark it as ours; one that is there already, not empty and not marked, is
+    refused.
+    """
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    if not is_owned(path):
+        if any(path.iterdir()):
+            raise NotOwnedError(
+                "this folder is not empty and torchyard did not make it",
+                where=str(path),
+                todo="move it away, or choose another place in the settings",
+            )
+        write_atomic(path / TAG, _MARK)
+    return path
+
+
+def is_owned(path: PurePath) -> bool:
+    """Whether `path` or a folder above it carries our mark. Links are not followed out of it."""
+    return any(_marked(folder) for folder in (Path(path), *Path(path).parents))
+
+
+def _marked(folder: Path) -> bool:
+    try:
+        return (folder / TAG).read_text(encoding="utf-8") == _MARK
+    except OSError:
+        return False
+
+
+def remove_owned(path: PurePath) -> None:
+    """Remove a file, link or tree that is ours; anything else is a `NotOwnedError`. What is not
+    there is fine.
+    """
+    target = Path(path)
+    if not target.exists() and not target.is_symlink():
+        return
+    if not is_owned(target.parent if target.is_symlink() or target.is_file() else target):
+        raise NotOwnedError("torchyard did not make this and will not remove it", where=str(target))
+    if target.is_symlink() or target.is_file():
+        target.unlink()
+    else:
+        _remove_tree(target)
+
+
+def _remove_tree(target: Path) -> None:
+    """git marks its objects read-only, which on Windows keeps them from being removed."""
+
+    def retry(function: Any, name: str, _: object) -> None:
+        Path(name).chmod(stat.S_IWRITE)
+        function(name)
+
+    # the mark goes last: a removal that was interrupted can be taken up again
+    for child in sorted(target.iterdir(), key=lambda entry: entry.name == TAG):
+        if child.is_dir() and not child.is_symlink():
+            if sys.version_info >= (3, 12):
+                shutil.rmtree(child, onexc=retry)
+            else:
+                shutil.rmtree(child, onerror=retry)
+        else:
+            child.unlink()
+    target.rmdir()
+
+
+def artifact(path: PurePath) -> Artifact:
+    """Name, sha256 and size in bytes of a file."""
+    with Path(path).open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return Artifact(Path(path).name, digest, Path(path).stat().st_size)
+
+
+def require_space(folder: PurePath, needed_mib: int, what: str) -> None:
+    """`NoSpaceError` with needs and has, in MiB, where the disk under `folder` has less room."""
+    place = Path(folder)
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free // 2**20
+    if free < needed_mib:
+        raise NoSpaceError(
+            f"{what} needs {needed_mib:,} MiB and the disk has {free:,} MiB left",
+            where=str(folder),
+            todo="free some room, or put the checkout on a larger disk",
+        )
+
+
+@contextmanager
+def lock(folder: PurePath) -> Iterator[None]:
+    """Hold the build folder alone; `BusyError` names the process that has it. The system frees it
+    on any exit.
+    """
+    path = Path(folder) / ".lock"
+    holder = Path(folder) / ".lock.pid"
+    guard = FileLock(path)
+    try:
+        guard.acquire(timeout=0)
+    except Timeout as error:
+        pid = holder.read_text(encoding="utf-8") if holder.exists() else "unknown"
+        raise BusyError(
+            f"another torchyard run (process {pid}) is at work here",
+            where=str(folder),
+            todo="wait for it to finish, or stop it",
+        ) from error
+    try:
+        holder.write_text(str(os.getpid()), encoding="utf-8")
+        yield
+    finally:
+        holder.unlink(missing_ok=True)
+        guard.release()

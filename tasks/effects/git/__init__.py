@@ -1,0 +1,29 @@
+"""git, as far as a build needs it: a checkout at a ref, what state it is in, patches, and whether a
+host answers.
+
+git's own index decides what is edited and what has to be fetched; nothing is walked here. A
+person's work is never reset and never cleaned. Which ref is meant, and when it is asked for, is the
+caller's business.
+"""
+
+from __future__ import annotations
+
+from tasks.effects.git.checkout import clone_at, is_at
+from tasks.effects.git.patches import applies, apply
+from tasks.effects.git.reach import reachable
+from tasks.effects.git.state import GitState, is_checkout, state, unignored
+from tasks.effects.git.submodules import stale_submodules, update_submodules
+
+__all__ = [
+    "GitState",
+    "applies",
+    "apply",
+    "clone_at",
+    "is_at",
+    "is_checkout",
+    "reachable",
+    "stale_submodules",
+    "state",
+    "unignored",
+    "update_submodules",
+]

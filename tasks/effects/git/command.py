@@ -1,0 +1,121 @@
+"""One git command: its arguments, its environment, and what its failures mean."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePath
+
+from tasks.effects import shell
+from tasks.errors import CommandFailedError, FetchError, LostEditsError
+from tasks.model import Command
+
+PAUSES = (2.0, 8.0)  # seconds before the second and the third try
+
+_OPTIONS = (
+    "protocol.ext.allow=never",  # a URL, a submodule's above all, must not be able to run a command
+    "advice.detachedHead=false",
+    "http.lowSpeedLimit=1000",  # bytes per second: a host that hangs is given up
+    "http.lowSpeedTime=60",
+)
+_NO_RETRY = re.compile(
+    r"remote ref|not our ref|unadvertised object|dumb http|repository '.*' not found|does not exist"
+    r"|Authentication failed|could not read Username|does not appear to be a git|not allowed"
+    r"|not a git repository|overwritten by checkout|cannot change to",
+    re.IGNORECASE,
+)
+
+
+def command(
+    *args: str,
+    what: str,
+    at: PurePath | None = None,
+    mirrors: Mapping[str, str] | None = None,
+    log: PurePath | None = None,
+    local: bool = False,
+) -> Command:
+    """`git args`, run in `at` and looking no further up for a repository; it never asks for a
+    password.
+
+    `mirrors` maps the prefix of a URL to what is fetched instead; `local` says that the tree itself
+    came from this machine, so that its submodules may too.
+    """
+    options = [*_OPTIONS]
+    if local or any(is_local(mirror) for mirror in (mirrors or {}).values()):
+        options.append("protocol.file.allow=always")
+    argv = ("git", *(part for option in options for part in ("-c", option)), *args)
+    return Command(argv, {**_environment(at), **instead_of(mirrors or {})}, what, cwd=at, log=log)
+
+
+def _environment(at: PurePath | None) -> dict[str, str]:
+    env = shell.host_env()
+    env.update(GIT_TERMINAL_PROMPT="0", GIT_OPTIONAL_LOCKS="0", LC_ALL="C")
+    if at is not None:
+        env["GIT_CEILING_DIRECTORIES"] = str(Path(at).absolute().parent)
+    return env
+
+
+def instead_of(mirrors: Mapping[str, str]) -> dict[str, str]:
+    """git's insteadOf rules as environment, which submodules' own commands inherit."""
+    env = {"GIT_CONFIG_COUNT": str(len(mirrors))} if mirrors else {}
+    for number, (prefix, mirror) in enumerate(sorted(mirrors.items())):
+        env[f"GIT_CONFIG_KEY_{number}"] = f"url.{mirror}.insteadOf"
+        env[f"GIT_CONFIG_VALUE_{number}"] = prefix
+    return env
+
+
+def is_local(url: str) -> bool:
+    """Whether a URL is a path on this machine: no scheme but file:, and not scp's host:path."""
+    if url.startswith("file:"):
+        return True
+    head = url.split("/", 1)[0]
+    return "://" not in url and (":" not in head or re.match(r"[A-Za-z]:[\\/]", url) is not None)
+
+
+def insist(url: str, action: Callable[[], None]) -> None:
+    """Do something over the network, three times at most; what cannot get better is not tried
+    again.
+
+    Raises `FetchError` where it stays without success, `CommandFailedError` where git refused for
+    good.
+    """
+    for pause in (*PAUSES, None):
+        try:
+            return action()
+        except CommandFailedError as error:
+            if _NO_RETRY.search(error.what):
+                raise
+            if pause is None:
+                raise no_answer(url, error) from error
+            time.sleep(pause)
+    return None
+
+
+def no_answer(url: str, error: CommandFailedError) -> FetchError:
+    """A fetch that did not work, as one message."""
+    return FetchError(
+        f"{url} cannot be fetched: {error.what}",
+        where=error.where,
+        todo="check the URL, the network and the proxy, or give a mirror in the settings "
+        "(mirrors), and run the same command again: it goes on where it stopped",
+    )
+
+
+def guarded(tree: PurePath, action: Callable[[], None]) -> None:
+    """Turn git's refusal to overwrite a person's files into a `LostEditsError`."""
+    try:
+        action()
+    except CommandFailedError as error:
+        if "overwritten by checkout" in error.what:
+            raise lost_edits(tree, error.what) from error
+        raise
+
+
+def lost_edits(tree: PurePath, what: str) -> LostEditsError:
+    """The refusal to go on over a person's work."""
+    return LostEditsError(
+        what,
+        where=str(tree),
+        todo=f"commit them, or put them away (git -C {tree} stash), and run the same command again",
+    )

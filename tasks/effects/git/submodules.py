@@ -1,0 +1,84 @@
+"""Submodules: brought to what the tree records, and only those that fell behind it.
+
+A submodule that a person moved by hand is theirs: it is read as it is. One that merely was not
+moved along when the tree was pulled is known by standing where the tree recorded it when it was
+last read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+
+from tasks.effects import shell
+from tasks.effects.git.command import command, guarded, insist, is_local, no_answer
+from tasks.effects.git.state import ask, submodule_lines
+from tasks.errors import CommandFailedError
+
+
+def stale_submodules(tree: PurePath, seen: str) -> tuple[str, ...]:
+    """Paths of submodules that are missing, or still stand where the commit `seen` had them. "" was
+    never read.
+    """
+    if not (Path(tree) / ".gitmodules").exists():
+        return ()
+    return tuple(_stale(tree, seen))
+
+
+def _stale(tree: PurePath, seen: str) -> Iterator[str]:
+    before = _recorded(tree, seen) if seen else {}
+    for flag, path, commit in submodule_lines(tree):
+        if flag == "-" or (flag == "+" and before.get(path) == commit):
+            yield path
+
+
+def _recorded(tree: PurePath, commit: str) -> dict[str, str]:
+    """Path → commit of the submodules as `commit` of the tree has them; empty where that commit is
+    gone.
+    """
+    try:
+        listed = ask(tree, "ls-tree", "-r", "-z", commit)
+    except CommandFailedError:
+        return {}
+    entries = (entry.partition("\t") for entry in listed.split("\0") if entry.startswith("160000 "))
+    return {path: head.split()[2] for head, _, path in entries}
+
+
+def update_submodules(
+    tree: PurePath,
+    paths: Sequence[str] = (),
+    *,
+    mirrors: Mapping[str, str] | None = None,
+    log: PurePath | None = None,
+) -> None:
+    """Check out submodules, recursively; all of them when no `paths` are given. What is there is
+    not fetched again.
+
+    Raises `FetchError` where a host does not answer, `LostEditsError` where a person's files are in
+    the way.
+    """
+    if not (Path(tree) / ".gitmodules").exists():
+        return
+    local = is_local(ask(tree, "config", "--default", "", "--get", "remote.origin.url").strip())
+    where = ("--", *paths) if paths else ()
+
+    def update(*depth: str) -> None:
+        argv = ("submodule", "update", "--init", "--recursive", "--jobs", "8", *depth, *where)
+        what = "fetch the submodules"
+        step = command(*argv, what=what, at=tree, mirrors=mirrors, log=log, local=local)
+        guarded(tree, lambda: shell.run(step))
+
+    sync = ("submodule", "--quiet", "sync", "--recursive", *where)
+    shell.run(command(*sync, what="read the submodules' URLs", at=tree, log=log))
+    try:
+        insist("a submodule", lambda: update("--depth", "1"))
+    except CommandFailedError:
+        # a server may refuse a commit that no branch points to, or a shallow copy at all
+        _whole(update)
+
+
+def _whole(update: Callable[[], None]) -> None:
+    try:
+        insist("a submodule", update)
+    except CommandFailedError as error:
+        raise no_answer("a submodule", error) from error

@@ -1,0 +1,231 @@
+"""Python environments and what is installed in them: by uv, which comes with us, or by pip where uv
+cannot run.
+
+Every install into the built environment takes the toolkit's pins as constraints, so that no
+resolver moves them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+
+from tasks.effects import files, shell
+from tasks.errors import CommandFailedError, FetchError, MissingToolError
+from tasks.model import Command
+
+_NO_ANSWER = (
+    "Failed to fetch",
+    "error sending request",
+    "Could not connect",
+    "Max retries exceeded",
+    "NewConnectionError",
+    "Temporary failure in name resolution",
+    "ConnectTimeoutError",
+    "dns error",
+)
+_NO_VERSION = ("No solution found", "No matching distribution", "Could not find a version")
+
+
+def find_uv() -> str | None:
+    """uv's program: the one of our own dependency, else one on PATH, else None."""
+    try:
+        import uv  # noqa: PLC0415 - where the package is missing, pip does the work
+    except ImportError:
+        return shutil.which("uv")
+    try:
+        return str(uv.find_uv_bin())
+    except (FileNotFoundError, AttributeError):
+        return shutil.which("uv")
+
+
+def scripts_folder(venv: PurePath) -> Path:
+    """Where a venv keeps its programs."""
+    return Path(venv) / ("Scripts" if sys.platform == "win32" else "bin")
+
+
+def python_of(venv: PurePath) -> Path:
+    """The interpreter of a venv."""
+    return scripts_folder(venv) / ("python.exe" if sys.platform == "win32" else "python")
+
+
+@dataclass(frozen=True)
+class Download:
+    """A wheel, or an sdist, to fetch into the folder `landing`, for the interpreter `python`.
+
+    `index` (a URL, or a folder of wheels) is the only place to look, "" the default index.
+    """
+
+    python: str
+    requirement: str
+    index: str
+    landing: PurePath
+    log: PurePath
+    sdist: bool = False
+
+
+def create_venv(venv: PurePath, base: str, uv: str | None, log: PurePath) -> None:
+    """Make a venv of the interpreter `base`, with pip in it."""
+    argv: tuple[str, ...]
+    if uv:
+        argv = (
+            uv,
+            "venv",
+            "--seed",
+            "--allow-existing",
+            "--no-python-downloads",
+            "--python",
+            base,
+            str(venv),
+        )
+    else:
+        argv = (base, "-m", "venv", str(venv))
+    try:
+        shell.run(Command(argv, shell.host_env(), "make the build environment", log=log))
+    except CommandFailedError as error:
+        hint = (
+            "apt install python3-venv python3-dev"
+            if sys.platform == "linux"
+            else "reinstall Python with its venv"
+        )
+        raise MissingToolError(error.what, where=error.where, todo=hint) from error
+
+
+def site_packages(python: str) -> Path:
+    """Where an interpreter keeps compiled packages."""
+    query = "import sysconfig; print(sysconfig.get_path('platlib'))"
+    return Path(
+        shell.capture(
+            Command((python, "-c", query), shell.host_env(), "find site-packages")
+        ).strip()
+    )
+
+
+@dataclass(frozen=True)
+class Extra:
+    """What goes with an install: constraints ("name==1.2"), an index beside the default one,
+    requirement files, and options that uv and pip share.
+    """
+
+    constraints: tuple[str, ...] = ()
+    index: str = ""
+    files: tuple[PurePath, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Packages:
+    """The packages of one interpreter. `target` is a folder to install into instead (build tools
+    beside it).
+    """
+
+    python: str
+    uv: str | None
+    log: PurePath
+    target: PurePath | None = None
+
+    def install(self, requirements: Sequence[str], extra: Extra = Extra(), what: str = "") -> None:
+        """Install requirements: names, or paths of wheels. What is there already stays."""
+        pinned = self._constraints(extra.constraints)
+        argv = [
+            *self._tool("install"),
+            *(("--target", str(self.target)) if self.target else ()),
+            *(("-c", str(pinned)) if pinned else ()),
+            *index_options(extra.index),
+            *extra.options,
+            *(part for path in extra.files for part in ("-r", str(path))),
+            *requirements,
+        ]
+        self._run(argv, what or f"install {', '.join(requirements) or 'requirements'}")
+
+    def install_wheel(self, wheel: PurePath, extra: Extra = Extra()) -> None:
+        """Install a wheel file, also over another build of the same version."""
+        what = f"install {wheel.name}"
+        if self.uv:
+            again = ("--reinstall-package", wheel.name.partition("-")[0])
+            self.install([str(wheel)], replace(extra, options=(*extra.options, *again)), what)
+            return
+        self.install([str(wheel)], extra, what)
+        self.install([str(wheel)], Extra(options=("--force-reinstall", "--no-deps")), what)
+
+    def _tool(self, verb: str) -> tuple[str, ...]:
+        if self.uv:
+            return (
+                self.uv,
+                "pip",
+                verb,
+                "--python",
+                self.python,
+                *(("--no-progress",) if verb == "install" else ()),
+            )
+        return (self.python, "-m", "pip", verb, "--disable-pip-version-check")
+
+    def _constraints(self, constraints: Sequence[str]) -> Path | None:
+        if not constraints:
+            return None
+        path = Path(self.log).parent / "constraints.txt"
+        files.write_atomic(path, "".join(f"{pin}\n" for pin in constraints))
+        return path
+
+    def _run(self, argv: Sequence[str], what: str) -> None:
+        try:
+            shell.run(Command(tuple(argv), shell.host_env(), what, log=self.log))
+        except CommandFailedError as error:
+            raise explained(error) from error
+
+
+def explained(error: CommandFailedError) -> CommandFailedError | FetchError:
+    """A resolver's or downloader's failure by its kind: no answer, no such version, or what it
+    was.
+    """
+    text = error.what
+    log = Path(error.where.rpartition(":")[0]) if error.where else None
+    if log and log.is_file():
+        text += log.read_text(encoding="utf-8").rpartition("\n$ ")[2]
+    if any(sign in text for sign in _NO_ANSWER):
+        return FetchError(
+            error.what,
+            where=error.where,
+            todo="the package index did not answer: check the network, proxy and index settings "
+            "(UV_INDEX_URL, PIP_INDEX_URL), then run the same command again",
+        )
+    if any(sign in text for sign in _NO_VERSION):
+        return FetchError(
+            error.what,
+            where=error.where,
+            todo="the index has no such version for this Python and platform",
+        )
+    return error
+
+
+def index_options(index: str) -> tuple[str, ...]:
+    """Options that add an index URL or a folder of wheels to the default index."""
+    if not index:
+        return ()
+    return ("--find-links", index) if Path(index).is_dir() else ("--extra-index-url", index)
+
+
+def download(job: Download) -> Path:
+    """Fetch one wheel or sdist, nothing else. pip checks the digest that the index gives.
+
+    Raises `FetchError` where there is none.
+    """
+    files.remove_owned(job.landing)
+    files.own(job.landing)
+    form = ("--no-binary=:all:", "--no-build-isolation") if job.sdist else ("--only-binary=:all:",)
+    argv = (job.python, "-m", "pip", "download", "--no-deps", *form, "--progress-bar", "off")
+    command = (*argv, "-d", str(job.landing), *_only(job.index), job.requirement)
+    try:
+        shell.run(Command(command, shell.host_env(), f"fetch {job.requirement}", log=job.log))
+    except CommandFailedError as error:
+        raise explained(error) from error
+    return next(path for path in Path(job.landing).iterdir() if path.name != files.TAG)
+
+
+def _only(index: str) -> tuple[str, ...]:
+    if not index:
+        return ()
+    return ("--no-index", "--find-links", index) if Path(index).is_dir() else ("--index-url", index)

@@ -1,0 +1,231 @@
+"""What this machine is: cards, CUDA toolkits, the interpreter. Cheap enough for load, offline, and
+writing nothing.
+
+The cards come from NVML and never from a table of names; a torch that is installed already is read
+from its files, since importing it takes seconds. `pin` keeps the answer, so that a card that comes
+or goes rebuilds nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from tasks.effects import manifests, shell
+from tasks.errors import BuildError, CommandFailedError, MissingToolError, SettingsError
+from tasks.model import Command, Gpu, Host, Interpreter, System, ToolkitFound, TorchFound
+
+_ASSIGNED = re.compile(r"^(__version__|cuda)\b[^=\n]*=\s*['\"]([^'\"]+)['\"]", re.MULTILINE)
+_SYSTEMS: dict[str, System] = {"linux": "linux", "win32": "windows", "darwin": "macos"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The settings that decide where to look."""
+
+    python: str
+    toolkit_path: str | None
+
+
+@dataclass(frozen=True)
+class Pin:
+    """The file host.json: what was asked, and what was found then."""
+
+    asked: Asked
+    host: Host
+
+
+def host(asked: Asked, pin: PurePath) -> Host:
+    """The pinned facts where they answer the same question, with a fresh look at what they do
+    not.
+    """
+    try:
+        kept = manifests.read(pin, Pin)
+    except BuildError:
+        return _look(asked, cards())
+    if kept.asked == asked:
+        return _with(kept.host, pinned=True)
+    return _look(asked, kept.host.gpus)
+
+
+def pin(path: PurePath, asked: Asked, found: Host) -> None:
+    """Keep `found` as the facts that every later run plans from."""
+    manifests.publish(path, Pin(asked, _with(found, pinned=False)))
+
+
+def _with(found: Host, *, pinned: bool) -> Host:
+    return Host(found.system, found.machine, found.python, found.gpus, found.toolkits, pinned)
+
+
+def _look(asked: Asked, gpus: tuple[Gpu, ...]) -> Host:
+    return Host(
+        system=_SYSTEMS.get(sys.platform, "linux"),
+        machine=platform.machine().lower().replace("amd64", "x86_64"),
+        python=interpreter(asked.python),
+        gpus=gpus,
+        toolkits=tuple(_toolkits(asked.toolkit_path)),
+    )
+
+
+def cards() -> tuple[Gpu, ...]:
+    """The cards that are here now. NVML: https://docs.nvidia.com/deploy/nvml-api. No driver, no
+    cards.
+    """
+    import pynvml  # noqa: PLC0415 - only where nothing is pinned yet
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return ()
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        return tuple(_gpu(pynvml, handle) for handle in handles)
+    except pynvml.NVMLError:
+        return ()
+    finally:
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+
+
+def driver() -> str:
+    """The NVIDIA driver's version, "" where there is none."""
+    import pynvml  # noqa: PLC0415 - doctor alone asks
+
+    try:
+        pynvml.nvmlInit()
+        return str(pynvml.nvmlSystemGetDriverVersion())
+    except pynvml.NVMLError:
+        return ""
+
+
+def _gpu(nvml: object, handle: object) -> Gpu:
+    name = nvml.nvmlDeviceGetName(handle)  # type: ignore[attr-defined]
+    major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)  # type: ignore[attr-defined]
+    memory = nvml.nvmlDeviceGetMemoryInfo(handle).total  # type: ignore[attr-defined]
+    text = name.decode() if isinstance(name, bytes) else str(name)
+    return Gpu(text, f"{major}.{minor}", int(memory) // 2**20)
+
+
+def _toolkits(path: str | None) -> Iterator[ToolkitFound]:
+    """A person's choice first, then what the environment names, then the usual places, the newest
+    first.
+    """
+    seen: set[Path] = set()
+    for place in _places(path):
+        home = place.expanduser()
+        if home.resolve() not in seen and (version := nvcc_version(home)):
+            seen.add(home.resolve())
+            yield ToolkitFound(str(home), version)
+
+
+def _places(path: str | None) -> Iterator[Path]:
+    named = [path, os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH")]
+    yield from (Path(name) for name in named if name)
+    if nvcc := shutil.which("nvcc"):
+        yield Path(nvcc).resolve().parent.parent
+    if sys.platform == "win32":
+        program_files = Path(os.environ.get("PROGRAMFILES", r"C:\Program Files"))
+        yield from sorted(
+            (program_files / "NVIDIA GPU Computing Toolkit/CUDA").glob("v*"), reverse=True
+        )
+    else:
+        yield from (Path("/usr/local/cuda"), Path("/usr/lib/cuda"), Path("/opt/cuda"))
+        yield from sorted(Path("/usr/local").glob("cuda-*"), reverse=True)
+
+
+def nvcc_version(home: Path) -> str:
+    """The full version that a toolkit's nvcc tells ("13.0.88"), "" where there is none that
+    runs.
+    """
+    nvcc = home / "bin" / ("nvcc.exe" if sys.platform == "win32" else "nvcc")
+    if not nvcc.exists():
+        return ""
+    try:
+        text = shell.capture(
+            Command((str(nvcc), "--version"), shell.host_env(), "ask nvcc its version")
+        )
+    except (CommandFailedError, MissingToolError):
+        return ""
+    found = re.search(r"V(\d+\.\d+\.\d+)", text)
+    return found[1] if found else ""
+
+
+def interpreter(asked: str) -> Interpreter:
+    """The Python of that name, version or path. `auto` is the one that runs doit, seen through its
+    venv.
+    """
+    path = _base_python() if asked == "auto" else _find_python(asked)
+    query = (
+        "import sys; print('%d.%d.%d' % sys.version_info[:3]); print(sys.executable); "
+        "print(*sys.path, sep='\\n')"
+    )
+    try:
+        version, real, *folders = shell.capture(
+            Command((path, "-c", query), shell.host_env(), "ask Python its version")
+        ).splitlines()
+    except (CommandFailedError, MissingToolError, ValueError) as error:
+        raise SettingsError(
+            f'"{asked}" is not a Python that runs here',
+            where="python",
+            todo='write a version ("3.12") or a path',
+        ) from error
+    return Interpreter(
+        path if asked != "auto" else real, version, _torch([Path(f) for f in folders if f])
+    )
+
+
+def _base_python() -> str:
+    return getattr(sys, "_base_executable", "") or sys.executable
+
+
+def _find_python(asked: str) -> str:
+    if not re.fullmatch(r"\d+\.\d+(\.\d+)?", asked):
+        return shutil.which(Path(asked).expanduser()) or str(Path(asked).expanduser())
+    for found in (shutil.which(f"python{asked}"), _known_to_uv(asked)):
+        if found and _runs(found):
+            return found
+    raise SettingsError(
+        f"there is no Python {asked} here",
+        where="python",
+        todo=f"install it (apt install python{asked} python{asked}-venv python{asked}-dev; "
+        f"winget install Python.Python.{asked}), or write the path of one",
+    )
+
+
+def _runs(python: str) -> bool:
+    """A shim of a version manager can be on PATH with nothing behind it."""
+    try:
+        shell.capture(Command((python, "-c", ""), shell.host_env(), "try Python"))
+    except (CommandFailedError, MissingToolError):
+        return False
+    return True
+
+
+def _known_to_uv(version: str) -> str | None:
+    from tasks.effects.packages import find_uv  # noqa: PLC0415 - rarely needed
+
+    uv = find_uv()
+    argv = (uv or "uv", "python", "find", "--no-python-downloads", version)
+    try:
+        return shell.capture(Command(argv, shell.host_env(), "look for Python")).strip()
+    except (CommandFailedError, MissingToolError):
+        return None
+
+
+def _torch(folders: list[Path]) -> TorchFound | None:
+    for folder in folders:
+        version = folder / "torch" / "version.py"
+        if version.is_file():
+            text = version.read_text(encoding="utf-8")
+            found = dict(_ASSIGNED.findall(text))
+            return TorchFound(
+                found.get("__version__", ""), found.get("cuda"), str(folder / "torch")
+            )
+    return None

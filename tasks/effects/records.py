@@ -1,0 +1,77 @@
+"""How a stage went, for people: its inputs, what it read, why it ran, how long. And from that, why
+it runs again.
+
+A record stands beside its manifest and decides nothing; it may hold what a manifest must not: times
+and versions.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+from typing import Any
+
+from tasks.digest import canonical, changes, plain
+from tasks.effects.files import write_atomic
+from tasks.effects.manifests import record_of
+from tasks.model import Stage
+
+
+def write(stage: Stage, reason: str, seconds: float, version: str) -> None:
+    """Keep how it went beside the first manifest of the stage."""
+    record = {
+        "stage": stage.name,
+        "reason": reason,
+        "seconds": round(seconds, 3),
+        "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "torchyard": version,
+        "inputs": plain(stage.inputs),
+        "reads": _read_now(stage),
+    }
+    write_atomic(record_of(stage.leaves[0]), canonical(record))
+
+
+def reason(stage: Stage) -> str:
+    """Why this stage runs, in a few words: the first changed input, a changed manifest, or a
+    missing result.
+    """
+    last = last_record(stage)
+    if last is None:
+        return "first time"
+    moved = list(changes(last["inputs"], plain(stage.inputs)))
+    if moved:
+        return moved[0] + (f" (and {len(moved) - 1} more)" if len(moved) > 1 else "")
+    newer = [name for name, digest in _read_now(stage).items() if last["reads"].get(name) != digest]
+    if newer:
+        return f"{', '.join(newer)} changed"
+    gone = [Path(path).name for path in (*stage.leaves, *stage.also) if not Path(path).exists()]
+    if gone:
+        return f"{', '.join(gone)} is not there"
+    return _ASKED[stage.asks]
+
+
+_ASKED = {
+    "always": "looked at every time",
+    "moved": "its source moved, or could not be reached last time",
+    "": "the last run did not finish",
+}
+
+
+def last_record(stage: Stage) -> Mapping[str, Any] | None:
+    """The record of the last finished run, None where there is none that can be read."""
+    try:
+        found = json.loads(Path(record_of(stage.leaves[0])).read_text(encoding="utf-8"))
+        return found if {"inputs", "reads"} <= found.keys() else None
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _read_now(stage: Stage) -> dict[str, str]:
+    return {Path(path).name: _digest(path) for path in stage.reads if Path(path).is_file()}
+
+
+def _digest(path: PurePath) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()

@@ -1,0 +1,68 @@
+"""What the tool says while it works. The console listens; without one, lines go to standard output.
+
+`say` is a line to keep, `warn` one that must not be missed, `tick` a line of progress that the next
+one replaces.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Protocol
+
+
+class Listener(Protocol):
+    """Who shows the lines: the console of a run, or a test."""
+
+    def say(self, text: str) -> None:
+        """Show a line."""
+
+    def show(self, text: str) -> None:
+        """Show the lines of a report as they are."""
+
+    def warn(self, text: str) -> None:
+        """Show a line so that it is seen."""
+
+    def tick(self, text: str) -> None:
+        """Show progress, in place of the last tick."""
+
+
+class _Plain:
+    def say(self, text: str) -> None:
+        sys.stdout.write(f"{text}\n")
+
+    def show(self, text: str) -> None:
+        sys.stdout.write(f"{text}\n")
+
+    def warn(self, text: str) -> None:
+        sys.stdout.write(f"warning: {text}\n")
+
+    def tick(self, text: str) -> None:
+        pass
+
+
+_listener: list[Listener] = [_Plain()]
+
+
+def listen(listener: Listener) -> None:
+    """From now on `listener` shows the lines."""
+    _listener[0] = listener
+
+
+def say(text: str) -> None:
+    """A line to keep."""
+    _listener[0].say(text)
+
+
+def show(text: str) -> None:
+    """Lines of a report, as they are."""
+    _listener[0].show(text)
+
+
+def warn(text: str) -> None:
+    """A line that must not be missed."""
+    _listener[0].warn(text)
+
+
+def tick(text: str) -> None:
+    """Progress; only a terminal shows it."""
+    _listener[0].tick(text)

@@ -1,0 +1,130 @@
+"""Wheels as files: is every byte what RECORD says, is it for this Python, what does it hold.
+
+Format: https://packaging.python.org/specifications/binary-distribution-format/ and
+.../recording-installed-packages/.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePath, PurePosixPath
+
+from packaging import tags
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+from tasks.digest import canonical, sha256_text
+from tasks.errors import BadArtifactError
+
+_CHUNK = 1 << 20
+LIBRARY_SUFFIXES = (".so", ".pyd", ".dll", ".dylib")
+
+
+def verify(wheel: PurePath, python_version: str) -> Mapping[str, str]:
+    """Check file name, tags and RECORD; returns path → sha256 (as RECORD writes it) of everything
+    inside.
+
+    Raises `BadArtifactError` naming the member that is wrong.
+    """
+    require_tags(wheel, python_version)
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            recorded = _record(archive)
+            for member in archive.infolist():
+                _verify_member(archive, member, recorded, wheel)
+    except (zipfile.BadZipFile, EOFError) as error:
+        raise _bad(wheel, f"not a readable archive: {error}") from error
+    return recorded
+
+
+def require_tags(wheel: PurePath, python_version: str) -> None:
+    """`BadArtifactError` where the wheel is not for that CPython on this platform."""
+    try:
+        _, _, _, own = parse_wheel_filename(wheel.name)
+    except InvalidWheelFilename as error:
+        raise _bad(wheel, str(error)) from error
+    major, minor = (int(part) for part in python_version.split(".")[:2])
+    fitting = {
+        *tags.cpython_tags((major, minor)),
+        *tags.compatible_tags((major, minor), f"cp{major}{minor}"),
+    }
+    if not own & fitting:
+        named = ", ".join(sorted(str(tag) for tag in own))
+        raise _bad(wheel, f"it is for {named}, and not for Python {python_version} here")
+
+
+def libraries(recorded: Mapping[str, str]) -> Iterator[str]:
+    """The shared libraries and extension modules among the members."""
+    for name in recorded:
+        if PurePosixPath(name).suffix in LIBRARY_SUFFIXES or ".so." in PurePosixPath(name).name:
+            yield name
+
+
+def content_digest(recorded: Mapping[str, str], version_files: tuple[str, ...] = ()) -> str:
+    """What would be installed, whatever it is called: without metadata and files that only hold the
+    version.
+    """
+    kept = {
+        name: digest
+        for name, digest in recorded.items()
+        if ".dist-info/" not in name and name not in version_files
+    }
+    return sha256_text(canonical(kept))
+
+
+def installed_record(site_packages: PurePath, name: str) -> Mapping[str, str]:
+    """RECORD of an installed distribution, path → digest; empty where it has none (conda, system
+    packages).
+    """
+    for record in Path(site_packages).glob(f"{name}-*.dist-info/RECORD"):
+        return {path: digest for path, digest, _ in _rows(record.read_text(encoding="utf-8"))}
+    return {}
+
+
+def _record(archive: zipfile.ZipFile) -> dict[str, str]:
+    names = [n for n in archive.namelist() if n.count("/") == 1 and n.endswith(".dist-info/RECORD")]
+    if len(names) != 1:
+        raise _bad(PurePath(archive.filename or ""), "it has no RECORD")
+    text = archive.read(names[0]).decode("utf-8")
+    return {path: digest for path, digest, _ in _rows(text)}
+
+
+def _rows(text: str) -> Iterator[tuple[str, str, str]]:
+    for row in csv.reader(io.StringIO(text)):
+        if len(row) == 3:
+            yield row[0], row[1], row[2]
+
+
+def _verify_member(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, recorded: Mapping[str, str], wheel: PurePath
+) -> None:
+    name = member.filename
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\\" in name:
+        raise _bad(wheel, f"its member {name} would be written outside")
+    if member.is_dir() or name.endswith((".dist-info/RECORD", "RECORD.jws", "RECORD.p7s")):
+        return
+    if not recorded.get(name, "").startswith("sha256="):
+        raise _bad(wheel, f"its member {name} is not in RECORD with a sha256")
+    if _digest(archive, member) != recorded[name]:
+        raise _bad(wheel, f"its member {name} is not what RECORD says")
+
+
+def _digest(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> str:
+    digest = hashlib.sha256()
+    with archive.open(member) as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+    return "sha256=" + base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
+
+
+def _bad(wheel: PurePath, what: str) -> BadArtifactError:
+    return BadArtifactError(
+        f"this wheel cannot be used: {what}",
+        where=str(wheel),
+        todo="remove it and run the same command again",
+    )

@@ -1,0 +1,67 @@
+"""The folder of wheels that all profiles share, and beside each wheel a line on where it is from.
+
+A wheel is taken again only for the same requirement from the same index, and only while its bytes
+are the same.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from tasks.effects import files, manifests
+from tasks.errors import BadArtifactError, BuildError
+from tasks.model import Artifact
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a wheel was fetched or built for."""
+
+    asked: str
+    source: str
+    artifact: Artifact
+
+
+def keep(wheel: Path, wheelhouse: PurePath, asked: str, source: str) -> tuple[Path, Artifact]:
+    """Move a finished wheel into the wheelhouse, whole, with its origin beside it."""
+    place = Path(wheelhouse) / wheel.name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    known = files.artifact(wheel)
+    arriving = place.with_name(f".{place.name}.part")
+    shutil.move(wheel, arriving)
+    arriving.replace(place)
+    manifests.publish(origin_of(place), Origin(asked, source, known))
+    return place, known
+
+
+def kept(wheelhouse: PurePath, asked: str, source: str) -> tuple[Path, Artifact] | None:
+    """The wheel that was kept for the same question, None where there is none or its bytes
+    changed.
+    """
+    for path in sorted(Path(wheelhouse).glob("*.whl.json")):
+        try:
+            origin = manifests.read(path, Origin)
+        except BuildError:
+            continue
+        wheel = path.with_suffix("")
+        if (origin.asked, origin.source) == (asked, source) and wheel.is_file():
+            known = files.artifact(wheel)
+            return (wheel, known) if known == origin.artifact else None
+    return None
+
+
+def origin_of(wheel: PurePath) -> PurePath:
+    """`NAME.whl` has `NAME.whl.json`."""
+    return wheel.with_name(f"{wheel.name}.json")
+
+
+def require_sha256(found: Artifact, wanted: str | None) -> None:
+    """`BadArtifactError` where a person named a digest and this is another file."""
+    if wanted and found.sha256 != wanted:
+        raise BadArtifactError(
+            f"{found.name} has sha256 {found.sha256}, and {wanted} was asked for",
+            where="torch.sha256",
+            todo="correct the digest, or find out who changed the file",
+        )
