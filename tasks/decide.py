@@ -1,0 +1,254 @@
+"""From settings, host and knowledge to a `Choice`: which archs, which way to a torch, which
+toolkit. Pure.
+
+Everything that can be seen to be wrong offline is a `SettingsError` here, with the dotted key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tasks.choice import Choice, ToolkitChoice
+from tasks.errors import KnowledgeError, SettingsError
+from tasks.knowledge import Knowledge
+from tasks.knowledge.facts import Release
+from tasks.knowledge.gpus import resolve_gpu
+from tasks.knowledge.releases import release, supports_python, wheel_for, why_no_wheel
+from tasks.knowledge.toolkits import require_toolkit, toolkit, toolkits_for
+from tasks.model import Arch, Host, Interpreter, Strategy
+from tasks.settings.schema import Settings
+
+DEFAULT_GPU = "RTX 5090"
+
+
+@dataclass(frozen=True)
+class _Torch:
+    strategy: Strategy
+    why: str
+    version: str
+    cuda: str | None
+    index: str = ""
+
+
+def decide(settings: Settings, host: Host, knowledge: Knowledge) -> Choice:
+    """The choice for this host. Raises `SettingsError`."""
+    targets, targets_why = _targets(settings, host, knowledge)
+    torch = _torch(settings, host, knowledge, targets)
+    if targets and torch.cuda is None and torch.strategy == "existing":
+        targets, targets_why = (), f"the torch in {host.python.path} was built without CUDA"
+    toolkit = _toolkit(settings, host, knowledge, torch.cuda) if targets else ToolkitChoice("none")
+    if toolkit.provider != "none":
+        _within_reach(knowledge, toolkit.version, targets)
+    if torch.strategy != "existing":
+        _python_fits(knowledge, torch, host.python)
+    return Choice(
+        system=host.system,
+        strategy=torch.strategy,
+        strategy_why=torch.why,
+        targets=targets,
+        targets_why=targets_why,
+        ptx=settings.target.ptx,
+        torch=torch.version,
+        cuda=torch.cuda if targets else None,
+        toolkit=toolkit,
+        python=host.python,
+        index=torch.index,
+    )
+
+
+def _targets(settings: Settings, host: Host, knowledge: Knowledge) -> tuple[tuple[Arch, ...], str]:
+    asked = settings.target.gpus
+    if asked == "auto" and host.system == "macos":
+        return (), "macOS has no CUDA"
+    if asked == "auto" and host.gpus:
+        archs = {Arch.parse(gpu.capability) for gpu in host.gpus}
+        return tuple(
+            sorted(archs)
+        ), f"{', '.join(sorted({gpu.name for gpu in host.gpus}))} in this machine"
+    if asked == "auto":
+        return (
+            resolve_gpu(knowledge, DEFAULT_GPU).arch,
+        ), f"no NVIDIA card seen here: {DEFAULT_GPU} assumed"
+    if asked and host.system == "macos":
+        raise SettingsError(
+            "CUDA builds are not for macOS", where="target.gpus", todo="write gpus: []"
+        )
+    try:
+        facts = [resolve_gpu(knowledge, name) for name in asked]
+    except KnowledgeError as error:
+        raise SettingsError(error.what, where="target.gpus", todo=error.todo) from error
+    return tuple(sorted({fact.arch for fact in facts})), ", ".join(
+        asked
+    ) or "a build for the CPU was asked for"
+
+
+def _torch(
+    settings: Settings, host: Host, knowledge: Knowledge, targets: tuple[Arch, ...]
+) -> _Torch:
+    match settings.torch.strategy:
+        case "existing":
+            return _existing(host.python)
+        case "source":
+            return _from_source(settings, knowledge, targets, "asked for in torch.strategy")
+        case "prebuilt":
+            return _prebuilt(settings, host, knowledge, targets)
+    if reason := _wants_source(settings):
+        return _from_source(settings, knowledge, targets, reason)
+    try:
+        return _prebuilt(settings, host, knowledge, targets)
+    except SettingsError as error:
+        return _from_source(settings, knowledge, targets, error.what)
+
+
+def _wants_source(settings: Settings) -> str:
+    """Settings that mean nothing to a prebuilt wheel are a wish for a source build."""
+    source, build = settings.source, settings.build
+    asked = {
+        "source.path": source.path,
+        "source.tarball": source.tarball,
+        "source.patches": source.patches,
+        "build.flags": build.flags,
+        "build.target": build.target,
+    }
+    named = [key for key, value in asked.items() if value]
+    return f"{' and '.join(named)} set: no official wheel has that" if named else ""
+
+
+def _existing(python: Interpreter) -> _Torch:
+    if python.torch is None:
+        raise SettingsError(
+            f"{python.path} holds no torch",
+            where="python",
+            todo="name the interpreter that has it (python: /path/to/python), "
+            "or choose another torch.strategy",
+        )
+    found = python.torch
+    return _Torch(
+        "existing", f"asked for: torch {found.version} in {python.path}", found.version, found.cuda
+    )
+
+
+def _prebuilt(
+    settings: Settings, host: Host, knowledge: Knowledge, targets: tuple[Arch, ...]
+) -> _Torch:
+    version = settings.torch.version
+    wanted = None if settings.toolkit.version == "auto" else settings.toolkit.version
+    if settings.torch.index != "auto":
+        cuda = (wanted or _known_release(knowledge, version).pypi_cuda) if targets else None
+        return _Torch(
+            "prebuilt", f"from {settings.torch.index}", version, cuda, settings.torch.index
+        )
+    try:
+        wheel = wheel_for(knowledge, version, targets, host.system, host.machine, wanted)
+        why = (
+            ""
+            if wheel
+            else why_no_wheel(knowledge, version, targets, host.system, host.machine, wanted)
+        )
+    except KnowledgeError as error:
+        raise SettingsError(error.what, where="torch.version", todo=error.todo) from error
+    if wheel is None:
+        raise SettingsError(
+            why,
+            where="torch",
+            todo="choose a newer torch.version, or torch.strategy: source to build it",
+        )
+    return _Torch("prebuilt", wheel.why, version, wheel.cuda, wheel.index)
+
+
+def _from_source(
+    settings: Settings, knowledge: Knowledge, targets: tuple[Arch, ...], why: str
+) -> _Torch:
+    version = settings.torch.version
+    if not targets:
+        return _Torch("source", why, version, None)
+    if settings.toolkit.version != "auto":
+        return _Torch("source", why, version, settings.toolkit.version)
+    known = _known_release(knowledge, version)
+    able = toolkits_for(knowledge, targets)
+    built = [cuda for cuda in (known.pypi_cuda, *known.cudas_built) if cuda in able]
+    if not able:
+        raise SettingsError(
+            f"no CUDA toolkit makes code for all of {', '.join(map(str, targets))}",
+            where="target.gpus",
+            todo="build for them in two profiles",
+        )
+    return _Torch("source", why, version, built[0] if built else able[0])
+
+
+def _known_release(knowledge: Knowledge, version: str) -> Release:
+    try:
+        return release(knowledge, version)
+    except KnowledgeError as error:
+        raise SettingsError(error.what, where="torch.version", todo=error.todo) from error
+
+
+def _toolkit(
+    settings: Settings, host: Host, knowledge: Knowledge, cuda: str | None
+) -> ToolkitChoice:
+    provider = settings.toolkit.provider
+    wanted = settings.toolkit.version if settings.toolkit.version != "auto" else (cuda or "")
+    if provider == "path":
+        return _toolkit_at(settings, host)
+    same = [found for found in host.toolkits if found.release == wanted]
+    if provider in {"auto", "system"} and same:
+        return ToolkitChoice(
+            "system", wanted, same[0].home, f"CUDA {same[0].version} is at {same[0].home}"
+        )
+    if provider != "system" and _from_packages(knowledge, wanted):
+        return ToolkitChoice("pypi", wanted, "", f"CUDA {wanted} from Python packages")
+    here = ", ".join(f"{found.version} at {found.home}" for found in host.toolkits) or "none"
+    raise SettingsError(
+        f"CUDA {wanted} is needed and is not on this machine (found: {here})",
+        where="toolkit",
+        todo=f"install CUDA {wanted} (https://developer.nvidia.com/cuda-toolkit-archive), "
+        "name it with toolkit.path, "
+        "or choose toolkit.version 13.0 or later, which comes as Python packages",
+    )
+
+
+def _from_packages(knowledge: Knowledge, cuda: str) -> bool:
+    try:
+        return toolkit(knowledge, cuda).pypi
+    except KnowledgeError as error:
+        raise SettingsError(error.what, where="toolkit.version", todo=error.todo) from error
+
+
+def _toolkit_at(settings: Settings, host: Host) -> ToolkitChoice:
+    path = settings.toolkit.path
+    found = [kit for kit in host.toolkits if kit.home == path]
+    if not path or not found:
+        raise SettingsError(
+            f"no CUDA toolkit at {path}" if path else "provider path needs a path",
+            where="toolkit.path",
+            todo="name the folder that has bin/nvcc",
+        )
+    return ToolkitChoice(
+        "path", found[0].release, found[0].home, f"CUDA {found[0].version} at {path}, as asked"
+    )
+
+
+def _within_reach(knowledge: Knowledge, cuda: str, targets: tuple[Arch, ...]) -> None:
+    try:
+        require_toolkit(knowledge, cuda, targets)
+    except KnowledgeError as error:
+        raise SettingsError(error.what, where="toolkit.version", todo=error.todo) from error
+
+
+def _python_fits(knowledge: Knowledge, torch: _Torch, python: Interpreter) -> None:
+    try:
+        known = release(knowledge, torch.version)
+    except KnowledgeError:
+        return  # a tree newer than our facts is for its own setup to judge
+    if not supports_python(known, python.version):
+        raise SettingsError(
+            f"torch {torch.version} is for Python {' to '.join(known.python)}, "
+            f"and {python.path} is {python.version}",
+            where="python",
+            todo=f'set python: "{known.python[1]}", or choose another torch.version',
+        )
+
+
+def release_part(version: str) -> str:
+    """`2.6.0+cu124` without its local part."""
+    return version.partition("+")[0]

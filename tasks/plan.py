@@ -1,0 +1,93 @@
+"""Settings, host and knowledge → the whole plan. Pure.
+
+prebuilt   deps ─► env ─► wheel ─► extensions ─► validate
+source     deps ─► source ─► env ─► compile ─► wheel ─► extensions ─► validate
+existing   deps ─► env ─► wheel (records) ─► extensions ─► validate
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from tasks.choice import Choice
+from tasks.decide import decide
+from tasks.knowledge import Knowledge
+from tasks.model import Host, Layout, Plan, Stage
+from tasks.settings.schema import Settings
+from tasks.stages.compile.plan import plan as plan_compile
+from tasks.stages.deps.plan import plan as plan_deps
+from tasks.stages.env.plan import plan as plan_env
+from tasks.stages.extensions.plan import plan as plan_extension
+from tasks.stages.source.plan import plan as plan_source
+from tasks.stages.validate.plan import plan as plan_validate
+from tasks.stages.wheel.plan import plan as plan_wheel
+
+STAGES = ("deps", "source", "env", "compile", "wheel", "extensions", "validate")
+
+
+def make_plan(
+    settings: Settings, host: Host, knowledge: Knowledge, layout: Layout
+) -> tuple[Choice, Plan]:
+    """What was chosen, and every stage of this profile on this host. Raises `SettingsError` for
+    what can be seen to be wrong offline.
+    """
+    choice = decide(settings, host, knowledge)
+    stages = tuple(_stages(settings, layout, choice, knowledge))
+    plan = Plan(
+        stages=stages,
+        validate=plan_validate(settings, layout, choice),
+        headline=tuple(_headline(layout, choice)),
+        absent=_absent(settings, choice),
+    )
+    return choice, plan
+
+
+def layout_of(root: PurePath, profile: str, settings: Settings) -> Layout:
+    """Where this profile's things are."""
+    return Layout(root, profile, root / settings.wheel.wheelhouse)
+
+
+def _stages(
+    settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledge
+) -> list[Stage]:
+    stages = [plan_deps(settings, layout, choice, knowledge)]
+    if choice.strategy == "source":
+        stages.append(plan_source(settings, layout, choice))
+    stages.append(plan_env(settings, layout, choice))
+    if choice.strategy == "source":
+        stages.append(plan_compile(settings, layout, choice))
+    if settings.build.target and choice.strategy == "source":
+        return stages  # a part of the tree makes no wheel
+    stages.append(plan_wheel(settings, layout, choice, knowledge))
+    stages += [
+        plan_extension(item, settings, layout, choice, knowledge) for item in settings.extensions
+    ]
+    return stages
+
+
+def _absent(settings: Settings, choice: Choice) -> dict[str, str]:
+    """Stages that this strategy does not have, each with the reason."""
+    absent = {}
+    if choice.strategy != "source":
+        absent = dict.fromkeys(("source", "compile"), f"strategy {choice.strategy} builds no torch")
+    elif settings.build.target:
+        reason = (
+            f"build.target {settings.build.target} is a part of the tree, and a part makes no wheel"
+        )
+        absent = dict.fromkeys(("wheel", "extensions", "validate"), reason)
+    if not settings.extensions:
+        absent.setdefault("extensions", "this profile lists no extensions")
+    return absent
+
+
+def _headline(layout: Layout, choice: Choice) -> list[tuple[str, str]]:
+    archs = ", ".join(f"{arch} ({arch.sm})" for arch in choice.targets) or "CPU"
+    cuda = f"CUDA {choice.cuda}" if choice.cuda else "CPU"
+    return [
+        ("profile", layout.profile),
+        ("strategy", f"{choice.strategy}: {choice.strategy_why}"),
+        ("target", f"{archs}: {choice.targets_why}"),
+        ("torch", f"{choice.torch} ({cuda})"),
+        ("toolkit", choice.toolkit.why or "none: a CPU build needs none"),
+        ("into", f"{layout.build}, wheels in {layout.wheelhouse}"),
+    ]

@@ -1,0 +1,101 @@
+"""Run the tree's build backend in the folder that is kept, and say what came out."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import psutil
+
+from tasks.effects import files, manifests, shell
+from tasks.effects.voice import tick
+from tasks.model import Command
+from tasks.stages.compile import cache, products
+from tasks.stages.compile.backends import BACKENDS, Backend, detect
+from tasks.stages.compile.job import BackendName, Compiled, CompileJob
+from tasks.stages.compile.progress import Meter
+from tasks.stages.compile.work import Step, Work
+from tasks.stages.deps.job import Deps
+from tasks.stages.env.job import Environment
+from tasks.stages.source.job import SourceTree
+
+_NEEDED_MIB = 1024  # a build that has less is sure to fail; a whole CUDA build takes some 30 GiB
+_PARALLEL = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
+_MEMORY_GIB = 4  # of one compiler: PyTorch's larger files with nvcc or g++
+
+
+def run(job: CompileJob) -> tuple[Compiled]:
+    """Compile what is not up to date by Ninja's judgement.
+
+    Raises `CommandFailedError` with the first error, and `BuildError` where CMake would ignore a
+    changed setting.
+    """
+    tree = Path(manifests.read(job.source, SourceTree).tree)
+    name = _backend_of(job, tree)
+    environment = manifests.read(job.environment, Environment)
+    backend, work = BACKENDS[name], _work(job, tree, environment.set)
+    folder = backend.folder(work)
+    cache.refuse_ignored(backend, folder, environment.set)
+    files.require_space(folder, _NEEDED_MIB, "compiling PyTorch")
+    files.own(job.build)
+    cache.remember(folder, environment.set)
+    env = environment.over(shell.host_env())
+    for step in backend.compile_steps(work):
+        _run(step, work, env, job)
+    return (_compiled(name, backend, work),)
+
+
+def _backend_of(job: CompileJob, tree: Path) -> BackendName:
+    if job.backend != "auto":
+        return job.backend
+    pyproject = tree / "pyproject.toml"
+    return detect(pyproject.read_text(encoding="utf-8") if pyproject.is_file() else "")
+
+
+def _work(job: CompileJob, tree: Path, variables: Mapping[str, str]) -> Work:
+    deps = manifests.read(job.deps, Deps)
+    return Work(
+        tree=tree,
+        ours=job.build,
+        python=deps.python,
+        cmake=deps.cmake.path,
+        ninja=deps.ninja.path,
+        type=job.type,
+        variables=variables,
+        target=job.target,
+        jobs=job.jobs or automatic_jobs(),
+    )
+
+
+def automatic_jobs() -> int:
+    """Compilers at once, by cores and by 4 GiB of memory for each; at least one."""
+    memory = psutil.virtual_memory().total // 2**30
+    return max(1, min(os.cpu_count() or 1, memory // _MEMORY_GIB))
+
+
+def _run(step: Step, work: Work, env: Mapping[str, str], job: CompileJob) -> None:
+    meter = Meter()
+
+    def show(line: str) -> None:
+        progress = meter.feed(line, time.monotonic())
+        if progress:
+            tick(f"{step.what} {progress}")
+
+    command = Command(step.argv, shell.merged(env, step.env), step.what, cwd=work.tree, log=job.log)
+    shell.run(command, show)
+
+
+def _compiled(name: BackendName, backend: Backend, work: Work) -> Compiled:
+    wheel = backend.wheel_command(work)
+    variables = {key: value for key, value in wheel.env.items() if key not in _PARALLEL}
+    return Compiled(
+        backend=name,
+        tree=str(work.tree),
+        build=str(backend.folder(work)),
+        target=work.target,
+        products=products.digest(backend.products(work), work.tree),
+        wheel=wheel.argv,
+        variables=variables,
+    )

@@ -1,0 +1,48 @@
+"""The build backends of PyTorch's trees, and which one a tree has. Pure.
+
+Each is a module of the same shape: which commands compile, which one makes the wheel out of the
+same build folder, and which changed settings CMake would not notice there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Protocol
+
+from tasks.stages.compile import plain_cmake, scikit, setup_py
+from tasks.stages.compile.job import BackendName
+from tasks.stages.compile.work import Step, Work
+
+_SCIKIT = "scikit_build_core.build"
+
+
+class Backend(Protocol):
+    """What the action needs to know of a build backend."""
+
+    def folder(self, work: Work) -> PurePath:
+        """Where CMake works."""
+
+    def products(self, work: Work) -> tuple[PurePath, ...]:
+        """Folders that hold what came out; they may be missing."""
+
+    def compile_steps(self, work: Work) -> tuple[Step, ...]:
+        """The commands that compile, in order."""
+
+    def wheel_command(self, work: Work) -> Step:
+        """The command that makes a wheel, or an install prefix, in `DEST` of what was compiled."""
+
+    def ignores(self, name: str) -> bool:
+        """Whether CMake keeps this variable's old value in a folder that is configured."""
+
+
+BACKENDS: Mapping[BackendName, Backend] = {
+    "setup_py": setup_py,
+    "scikit_build_core": scikit,
+    "cmake": plain_cmake,
+}
+
+
+def detect(pyproject: str) -> BackendName:
+    """The backend of a tree by the text of its pyproject.toml, "" where it has none."""
+    return "scikit_build_core" if _SCIKIT in pyproject else "setup_py"

@@ -1,0 +1,54 @@
+"""What compile is given and what it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Literal
+
+BackendName = Literal["setup_py", "scikit_build_core", "cmake"]
+DEST = "{dest}"  # stands for the folder that the wheel, or the libraries, go to
+
+
+@dataclass(frozen=True)
+class CompileJob:
+    """What to build and where.
+
+    The switches come with the environment; `jobs` is how many compilers run at once, None by
+    cores and memory. `build` is our own build folder, for backends that take one; setup.py has its
+    own in the tree. `source`, `deps` and `environment` are the manifests it reads.
+    """
+
+    backend: Literal["auto", "setup_py", "scikit_build_core", "cmake"]
+    type: str
+    target: str | None
+    jobs: int | None
+    build: PurePath
+    source: PurePath
+    deps: PurePath
+    environment: PurePath
+    log: PurePath
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """The manifest compile.json.
+
+    `build` is the folder CMake worked in, `target` the partial target, `products` a digest of all
+    libraries by path and content. `wheel` is the command that makes the wheel, or the install
+    prefix, out of that folder, run in `tree` with the environment of env.json; `variables` go into
+    that environment too.
+    """
+
+    backend: BackendName
+    tree: str
+    build: str
+    target: str | None
+    products: str
+    wheel: tuple[str, ...]
+    variables: Mapping[str, str]
+
+    def wheel_argv(self, dest: PurePath) -> tuple[str, ...]:
+        """The command that leaves the wheel, or the libraries, in `dest`."""
+        return tuple(part.replace(DEST, str(dest)) for part in self.wheel)

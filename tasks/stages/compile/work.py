@@ -1,0 +1,55 @@
+"""What every build backend works with: the build, its commands, and how a wheel is made. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from tasks.stages.compile.job import DEST
+
+
+@dataclass(frozen=True)
+class Work:
+    """A build: the tree, our build folder, tools by absolute path, and what is wanted.
+
+    `variables` are those of the build environment, `jobs` compilers run at once.
+    """
+
+    tree: PurePath
+    ours: PurePath
+    python: str
+    cmake: str
+    ninja: str
+    type: str
+    variables: Mapping[str, str]
+    target: str | None
+    jobs: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command of a build, run in the tree, with what it needs on top of the environment."""
+
+    what: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+
+
+def cmake_build(work: Work, folder: PurePath) -> Step:
+    """CMake's own build of a configured folder: everything, or the one target."""
+    target = ("--target", work.target) if work.target else ()
+    argv = (work.cmake, "--build", str(folder), *target)
+    what = f"compile {work.target or 'PyTorch'}"
+    return Step(what, argv, {"CMAKE_BUILD_PARALLEL_LEVEL": str(work.jobs)})
+
+
+def wheel_argv(work: Work, *config: str, dest: str = DEST) -> tuple[str, ...]:
+    """The command that makes a wheel by the tree's own backend, with `config` settings for it.
+
+    `build` runs the backend in the tree itself, and so in the folder that is compiled already; pip
+    need not be in the environment. Its dependency check is left out: CMake and Ninja may be the
+    system's.
+    """
+    options = ("--wheel", "--no-isolation", "--skip-dependency-check", "--outdir", dest)
+    return (work.python, "-m", "build", *options, *(f"-C{entry}" for entry in config), ".")

@@ -1,0 +1,6 @@
+"""Deps: the build environment.
+
+Given the interpreter, the tools and the toolkit choice; leaves deps.json with the interpreter to
+install into, a CUDA_HOME with its exact pins, and the compilers. Reruns when one of those choices
+changes or the environment is gone.
+"""

@@ -1,0 +1,148 @@
+"""Make the environment, take stock of it, and write it down."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from tasks.effects import compilers, files, packages, probe, shell
+from tasks.effects.packages import Packages
+from tasks.effects.voice import warn
+from tasks.errors import BuildError, MissingToolError
+from tasks.model import Command
+from tasks.stages.deps import toolkit
+from tasks.stages.deps.job import Deps, DepsJob, Program
+
+_ROOM_MIB = 3_000
+
+
+def run(job: DepsJob) -> tuple[Deps]:
+    """Compilers first: what is missing there is known in a second, before anything is
+    downloaded.
+    """
+    cc, cxx = compilers.find(job.cc, job.cxx, job.gcc_max)
+    git = _git(job)
+    files.require_space(job.venv, _ROOM_MIB, "the build environment")
+    python = _environment(job)
+    _require_headers(python)
+    cuda = toolkit.make(job, python)
+    scripts = _scripts(job)
+    return (
+        Deps(
+            python=python,
+            python_version=probe.interpreter(python).version,
+            identity=_identity(job),
+            overlay=str(job.overlay) if job.existing else None,
+            scripts=str(scripts),
+            toolkit=cuda,
+            cuobjdump=toolkit.find_cuobjdump(job, python, cuda) if job.with_cuda else None,
+            cc=cc,
+            cxx=cxx,
+            cmake=_tool(scripts, "cmake"),
+            ninja=_tool(scripts, "ninja"),
+            git=git,
+        ),
+    )
+
+
+def _git(job: DepsJob) -> Program | None:
+    found = compilers.program("git")
+    if not found and job.git_needed:
+        raise MissingToolError(
+            f"git is needed {job.git_needed}", todo="apt install git, or winget install Git.Git"
+        )
+    return found
+
+
+def _environment(job: DepsJob) -> str:
+    """The interpreter to install into, with the tools beside it."""
+    uv = packages.find_uv()
+    if uv is None:
+        warn("uv cannot run here; pip does its work, more slowly")
+    if job.existing:
+        files.own(job.overlay)
+        missing = _missing(job)
+        if missing:
+            Packages(job.base, uv, job.log, job.overlay).install(
+                missing, what="install the build tools"
+            )
+        return job.base
+    _make_venv(job, uv)
+    python = str(packages.python_of(job.venv))
+    Packages(python, uv, job.log).install(
+        [*job.tools, *job.toolkit_packages], what="install the build tools"
+    )
+    return python
+
+
+def _make_venv(job: DepsJob, uv: str | None) -> None:
+    """A venv of another Python is made anew; one of the same is filled up."""
+    wanted = probe.interpreter(job.base).version
+    python = packages.python_of(job.venv)
+    try:
+        usable = python.exists() and probe.interpreter(str(python)).version == wanted
+    except BuildError:
+        usable = False
+    if usable and _identity_file(job).exists():
+        return
+    files.remove_owned(job.venv)
+    packages.create_venv(job.venv, job.base, uv, job.log)
+    files.write_atomic(_identity_file(job), secrets.token_hex(8))
+
+
+def _identity_file(job: DepsJob) -> Path:
+    return Path(job.overlay if job.existing else job.venv) / "torchyard-identity"
+
+
+def _identity(job: DepsJob) -> str:
+    """Written once into a new environment; an existing interpreter is known by its path."""
+    return job.base if job.existing else _identity_file(job).read_text(encoding="utf-8")
+
+
+def _missing(job: DepsJob) -> list[str]:
+    """The tools that neither the existing interpreter nor the overlay has in the wanted version."""
+    query = (
+        "import importlib.metadata as m, json; "
+        "found = [(d.metadata['Name'] or '', d.version) for d in m.distributions()]; "
+        "print(json.dumps({n.lower().replace('_', '-'): v for n, v in found}))"
+    )
+    env = {**shell.host_env(), "PYTHONPATH": str(job.overlay)}
+    have = json.loads(shell.capture(Command((job.base, "-c", query), env, "list the packages")))
+    wanted = [Requirement(tool) for tool in job.tools]
+    return [str(tool) for tool in wanted if not _satisfied(tool, have)]
+
+
+def _satisfied(tool: Requirement, have: Mapping[str, str]) -> bool:
+    return tool.name in have and tool.specifier.contains(have[tool.name], prereleases=True)
+
+
+def _require_headers(python: str) -> None:
+    query = (
+        "import sysconfig, sys; print(sysconfig.get_path('include')); "
+        "print('%d.%d' % sys.version_info[:2])"
+    )
+    include, version = shell.capture(
+        Command((python, "-c", query), shell.host_env(), "find Python's headers")
+    ).splitlines()
+    if not (Path(include) / "Python.h").is_file():
+        raise MissingToolError(
+            f"the headers of Python {version} are not there: extensions cannot be compiled",
+            where=include,
+            todo=f"apt install python{version}-dev",
+        )
+
+
+def _scripts(job: DepsJob) -> Path:
+    folder = packages.scripts_folder(job.venv)
+    return Path(job.overlay) / "bin" if job.existing else folder
+
+
+def _tool(scripts: Path, name: str) -> Program:
+    found = compilers.program(str(scripts / name)) or compilers.program(name)
+    if not found:
+        raise MissingToolError(f"{name} is not there after it was installed", where=str(scripts))
+    return found

@@ -1,0 +1,79 @@
+"""What deps is given and what it leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program that was found: absolute path and version, "" where it tells none."""
+
+    path: str
+    version: str
+
+
+@dataclass(frozen=True)
+class CudaHome:
+    """A toolkit that nvcc, CMake and cpp_extension accept as CUDA_HOME.
+
+    `pins` are the exact requirements that made it ("nvidia-cuda-nvcc==13.2.86"), constraints for
+    every later install; empty for a toolkit of the system. `version` is in full, "13.2.86".
+    """
+
+    home: str
+    version: str
+    pins: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Deps:
+    """The manifest deps.json: the build environment as it was made.
+
+    `python` is the interpreter that torch is, or will be, installed for. `overlay` is a folder of
+    build tools beside an existing interpreter (strategy existing), else None. `identity` changes
+    when the environment was made anew, so that what was installed into the old one is installed
+    again.
+    """
+
+    python: str
+    python_version: str
+    identity: str
+    overlay: str | None
+    scripts: str
+    toolkit: CudaHome | None
+    cuobjdump: str | None
+    cc: Program
+    cxx: Program
+    cmake: Program
+    ninja: Program
+    git: Program | None
+
+
+@dataclass(frozen=True)
+class DepsJob:
+    """What the action makes the environment from.
+
+    `base` is the interpreter it is made of, or the one that has the torch when `existing`. `tools`
+    and `toolkit_packages` are requirements; `toolkit_home` is that of a toolkit which is here
+    already.
+    """
+
+    base: str
+    existing: bool
+    tools: tuple[str, ...]
+    toolkit_provider: str
+    toolkit_home: str
+    toolkit_packages: tuple[str, ...]
+    with_cuda: bool
+    gcc_max: int | None
+    cc: str | None
+    cxx: str | None
+    git_needed: str
+    venv: PurePath
+    overlay: PurePath
+    toolkit_folder: PurePath
+    cuda_home: PurePath
+    manifest: PurePath
+    log: PurePath

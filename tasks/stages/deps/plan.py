@@ -1,0 +1,93 @@
+"""Settings, choice and knowledge → the deps stage. Pure."""
+
+from __future__ import annotations
+
+from tasks.choice import Choice
+from tasks.digest import plain
+from tasks.errors import KnowledgeError
+from tasks.knowledge import Knowledge
+from tasks.knowledge.releases import release
+from tasks.knowledge.toolkits import compiler_limit, packages
+from tasks.model import Layout, Stage
+from tasks.settings.schema import Settings
+from tasks.stages.deps.job import DepsJob
+
+RECIPE = 1
+# Ninja 1.13.0 breaks link.exe's response files and older ones know no jobserver (config/knowledge,
+# windows notes)
+TOOLS = ("ninja>=1.13.1", "pip", "wheel", "build", "numpy")
+_SHOWN = (
+    "base", "existing", "tools", "toolkit_provider", "toolkit_home", "toolkit_packages",
+    "with_cuda", "gcc_max", "cc", "cxx",
+)  # fmt: skip
+
+
+def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledge) -> Stage:
+    """The stage that makes the build environment."""
+    job = DepsJob(
+        base=choice.python.path,
+        existing=choice.strategy == "existing",
+        tools=(*TOOLS, *_by_release(knowledge, choice), *_blas(settings)),
+        toolkit_provider=choice.toolkit.provider,
+        toolkit_home=choice.toolkit.home,
+        toolkit_packages=_toolkit_packages(choice, knowledge),
+        with_cuda=choice.toolkit.provider != "none",
+        gcc_max=_gcc_max(choice, knowledge),
+        cc=settings.build.env.get("CC"),
+        cxx=settings.build.env.get("CXX"),
+        git_needed=_git_needed(settings, choice),
+        venv=layout.venv,
+        overlay=layout.overlay,
+        toolkit_folder=layout.build / "toolkit",
+        cuda_home=layout.build / "cuda",
+        manifest=layout.manifest("deps"),
+        log=layout.logs / "deps.log",
+    )
+    environment = layout.overlay if job.existing else layout.venv / "pyvenv.cfg"
+    return Stage(
+        name="deps",
+        room="deps",
+        doc="make the build environment: venv, build tools, CUDA toolkit, compilers",
+        job=job,
+        inputs={
+            "recipe": RECIPE,
+            "python": choice.python.version,
+            **{name: plain(getattr(job, name)) for name in _SHOWN},
+        },
+        leaves=(layout.manifest("deps"),),
+        also=(environment,),
+    )
+
+
+def _by_release(knowledge: Knowledge, choice: Choice) -> tuple[str, ...]:
+    """setuptools and CMake within what this torch's build and cpp_extension can stand."""
+    try:
+        known = release(knowledge, choice.torch)
+    except KnowledgeError:
+        return ("setuptools", "cmake>=3.27")
+    below = f",<{known.cmake_below}" if known.cmake_below else ""
+    return (f"setuptools{known.setuptools}", f"cmake>={known.cmake_min}{below}")
+
+
+def _toolkit_packages(choice: Choice, knowledge: Knowledge) -> tuple[str, ...]:
+    if choice.toolkit.provider != "pypi":
+        return ()
+    return packages(knowledge, choice.toolkit.version, for_source=choice.strategy == "source")
+
+
+def _gcc_max(choice: Choice, knowledge: Knowledge) -> int | None:
+    if choice.toolkit.provider == "none" or choice.system != "linux":
+        return None
+    return compiler_limit(knowledge, choice.toolkit.version).gcc_max
+
+
+def _git_needed(settings: Settings, choice: Choice) -> str:
+    """Why git has to be there, "" where it need not."""
+    if choice.strategy == "source" and settings.source.git and not settings.source.tarball:
+        return "to read PyTorch's source tree"
+    required = [item.name for item in settings.extensions if item.git and not item.optional]
+    return f"to fetch the extension {required[0]}" if required else ""
+
+
+def _blas(settings: Settings) -> tuple[str, ...]:
+    return ("mkl-static", "mkl-include") if settings.build.blas == "mkl" else ()

@@ -1,0 +1,61 @@
+"""Install what the tree asks for, resolve the environment, and render it for each shell."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psutil
+
+from tasks.effects import files, manifests, packages
+from tasks.effects.packages import Extra, Packages
+from tasks.effects.render import render
+from tasks.stages.deps.job import Deps
+from tasks.stages.env.job import Environment, EnvJob
+from tasks.stages.env.resolve import resolve
+from tasks.stages.source.job import SourceTree
+
+_REQUIREMENTS = ("requirements.txt", "requirements-build.txt")
+_GIB_PER_JOB = 4  # what one of the larger compilers of PyTorch's build takes
+
+
+def run(job: EnvJob) -> tuple[Environment, Environment]:
+    """The environment of source builds and that of extensions; the scripts hold the first."""
+    deps = manifests.read(job.deps, Deps)
+    full, extension = resolve(job, deps)
+    if job.source:
+        _install_requirements(job, deps, Path(manifests.read(job.source, SourceTree).tree))
+    write_scripts(job, full)
+    return full, extension
+
+
+def _install_requirements(job: EnvJob, deps: Deps, tree: Path) -> None:
+    wanted = [path for name in _REQUIREMENTS if (path := tree / name).is_file()]
+    if not wanted:
+        return
+    pins = deps.toolkit.pins if deps.toolkit else ()
+    into = Packages(deps.python, packages.find_uv(), job.log)
+    into.install((), Extra(pins, files=tuple(wanted)), "install the tree's requirements")
+
+
+def write_scripts(job: EnvJob, environment: Environment) -> None:
+    """One script per shell, whole or not at all."""
+    values = {
+        "profile": job.profile,
+        "set": list(environment.set.items()),
+        "unset": environment.unset,
+        "prepend": list(environment.prepend.items()),
+        "separator": environment.separator,
+        "hand_jobs": "" if "MAX_JOBS" in environment.set else str(hand_jobs()),
+    }
+    for script in job.scripts:
+        text = render(job.templates / f"{script.name}.j2", values)
+        # Windows PowerShell 5.1 reads UTF-8 only where a script starts with this mark
+        mark = "\ufeff" if script.suffix == ".ps1" else ""
+        files.write_atomic(script, mark + text)
+
+
+def hand_jobs() -> int:
+    """Compilers at once when nobody watches the memory: by cores and memory, at least one."""
+    memory = psutil.virtual_memory().total // 2**30
+    return max(1, min(os.cpu_count() or 1, memory // _GIB_PER_JOB))

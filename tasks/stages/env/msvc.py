@@ -1,0 +1,31 @@
+"""Flags that MSVC and nvcc need on Windows and that nobody else gives them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+
+def flags(toolkit: str, torch: str, *, extension: bool) -> dict[str, str]:
+    """CL (cl.exe) and NVCC_APPEND_FLAGS (nvcc) for a toolkit's version and a release of torch."""
+    pairs = list(_pairs(toolkit, torch, extension=extension))
+    if not pairs:
+        return {}
+    cl, nvcc = zip(*pairs, strict=True)
+    return {"CL": " ".join(cl), "NVCC_APPEND_FLAGS": " ".join(nvcc)}
+
+
+def _pairs(toolkit: str, torch: str, *, extension: bool) -> Iterator[tuple[str, str]]:
+    # CCCL of CUDA 13.2 refuses the traditional preprocessor, and torch does not ask for the other
+    # one (pytorch#188761)
+    if release(toolkit) >= (13, 2):
+        yield "/Zc:preprocessor", "-Xcompiler /Zc:preprocessor"
+    # torch's headers of 2.9 and later guard against error C2872 only where this is defined
+    # (pytorch#188952); torch's own build defines it
+    if extension and release(torch) >= (2, 9):
+        yield "/DUSE_CUDA", "-DUSE_CUDA"
+
+
+def release(version: str) -> tuple[int, int]:
+    """Major and minor of a version, to compare."""
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)

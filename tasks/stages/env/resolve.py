@@ -1,0 +1,160 @@
+"""Settings and what deps made → the environment to build in. Pure, for any system on any system.
+
+Two of them: the full one for a source build, and the one of the extensions, which has no USE_* and
+BUILD_* in it, so that a flag of torch's build makes no extension run again. Where no torch is built
+they are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath, PurePosixPath, PureWindowsPath
+
+from tasks.errors import BuildError
+from tasks.knowledge.archs import arch_list, cmake_archs
+from tasks.stages.deps.job import CudaHome, Deps
+from tasks.stages.env import msvc
+from tasks.stages.env.job import Environment, EnvJob
+from tasks.stages.env.leaks import LEAKS
+
+_BLAS = {"mkl": "MKL", "openblas": "OpenBLAS", "generic": "Generic"}  # PyTorch's BLAS variable
+
+
+def resolve(job: EnvJob, deps: Deps) -> tuple[Environment, Environment]:
+    """The full environment and that of the extensions."""
+    shared = {**_python(job, deps), **_compilers(job, deps), **_cuda(job, deps)}
+    extension = _environment(job, deps, {**shared, **_extension(job, deps)})
+    if job.strategy != "source":
+        return extension, extension
+    return _environment(job, deps, {**shared, **_source(job, deps)}), extension
+
+
+def _python(job: EnvJob, deps: Deps) -> dict[str, str]:
+    """No user site-packages; the built environment, or the tools beside an existing one."""
+    home = {"PYTHONPATH": deps.overlay} if deps.overlay else {"VIRTUAL_ENV": str(job.venv)}
+    return {"PYTHONNOUSERSITE": "1", **home}
+
+
+def _compilers(job: EnvJob, deps: Deps) -> dict[str, str]:
+    """nvcc's host compiler is that of the C++ code: CUDAHOSTCXX for CMake, CC for cpp_extension."""
+    if job.system == "windows":
+        # setuptools then takes the cl.exe of the surrounding MSVC environment
+        return {"DISTUTILS_USE_SDK": "1"}
+    host = deps.cxx.path if job.cuda else ""
+    found = {"CC": deps.cc.path, "CXX": deps.cxx.path, "CUDAHOSTCXX": host}
+    return {name: path for name, path in found.items() if path}
+
+
+def _cuda(job: EnvJob, deps: Deps) -> dict[str, str]:
+    toolkit = _toolkit(job, deps)
+    if not toolkit:
+        return {}
+    home = _path(job, toolkit.home)
+    nvcc = home / "bin" / ("nvcc.exe" if job.system == "windows" else "nvcc")
+    # CMake writes CUDACXX into files of its own, where a backslash would escape what follows it
+    values = {"CUDA_HOME": str(home), "CUDA_PATH": str(home), "CUDACXX": nvcc.as_posix()}
+    if job.targets:
+        values["TORCH_CUDA_ARCH_LIST"] = arch_list(job.targets, job.ptx)
+    return values
+
+
+def _extension(job: EnvJob, deps: Deps) -> dict[str, str]:
+    """CUDAARCHS is how CMake takes CMAKE_CUDA_ARCHITECTURES from the environment.
+
+    An extension built by CMake honours it. PyTorch's own tree does not get it: releases to 2.8
+    overwrite the value and later ones warn and ignore it, but only after CMake's compiler check has
+    used it, where one that the toolkit cannot make is fatal.
+    """
+    if not _toolkit(job, deps):
+        return {}
+    archs = {"CUDAARCHS": cmake_archs(job.targets, job.ptx)} if job.targets else {}
+    return {**archs, **_msvc(job, deps, extension=True)}
+
+
+def _source(job: EnvJob, deps: Deps) -> dict[str, str]:
+    """PyTorch's switches; build.env comes last, since it is what a person wrote out."""
+    return {
+        "USE_CUDA": "1" if _toolkit(job, deps) else "0",
+        **{name: _switch(value) for name, value in job.flags.items()},
+        "CMAKE_GENERATOR": "Ninja",
+        "CMAKE_BUILD_TYPE": job.build_type,
+        **_blas(job),
+        **_msvc(job, deps, extension=False),
+        **job.variables,
+    }
+
+
+def _msvc(job: EnvJob, deps: Deps, *, extension: bool) -> dict[str, str]:
+    toolkit = _toolkit(job, deps)
+    if job.system != "windows" or not toolkit:
+        return {}
+    return msvc.flags(toolkit.version, job.torch, extension=extension)
+
+
+def _blas(job: EnvJob) -> dict[str, str]:
+    if job.blas not in _BLAS:
+        return {}
+    # MKL's Python packages fill the venv's include and lib, where CMake looks only when told to
+    prefix = {"CMAKE_PREFIX_PATH": job.venv.as_posix()} if job.blas == "mkl" else {}
+    return {"BLAS": _BLAS[job.blas], **prefix}
+
+
+def _switch(value: bool | str) -> str:
+    return value if isinstance(value, str) else str(int(value))
+
+
+def _environment(job: EnvJob, deps: Deps, values: Mapping[str, str]) -> Environment:
+    separator = ";" if job.system == "windows" else ":"
+    prepend = _prepend(job, deps)
+    for name, folders in prepend.items():
+        _require_one_element(name, folders, separator)
+    unset = tuple(sorted(LEAKS - values.keys() - prepend.keys()))
+    return Environment(set=values, prepend=prepend, unset=unset, separator=separator)
+
+
+def _prepend(job: EnvJob, deps: Deps) -> dict[str, tuple[str, ...]]:
+    """Our programs come first: a system toolkit's folder may hold a python and a ninja, too."""
+    toolkit = _toolkit(job, deps)
+    if not toolkit:
+        return {"PATH": (deps.scripts,)}
+    found = {"PATH": (deps.scripts, *_toolkit_programs(job, toolkit))}
+    if _needs_library_path(job, toolkit):
+        found["LD_LIBRARY_PATH"] = (str(_path(job, toolkit.home) / "lib64"),)
+    return found
+
+
+def _toolkit_programs(job: EnvJob, toolkit: CudaHome) -> tuple[str, ...]:
+    """From 13.0 on the DLLs lie below bin: x86_64 in NVIDIA's packages, x64 in its installer."""
+    folder = _path(job, toolkit.home) / "bin"
+    if job.system != "windows" or msvc.release(toolkit.version) < (13, 0):
+        return (str(folder),)
+    return (str(folder), str(folder / ("x86_64" if toolkit.pins else "x64")))
+
+
+def _needs_library_path(job: EnvJob, toolkit: CudaHome) -> bool:
+    """Only for a torch that is linked against a toolkit of the system.
+
+    That one need not be on the loader's path. A toolkit of Python packages is a tree of links to
+    what torch finds through its RPATH already, and an official wheel brings its own libraries: a
+    second copy in front of them would change what is loaded.
+    """
+    linked = job.system == "linux" and job.strategy == "source"
+    return linked and not toolkit.pins and toolkit.home != "/usr"
+
+
+def _toolkit(job: EnvJob, deps: Deps) -> CudaHome | None:
+    return deps.toolkit if job.cuda else None
+
+
+def _path(job: EnvJob, text: str) -> PurePath:
+    return PureWindowsPath(text) if job.system == "windows" else PurePosixPath(text)
+
+
+def _require_one_element(name: str, folders: tuple[str, ...], separator: str) -> None:
+    for folder in folders:
+        if separator in folder:
+            raise BuildError(
+                f'this folder cannot be put on {name}: "{separator}" separates the folders there',
+                where=folder,
+                todo="move the checkout, or the toolkit, to a folder without this character",
+            )

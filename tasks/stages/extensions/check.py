@@ -1,0 +1,40 @@
+"""What can be seen to be wrong with an extension's settings from the checkout alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tasks.errors import SettingsError
+from tasks.settings.schema import Extension, Settings
+
+_PROJECT_FILES = ("setup.py", "pyproject.toml")
+
+
+def check(settings: Settings, root: Path) -> None:
+    """Raises `SettingsError` for a path with no project in it, or a smoke script that is not
+    there.
+    """
+    for index, extension in enumerate(settings.extensions):
+        key = f"extensions.{index} ({extension.name})"
+        if extension.path:
+            _require_project(extension, root, key)
+        if extension.smoke and not (root / extension.smoke.script).is_file():
+            raise SettingsError(
+                f"there is no file {extension.smoke.script}",
+                where=f"{key}.smoke.script",
+                todo="name a Python file, relative to the checkout",
+            )
+
+
+def _require_project(extension: Extension, root: Path, key: str) -> None:
+    folder = root / Path(extension.path or "").expanduser() / (extension.subdirectory or "")
+    if not folder.is_dir():
+        raise SettingsError(
+            f"there is no folder {folder}", where=f"{key}.path", todo="correct the path"
+        )
+    if not any((folder / name).is_file() for name in _PROJECT_FILES):
+        raise SettingsError(
+            f"{folder} has no setup.py or pyproject.toml",
+            where=f"{key}.path",
+            todo="name the folder of the project itself, or set subdirectory",
+        )

@@ -1,0 +1,61 @@
+"""What an extension's stage is given and what it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Literal
+
+from tasks.model import Arch, Artifact, System
+
+
+@dataclass(frozen=True)
+class ExtensionJob:
+    """One extension: where its source is, how it is built, and what its machine code must be for.
+
+    `kind` is git, path or sdist and `location` the URL, folder or requirement; `include` are
+    headers forced into every source, `targets` the capabilities that every library with device code
+    must run on, `shelf` the wheelhouse folder of wheels for this torch.
+    """
+
+    name: str
+    kind: Literal["git", "path", "sdist"]
+    location: str
+    ref: str
+    submodules: bool
+    sha256: str | None
+    subdirectory: str
+    mirrors: Mapping[str, str]
+    imports: tuple[str, ...]
+    env: Mapping[str, str]
+    includes: tuple[str, ...]
+    optional: bool
+    system: System
+    targets: tuple[Arch, ...]
+    shelf: str
+    jobs: int | None
+    work: PurePath
+    wheelhouse: PurePath
+    deps: PurePath
+    environment: PurePath
+    surface: PurePath
+    manifest: PurePath
+    log: PurePath
+
+
+@dataclass(frozen=True)
+class Built:
+    """The manifest extensions/NAME.json.
+
+    `libraries` are absolute paths of the installed shared libraries, `archs` what each holds (by
+    file name), `source` what it was made of: commit, digest of local files, or digest of the sdist.
+    """
+
+    name: str
+    status: Literal["built", "unreachable"]
+    source: Mapping[str, str]
+    artifact: Artifact | None = None
+    libraries: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+    archs: Mapping[str, tuple[str, ...]] | None = None

@@ -1,0 +1,49 @@
+"""What machine code an extension's wheel holds, read before it is installed."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tasks.effects import files, machinecode, wheelfile
+from tasks.errors import BadArtifactError
+from tasks.knowledge.archs import MachineCode, how
+from tasks.model import Arch
+from tasks.stages.extensions.job import ExtensionJob
+
+
+def archs(
+    job: ExtensionJob, cuobjdump: str, wheel: Path, recorded: Mapping[str, str]
+) -> dict[str, tuple[str, ...]]:
+    """Library → archs ("12.0", "12.0+PTX"), of each library that has device code.
+
+    `recorded` are the wheel's members. Raises `BadArtifactError` where a target is not covered.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    folder = files.own(Path(job.work) / "landing" / "libraries")
+    with zipfile.ZipFile(wheel) as archive:
+        for name in wheelfile.libraries(recorded):
+            code = machinecode.read(cuobjdump, Path(archive.extract(name, folder)))
+            if code.cubins or code.ptx:
+                _require_targets(job, name, code)
+                found[name] = (*map(str, sorted(code.cubins)), *_with_ptx(code))
+    return found
+
+
+def _with_ptx(code: MachineCode) -> Iterable[str]:
+    return (f"{arch}+PTX" for arch in sorted(code.ptx))
+
+
+def _require_targets(job: ExtensionJob, name: str, code: MachineCode) -> None:
+    missing = [arch for arch in job.targets if not how(code, arch)]
+    if missing:
+        raise BadArtifactError(
+            f"{name} holds code for {_list(code.cubins)} and none that runs on {_list(missing)}",
+            where=f"extensions ({job.name})",
+            todo="its setup.py sets the archs itself; without that TORCH_CUDA_ARCH_LIST counts",
+        )
+
+
+def _list(found: Iterable[Arch]) -> str:
+    return ", ".join(map(str, sorted(found))) or "no arch"

@@ -1,0 +1,53 @@
+"""An extension's source, brought into its work folder; a person's own folder is copied and never
+built in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tasks.effects import archive, files, git, packages, trees
+from tasks.effects.packages import Download
+from tasks.errors import BadArtifactError
+from tasks.stages.deps.job import Deps
+from tasks.stages.extensions.job import ExtensionJob
+
+
+def fetch(job: ExtensionJob, deps: Deps) -> tuple[Path, Mapping[str, str]]:
+    """A fresh tree to build in, and what it is: commit, digest of files, or digest of the sdist."""
+    work = files.own(job.work)
+    tree = work / "tree"
+    files.remove_owned(tree)
+    match job.kind:
+        case "git":
+            return tree, _clone(job, work / "clone", tree)
+        case "path":
+            trees.copy(Path(job.location), tree)
+            return tree, {"path": job.location, "digest": trees.digest(tree)}
+    return tree, _sdist(job, deps, work / "sdist", tree)
+
+
+def path_digest(job: ExtensionJob) -> str:
+    """What a person's folder holds now."""
+    return trees.digest(Path(job.location))
+
+
+def _clone(job: ExtensionJob, clone: Path, tree: Path) -> Mapping[str, str]:
+    git.clone_at(job.location, job.ref, clone, job.submodules, job.mirrors, job.log)
+    trees.copy(clone, tree)
+    state = git.state(clone)
+    return {"git": job.location, "ref": job.ref, "commit": state.commit, "edits": state.edits}
+
+
+def _sdist(job: ExtensionJob, deps: Deps, landing: Path, tree: Path) -> Mapping[str, str]:
+    found = packages.download(Download(deps.python, job.location, "", landing, job.log, sdist=True))
+    artifact = files.artifact(found)
+    if job.sha256 and artifact.sha256 != job.sha256:
+        raise BadArtifactError(
+            f"{artifact.name} has sha256 {artifact.sha256}, and {job.sha256} was asked for",
+            where=f"extensions ({job.name}).sha256",
+            todo="correct the digest, or find out who changed the file",
+        )
+    archive.extract(found, tree)
+    return {"sdist": artifact.name, "sha256": artifact.sha256}

@@ -1,0 +1,140 @@
+"""Bring the tree there, keep its submodules and patches in step, and read what it holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
+
+from tasks.digest import canonical
+from tasks.effects import archive, files, git, manifests
+from tasks.effects.voice import say, warn
+from tasks.errors import BuildError, LostEditsError
+from tasks.stages.source import series
+from tasks.stages.source.job import SourceJob, SourceTree
+from tasks.stages.source.tree import digest
+
+
+@dataclass(frozen=True)
+class Seen:
+    """How the tree was when it was last read: a checkout's commit, or the archive it was unpacked
+    from.
+    """
+
+    tree: str
+    commit: str = ""
+    archive: str = ""
+    digest: str = ""
+
+
+def run(job: SourceJob) -> tuple[SourceTree]:
+    """Leave the tree as asked for, changing it only where it has to be, and say what is in it.
+
+    Raises `FetchError`, `BadArtifactError`, and `LostEditsError` where a person's work would be
+    lost.
+    """
+    files.own(job.state)
+    match job.kind:
+        case "git":
+            _clone(job)
+        case "tarball":
+            _unpack(job)
+        case "path":
+            _require_folder(job)
+    _follow_pull(job)
+    return (_read(job, _patch(job)),)
+
+
+def _clone(job: SourceJob) -> None:
+    if git.is_at(job.tree, job.location, job.ref, job.submodules):
+        return
+    manifests.withdraw(job.manifest)
+    if Path(job.tree).exists() and not git.is_checkout(job.tree):
+        _set_aside(job)
+    if git.is_checkout(job.tree):
+        series.take_back(job.tree, job.state, job.log)
+    try:
+        git.clone_at(job.location, job.ref, job.tree, job.submodules, job.mirrors, job.log)
+    except LostEditsError:
+        series.bring(job.tree, job.state, job.patches, job.log)
+        raise
+
+
+def _unpack(job: SourceJob) -> None:
+    expected = job.sha256 or files.artifact(Path(job.location)).sha256
+    tree = Path(job.tree)
+    if tree.exists() and _seen(job).archive == expected:
+        return
+    manifests.withdraw(job.manifest)
+    packed = _archive(job, expected)
+    if tree.exists():
+        _set_aside(job)
+    series.forget(job.state)
+    archive.extract(packed, tree)
+    _write_seen(job, Seen(str(tree), archive=expected, digest=_digest(job)))
+
+
+def _archive(job: SourceJob, expected: str) -> Path:
+    name = PurePosixPath(urlsplit(job.location).path.replace("\\", "/")).name
+    return archive.download(job.location, job.state / "downloads" / name, expected, job.log)
+
+
+def _set_aside(job: SourceJob) -> None:
+    """Another tree takes this place; the one that is there may hold a person's work."""
+    tree, number = Path(job.tree), 1
+    while (aside := tree.with_name(f"{tree.name}.{number}")).exists():
+        number += 1
+    tree.rename(aside)
+    series.forget(job.state)
+    warn(f"the tree that was in {tree} is now {aside}; remove it when nothing in it is needed")
+
+
+def _require_folder(job: SourceJob) -> None:
+    if not Path(job.tree).is_dir():
+        raise BuildError("the source tree is not there", where=f"source.path: {job.tree}")
+
+
+def _follow_pull(job: SourceJob) -> None:
+    """Bring submodules along that a person's `git pull` left behind."""
+    if not job.submodules or not git.is_checkout(job.tree):
+        return
+    stale = git.stale_submodules(job.tree, _seen(job).commit)
+    if stale:
+        say(f"submodules brought to what the tree records: {', '.join(stale)}")
+        manifests.withdraw(job.manifest)
+        git.update_submodules(job.tree, stale, mirrors=job.mirrors, log=job.log)
+
+
+def _patch(job: SourceJob) -> tuple[str, ...]:
+    if series.applied(job.tree, job.state) != series.wanted(job.patches):
+        manifests.withdraw(job.manifest)
+    return series.bring(job.tree, job.state, job.patches, job.log)
+
+
+def _read(job: SourceJob, patches: tuple[str, ...]) -> SourceTree:
+    tree = str(job.tree)
+    if git.is_checkout(job.tree):
+        found = git.state(job.tree)
+        _write_seen(job, Seen(tree, commit=found.commit))
+        return SourceTree(tree, job.kind, found.commit, found.submodules, found.edits, "", patches)
+    content = _digest(job)
+    seen = _seen(job)
+    if job.kind != "tarball":
+        return SourceTree(tree, job.kind, "", {}, "", content, patches)
+    edits = "" if content == seen.digest else content
+    return SourceTree(tree, job.kind, "", {}, edits, seen.archive, patches)
+
+
+def _digest(job: SourceJob) -> str:
+    return digest(job.tree, job.state / "listing.git")
+
+
+def _seen(job: SourceJob) -> Seen:
+    path = Path(job.state) / "seen.json"
+    seen = manifests.read(path, Seen) if path.exists() else Seen(str(job.tree))
+    return seen if seen.tree == str(job.tree) else Seen(str(job.tree))
+
+
+def _write_seen(job: SourceJob, seen: Seen) -> None:
+    if seen != _seen(job):
+        files.write_atomic(job.state / "seen.json", canonical(seen))

@@ -1,0 +1,84 @@
+"""What can be seen of a bad source before anything runs: offline, from the settings and the files
+that are there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tasks.errors import SettingsError
+from tasks.settings.schema import Settings, Source
+
+_PROJECT = ("setup.py", "pyproject.toml", "CMakeLists.txt")
+_URLS = ("https://", "http://", "file://")
+_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2", ".zip")
+
+
+def check(settings: Settings, root: Path) -> None:
+    """Raise a `SettingsError` with the dotted key where the source cannot be meant; relative paths
+    start at `root`.
+    """
+    source = settings.source
+    if source.path:
+        _check_path(root / source.path)
+    elif source.tarball:
+        _check_tarball(source, root)
+    elif settings.torch.strategy == "source" and not source.git:
+        raise SettingsError(
+            "there is no source to build from",
+            where="source",
+            todo="set one of git, path and tarball",
+        )
+    for patch in source.patches:
+        if not (root / patch).is_file():
+            raise SettingsError(
+                f'there is no patch "{patch}"',
+                where="source.patches",
+                todo=f"looked at {root / patch}",
+            )
+
+
+def _check_path(path: Path) -> None:
+    if not path.is_dir():
+        raise SettingsError(
+            f"{path} is not a folder",
+            where="source.path",
+            todo="give the folder of a PyTorch source tree",
+        )
+    if not any((path / name).is_file() for name in _PROJECT):
+        raise SettingsError(
+            f"there is no source tree in {path}",
+            where="source.path",
+            todo=f"give the folder that holds {' or '.join(_PROJECT)}",
+        )
+
+
+def _check_tarball(source: Source, root: Path) -> None:
+    tarball = source.tarball or ""
+    if not tarball.lower().endswith(_ARCHIVES):
+        raise SettingsError(
+            f'"{tarball}" is no archive that can be unpacked',
+            where="source.tarball",
+            todo=f"give one of {' '.join(_ARCHIVES)}",
+        )
+    if "://" in tarball:
+        _check_url(tarball, source.sha256)
+    elif not (root / tarball).is_file():
+        raise SettingsError(
+            f'there is no archive "{tarball}"',
+            where="source.tarball",
+            todo=f"looked at {root / tarball}",
+        )
+
+
+def _check_url(url: str, sha256: str | None) -> None:
+    if not url.startswith(_URLS):
+        raise SettingsError(
+            f'"{url}" cannot be fetched', where="source.tarball", todo="give an https URL or a path"
+        )
+    if not sha256:
+        raise SettingsError(
+            "an archive from a URL needs its sha256",
+            where="source.sha256",
+            todo="copy it from the page of the release",
+        )

@@ -1,0 +1,51 @@
+"""What source is given and what it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Literal
+
+Kind = Literal["git", "path", "tarball"]
+
+
+@dataclass(frozen=True)
+class SourceJob:
+    """Which tree, and where it goes.
+
+    `location` is a git URL, a folder, or an archive's path or URL; `ref`, `submodules` and
+    `mirrors` are for git, `sha256` is for archives. `tree` is where the tree is or will be, `state`
+    our folder with what was done to it, `manifest` what is withdrawn before the tree is changed.
+    """
+
+    kind: Kind
+    location: str
+    ref: str
+    submodules: bool
+    sha256: str | None
+    patches: tuple[PurePath, ...]
+    mirrors: Mapping[str, str]
+    tree: PurePath
+    state: PurePath
+    manifest: PurePath
+    log: PurePath
+
+
+@dataclass(frozen=True)
+class SourceTree:
+    """The manifest source.json: the tree as it is now, whoever brought it there.
+
+    A checkout has its `commit`, the commits of its `submodules` by path, and in `edits` a digest of
+    what differs from the commit ("" when clean, patches included). Any other tree has "" for a
+    commit and in `digest` the archive's sha256, or that of its files; an unpacked archive that was
+    edited has `edits` too. `patches` are the sha256 of those applied.
+    """
+
+    tree: str
+    kind: Kind
+    commit: str
+    submodules: Mapping[str, str]
+    edits: str
+    digest: str
+    patches: tuple[str, ...] = ()

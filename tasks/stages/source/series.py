@@ -1,0 +1,114 @@
+"""A series of patches: applied once and in order, taken back in reverse when it leaves the
+settings.
+
+What was applied is kept beside the tree with the patches' own bytes, so that one can be taken back
+after its file is gone. A patch that is in the tree without a record (a run was killed between the
+two) is recognised and recorded.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from tasks.digest import canonical
+from tasks.effects import files, git, manifests
+from tasks.errors import BuildError, LostEditsError
+
+
+@dataclass(frozen=True)
+class Series:
+    """What is applied to `tree`: the sha256 of each patch, in order."""
+
+    tree: str
+    applied: tuple[str, ...] = ()
+
+
+def applied(tree: PurePath, state: PurePath) -> tuple[str, ...]:
+    """The patches that are in `tree` by our record."""
+    record = _record(state)
+    if not record.exists():
+        return ()
+    series = manifests.read(record, Series)
+    return series.applied if series.tree == str(tree) else ()
+
+
+def wanted(patches: Sequence[PurePath]) -> tuple[str, ...]:
+    """The sha256 of each patch file; a `BuildError` where one is missing."""
+    for patch in patches:
+        if not Path(patch).is_file():
+            raise BuildError("there is no such patch", where=f"source.patches: {patch}")
+    return tuple(files.artifact(patch).sha256 for patch in patches)
+
+
+def bring(
+    tree: PurePath, state: PurePath, patches: Sequence[PurePath], log: PurePath
+) -> tuple[str, ...]:
+    """Make the series in the tree the one that is wanted; what both begin with stays. Returns the
+    sha256 of each.
+    """
+    goal = wanted(patches)
+    keep = sum(1 for _ in _common(applied(tree, state), goal))
+    take_back(tree, state, log, keep=keep)
+    for patch, digest in list(zip(patches, goal, strict=True))[keep:]:
+        _put_in(tree, Path(patch), log)
+        kept = _copy(state, digest)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(patch, kept)
+        _write(tree, state, (*applied(tree, state), digest))
+    return goal
+
+
+def _common(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+    for one, other in zip(before, after, strict=False):
+        if one != other:
+            return
+        yield one
+
+
+def take_back(tree: PurePath, state: PurePath, log: PurePath, keep: int = 0) -> None:
+    """Take patches back, the last first, until `keep` are left; `LostEditsError` where an edit is
+    in the way.
+    """
+    series = applied(tree, state)
+    for number in range(len(series), keep, -1):
+        patch = _copy(state, series[number - 1])
+        if git.applies(tree, patch, reverse=True):
+            git.apply(tree, patch, reverse=True, log=log)
+        elif not git.applies(tree, patch):  # it fits forward where a killed run had taken it back
+            raise LostEditsError(
+                "a patch cannot be taken back, because the lines it changed were edited since",
+                where=str(tree),
+                todo=f"undo those edits, or list the patch in source.patches again: {patch}",
+            )
+        _write(tree, state, series[: number - 1])
+
+
+def forget(state: PurePath) -> None:
+    """The tree is another one now, with no patch in it."""
+    _record(state).unlink(missing_ok=True)
+
+
+def _put_in(tree: PurePath, patch: Path, log: PurePath) -> None:
+    if git.applies(tree, patch):
+        git.apply(tree, patch, log=log)
+    elif not git.applies(tree, patch, reverse=True):
+        raise BuildError(
+            f"{patch.name} does not fit this tree",
+            where=f"source.patches: {patch}",
+            todo=f"make it fit, or leave it out: git -C {tree} apply --check {patch}",
+        )
+
+
+def _record(state: PurePath) -> Path:
+    return Path(state) / "patches.json"
+
+
+def _copy(state: PurePath, digest: str) -> Path:
+    return Path(state) / "patches" / f"{digest}.patch"
+
+
+def _write(tree: PurePath, state: PurePath, series: tuple[str, ...]) -> None:
+    files.write_atomic(_record(state), canonical(Series(str(tree), series)))

@@ -1,0 +1,40 @@
+"""What a tree that is no checkout holds, as one digest of its files."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path, PurePath
+
+from tasks.effects import git, trees
+from tasks.effects.git.state import content
+from tasks.errors import MissingToolError
+
+_TOP = ("build", "dist")
+
+
+def digest(tree: PurePath, scratch: PurePath) -> str:
+    """sha256 over path and content of every file, less what a build leaves there.
+
+    The tree's own .gitignore says what that is, read by git with `scratch` as its empty repository.
+    Without git only the usual leavings (build, dist, *.egg-info, __pycache__) are left out.
+    """
+    root = Path(tree)
+    try:
+        listed = git.unignored(root, scratch)
+    except MissingToolError:
+        return trees.digest(root)
+    total = hashlib.sha256()
+    for path in listed:
+        if not _is_leaving(path):
+            total.update(f"{path}\0{_content(root, path)}\n".encode())
+    return total.hexdigest()
+
+
+def _content(root: Path, path: str) -> str:
+    inner_repository = path.endswith("/")
+    return trees.digest(root / path) if inner_repository else content(root / path)
+
+
+def _is_leaving(path: str) -> bool:
+    parts = PurePath(path).parts
+    return parts[0] in _TOP or any(p == "__pycache__" or p.endswith(".egg-info") for p in parts)

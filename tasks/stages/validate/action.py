@@ -1,0 +1,87 @@
+"""Look from outside and from inside at once, write down what was found, and fail if need be."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from tasks.effects import manifests, shell
+from tasks.effects.voice import say
+from tasks.errors import ValidationFailedError
+from tasks.stages.deps.job import Deps
+from tasks.stages.env.job import Environment
+from tasks.stages.extensions.job import Built
+from tasks.stages.validate import inside, outside, table
+from tasks.stages.validate.checks import asked_for, validation
+from tasks.stages.validate.job import Check, ValidateJob, Validation
+from tasks.stages.validate.program import program_check
+from tasks.stages.wheel.job import Wheel
+
+
+def run(job: ValidateJob) -> tuple[Validation]:
+    """Every check that is asked for; `ValidationFailedError` after publishing if any failed."""
+    manifests.withdraw(job.manifest)
+    wheel = manifests.read(job.wheel, Wheel)
+    found = validation(wheel.version, asked_for(_look(job, wheel), job.checks))
+    manifests.publish(job.manifest, found)
+    _show(found)
+    _refuse(job, found)
+    return (found,)
+
+
+def _look(job: ValidateJob, wheel: Wheel) -> list[Check]:
+    """cuobjdump takes as long as the probe, and neither waits for the other."""
+    deps = manifests.read(job.deps, Deps)
+    built = {name: manifests.read(path, Built) for name, path in job.extensions.items()}
+    env = manifests.read(job.environment, Environment).over(shell.host_env())
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        code = beside.submit(_code, job, deps, wheel, built)
+        works = (
+            _cpp(job, deps, wheel, env)
+            if wheel.kind == "libtorch"
+            else _python(job, wheel, built, env)
+        )
+        return [*works, *code.result()]
+
+
+def _code(job: ValidateJob, deps: Deps, wheel: Wheel, built: Mapping[str, Built]) -> list[Check]:
+    if "machine_code" not in job.checks:
+        return []
+    return [outside.torch_code(job, deps, wheel), *outside.extension_code(job, deps, built)]
+
+
+def _python(
+    job: ValidateJob, wheel: Wheel, built: Mapping[str, Built], env: Mapping[str, str]
+) -> list[Check]:
+    said = inside.ask(job, wheel, built, env)
+    return [
+        *inside.probe_checks(job, said, built),
+        *inside.smoke_checks(job, said, built, wheel.python, env),
+    ]
+
+
+def _cpp(job: ValidateJob, deps: Deps, wheel: Wheel, env: Mapping[str, str]) -> list[Check]:
+    """A build of the C++ libraries alone has no torch to import."""
+    absent = [name for name in job.checks if name not in ("import", "machine_code", "extensions")]
+    return [
+        program_check(job, deps, wheel, env),
+        *(Check(name, "not run", "a C++ build has no Python torch") for name in absent),
+    ]
+
+
+def _show(found: Validation) -> None:
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    say(table.coloured(found, columns) if columns else table.plain(found))
+
+
+def _refuse(job: ValidateJob, found: Validation) -> None:
+    failed = [check for check in found.checks if check.status == "failed"]
+    if failed:
+        names = ", ".join(check.name for check in failed)
+        raise ValidationFailedError(
+            f"{len(failed)} of {len(found.checks)} checks failed: {names}",
+            where=str(job.manifest),
+            todo=table.remedies(failed) or f"see {job.log}",
+        )

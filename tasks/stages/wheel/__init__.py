@@ -1,0 +1,7 @@
+"""Wheel: the torch that everything after is about.
+
+Given a requirement, a build folder or an interpreter; leaves wheel.json (for validate) and
+surface.json (what extensions compile against, for extensions). The wheel is checked before it is
+installed and kept in the wheelhouse. Reruns when what it is made of changed; a rebuild to the same
+content keeps the old wheel, name and manifests.
+"""

@@ -1,0 +1,66 @@
+"""One way for each kind of job, to the same two manifests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tasks.effects import cudahome, files, manifests, packages, wheelfile, wheelhouse
+from tasks.effects.packages import Download, Extra, Packages
+from tasks.effects.voice import say, tick
+from tasks.model import Artifact, TorchFound
+from tasks.stages.deps.job import Deps
+from tasks.stages.wheel import built, installed
+from tasks.stages.wheel.job import BuiltJob, ExistingJob, Kind, PrebuiltJob, Surface, Wheel
+
+_ROOM_MIB = 9_000
+
+
+def run(job: PrebuiltJob | BuiltJob | ExistingJob) -> tuple[Wheel, Surface]:
+    """Leave an installed, checked torch. Raises `FetchError`, `BadArtifactError`."""
+    deps = manifests.read(job.deps, Deps)
+    match job:
+        case PrebuiltJob():
+            return _prebuilt(job, deps)
+        case BuiltJob():
+            return built.run(job, deps)
+    found = installed.torch_of(job.python)
+    say(f"torch {found.version} in {found.folder}")
+    return _outputs(deps, installed.surface(found, deps), found, None)
+
+
+def _prebuilt(job: PrebuiltJob, deps: Deps) -> tuple[Wheel, Surface]:
+    files.require_space(job.landing, _ROOM_MIB, "torch and the libraries it needs")
+    path, artifact = _fetch(job, deps)
+    wheelhouse.require_sha256(artifact, job.sha256)
+    tick(f"checking {path.name}")
+    wheelfile.verify(path, deps.python_version)
+    tick("installing torch and the libraries it needs")
+    into = Packages(deps.python, packages.find_uv(), job.log)
+    into.install_wheel(path, Extra(deps.toolkit.pins if deps.toolkit else (), job.index))
+    found = installed.torch_of(deps.python)
+    installed.require(found, job.requirement.partition("==")[2], job.cuda)
+    if deps.toolkit and deps.toolkit.pins:
+        cudahome.refresh(Path(found.folder).parent, Path(deps.toolkit.home))
+    say(f"torch {found.version} ({artifact.name}, sha256 {artifact.sha256[:12]}…)")
+    return _outputs(deps, installed.surface(found, deps), found, artifact)
+
+
+def _fetch(job: PrebuiltJob, deps: Deps) -> tuple[Path, Artifact]:
+    asked = f"{job.requirement} for {deps.python_version.rpartition('.')[0]}"
+    if found := wheelhouse.kept(job.wheelhouse, asked, job.index):
+        say(f"{found[0].name} is in the wheelhouse")
+        return found
+    tick(f"fetching {job.requirement}")
+    arrived = packages.download(
+        Download(deps.python, job.requirement, job.index, job.landing, job.log)
+    )
+    return wheelhouse.keep(arrived, job.wheelhouse, asked, job.index)
+
+
+def _outputs(
+    deps: Deps, surface: Surface, found: TorchFound, artifact: Artifact | None
+) -> tuple[Wheel, Surface]:
+    kind: Kind = "wheel" if artifact else "existing"
+    release = found.version.partition("+")[0]
+    wheel = Wheel(found.version, release, found.cuda, found.folder, deps.python, kind, artifact)
+    return wheel, surface

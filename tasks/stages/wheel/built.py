@@ -1,0 +1,140 @@
+"""A wheel, or the C++ libraries, out of the build folder.
+
+The local version names CUDA, archs and the commit of the last build whose installed content
+changed: a commit that only touches documents makes a wheel with the same content, which is thrown
+away, and the old one keeps its name.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from tasks.digest import canonical, sha256_text
+from tasks.effects import files, manifests, packages, shell, wheelfile, wheelhouse
+from tasks.effects.packages import Extra, Packages
+from tasks.effects.voice import say, tick
+from tasks.errors import BuildError
+from tasks.model import Artifact, Command
+from tasks.stages.compile.job import Compiled
+from tasks.stages.deps.job import Deps
+from tasks.stages.env.job import Environment
+from tasks.stages.source.job import SourceTree
+from tasks.stages.wheel import installed
+from tasks.stages.wheel.job import BuiltJob, Surface, Wheel
+
+VERSION_FILES = ("torch/version.py", "torch/_version.py")
+
+
+@dataclass(frozen=True)
+class Content:
+    """What was last installed: the digest of the wheel's content without its version, and the wheel
+    that has it.
+    """
+
+    digest: str
+    artifact: Artifact
+    identity: str
+
+
+def run(job: BuiltJob, deps: Deps) -> tuple[Wheel, Surface]:
+    """Make it, check it, and install it when it holds something new."""
+    compiled = manifests.read(job.compiled, Compiled)
+    if compiled.backend == "cmake":
+        return _libraries(job, deps, compiled)
+    version = version_of(job, manifests.read(job.source, SourceTree))
+    wheel = _make(job, deps, compiled, version)
+    tick(f"checking {wheel.name}")
+    recorded = wheelfile.verify(wheel, deps.python_version)
+    content = wheelfile.content_digest(recorded, VERSION_FILES)
+    artifact = _same(job, deps, content) or _install(job, deps, wheel, content)
+    found = installed.torch_of(deps.python)
+    say(f"torch {found.version} ({artifact.name}, sha256 {artifact.sha256[:12]}…)")
+    release = found.version.partition("+")[0]
+    torch = Wheel(found.version, release, found.cuda, found.folder, deps.python, "wheel", artifact)
+    return torch, installed.surface(found, deps)
+
+
+def version_of(job: BuiltJob, tree: SourceTree) -> str:
+    """`2.6.0+cu130.sm120.g1a2b3c4`, with `.d` and six digits of the edits where the tree is
+    dirty.
+    """
+    if job.local is None:
+        return job.release
+    if job.local_is_whole:
+        return f"{job.release}+{job.local}"
+    source = f"g{tree.commit[:7]}" if tree.commit else f"t{tree.digest[:7]}"
+    dirty = f".d{sha256_text(tree.edits)[:6]}" if tree.edits else ""
+    return f"{job.release}+{job.local}.{source}{dirty}"
+
+
+def _make(job: BuiltJob, deps: Deps, compiled: Compiled, version: str) -> Path:
+    files.remove_owned(job.landing)
+    landing = files.own(job.landing)
+    _run(job, compiled, landing, {"PYTORCH_BUILD_VERSION": version, "PYTORCH_BUILD_NUMBER": "0"})
+    wheels = list(landing.glob("*.whl"))
+    if len(wheels) != 1:
+        raise BuildError(
+            f"the build left {len(wheels)} wheels and not one",
+            where=str(job.log),
+            todo="read the end of that log",
+        )
+    return wheels[0]
+
+
+def _run(job: BuiltJob, compiled: Compiled, dest: Path, more: dict[str, str]) -> None:
+    env = manifests.read(job.env, Environment).over(shell.host_env())
+    env.update({**compiled.variables, **more})
+    argv = compiled.wheel_argv(dest)
+    shell.run(Command(argv, env, "make the wheel", cwd=Path(compiled.tree), log=job.log), tick)
+
+
+def _same(job: BuiltJob, deps: Deps, content: str) -> Artifact | None:
+    """The wheel that is installed, where the new one differs in nothing but its name."""
+    try:
+        last = manifests.read(job.content, Content)
+    except BuildError:
+        return None
+    place = Path(job.wheelhouse) / last.artifact.name
+    if (last.digest, last.identity) != (content, deps.identity) or not place.is_file():
+        return None
+    say(f"the same content as {last.artifact.name}: kept")
+    return last.artifact
+
+
+def _install(job: BuiltJob, deps: Deps, wheel: Path, content: str) -> Artifact:
+    manifests.withdraw(job.content)
+    kept, artifact = wheelhouse.keep(
+        wheel, job.wheelhouse, f"torch {job.release} as built", str(job.compiled)
+    )
+    into = Packages(deps.python, packages.find_uv(), job.log)
+    into.install_wheel(kept, Extra(deps.toolkit.pins if deps.toolkit else ()))
+    manifests.publish(job.content, Content(content, artifact, deps.identity))
+    return artifact
+
+
+def _libraries(job: BuiltJob, deps: Deps, compiled: Compiled) -> tuple[Wheel, Surface]:
+    """An install prefix for find_package(Torch), and an archive of it."""
+    files.remove_owned(job.prefix)
+    prefix = files.own(job.prefix)
+    _run(job, compiled, prefix, {})
+    version = version_of(job, manifests.read(job.source, SourceTree))
+    archive = _archive(job, prefix, version)
+    say(f"{prefix} and {archive}")
+    known = files.artifact(archive)
+    release = version.partition("+")[0]
+    torch = Wheel(
+        version, release, job.cuda, str(prefix), deps.python, "libtorch", known, str(prefix)
+    )
+    digest = sha256_text(canonical(compiled.products))
+    return torch, Surface(release, job.cuda, "", digest, digest, deps.identity)
+
+
+def _archive(job: BuiltJob, prefix: Path, version: str) -> Path:
+    house = Path(job.wheelhouse)
+    house.mkdir(parents=True, exist_ok=True)
+    form = "zip" if prefix.drive else "gztar"
+    name = str(Path(job.landing).with_name(f"libtorch-{version}"))
+    made = Path(shutil.make_archive(name, form, prefix.parent, prefix.name))
+    return made.replace(house / made.name)

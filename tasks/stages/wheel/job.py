@@ -1,0 +1,96 @@
+"""What wheel is given and what it leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Literal
+
+from tasks.model import Artifact
+
+Kind = Literal["wheel", "libtorch", "existing"]
+
+
+@dataclass(frozen=True)
+class PrebuiltJob:
+    """An official wheel: `requirement` from `index` ("" is the default one), into the environment
+    of deps.
+    """
+
+    requirement: str
+    index: str
+    sha256: str | None
+    cuda: str | None
+    wheelhouse: PurePath
+    landing: PurePath
+    deps: PurePath
+    log: PurePath
+
+
+@dataclass(frozen=True)
+class BuiltJob:
+    """A wheel, or the C++ libraries, out of the build folder of compile.
+
+    `local` is the local version without the commit ("cu130.sm120"), None for no local version, and
+    `local_is_whole` says that a person chose it, so that no commit is added. `content` keeps the
+    digest of what was last installed.
+    """
+
+    release: str
+    local: str | None
+    local_is_whole: bool
+    cuda: str | None
+    wheelhouse: PurePath
+    landing: PurePath
+    prefix: PurePath
+    content: PurePath
+    deps: PurePath
+    source: PurePath
+    env: PurePath
+    compiled: PurePath
+    log: PurePath
+
+
+@dataclass(frozen=True)
+class ExistingJob:
+    """A torch that is installed already; nothing is installed."""
+
+    python: str
+    folder: str
+    log: PurePath
+    deps: PurePath
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """The manifest wheel.json: the torch that everything after is about.
+
+    `release` is `version` without its local part, `folder` the installed package, `artifact` the
+    wheel in the wheelhouse, `prefix` the install prefix of a C++-only build.
+    """
+
+    version: str
+    release: str
+    cuda: str | None
+    folder: str
+    python: str
+    kind: Kind
+    artifact: Artifact | None = None
+    prefix: str | None = None
+
+
+@dataclass(frozen=True)
+class Surface:
+    """The manifest surface.json: what an extension is compiled and linked against.
+
+    `headers` and `libraries` are digests over the installed files, taken from the wheel's RECORD
+    where there is one. `identity` is that of the environment: in a new one the extensions have to
+    be installed again.
+    """
+
+    release: str
+    cuda: str | None
+    python_tag: str
+    headers: str
+    libraries: str
+    identity: str

@@ -1,0 +1,113 @@
+"""Settings and choice → the wheel stage. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tasks.choice import Choice
+from tasks.digest import plain
+from tasks.knowledge import Knowledge
+from tasks.model import Layout, Stage
+from tasks.settings.schema import Settings
+from tasks.stages.wheel.job import BuiltJob, ExistingJob, PrebuiltJob
+
+RECIPE = 1
+
+
+def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledge) -> Stage:
+    """The stage that leaves an installed torch."""
+    match choice.strategy:
+        case "prebuilt":
+            return _stage(
+                layout, _prebuilt(settings, layout, choice), ("deps",), "fetch the official wheel"
+            )
+        case "existing":
+            return _stage(
+                layout,
+                _existing(layout, choice),
+                ("deps",),
+                "record the torch that is installed already",
+            )
+    reads = ("deps", "source", "env", "compile")
+    return _stage(
+        layout, _built(settings, layout, choice), reads, "build the wheel, check it and install it"
+    )
+
+
+def _stage(layout: Layout, job: Any, reads: tuple[str, ...], doc: str) -> Stage:
+    inputs = {name: value for name, value in plain(job).items() if name in _SHOWN}  # type: ignore[union-attr]
+    return Stage(
+        name="wheel",
+        room="wheel",
+        doc=doc,
+        job=job,
+        inputs={"recipe": RECIPE, "kind": type(job).__name__, **inputs},
+        leaves=(layout.manifest("wheel"), layout.manifest("surface")),
+        reads=tuple(layout.manifest(name) for name in reads),
+    )
+
+
+_SHOWN = frozenset(
+    [
+        "requirement",
+        "index",
+        "sha256",
+        "cuda",
+        "wheelhouse",
+        "release",
+        "local",
+        "local_is_whole",
+        "backend",
+        "python",
+        "folder",
+    ]
+)
+
+
+def _prebuilt(settings: Settings, layout: Layout, choice: Choice) -> PrebuiltJob:
+    return PrebuiltJob(
+        requirement=f"torch=={choice.torch}",
+        index=choice.index,
+        sha256=settings.torch.sha256,
+        cuda=choice.cuda,
+        wheelhouse=layout.wheelhouse,
+        landing=layout.build / "landing",
+        deps=layout.manifest("deps"),
+        log=layout.logs / "wheel.log",
+    )
+
+
+def _existing(layout: Layout, choice: Choice) -> ExistingJob:
+    return ExistingJob(
+        python=choice.python.path,
+        folder=choice.python.torch.folder if choice.python.torch else "",
+        deps=layout.manifest("deps"),
+        log=layout.logs / "wheel.log",
+    )
+
+
+def _built(settings: Settings, layout: Layout, choice: Choice) -> BuiltJob:
+    asked = settings.wheel.local_version
+    return BuiltJob(
+        release=choice.torch,
+        local={"auto": local_version(choice), "none": None}.get(asked, asked),
+        local_is_whole=asked not in {"auto", "none"},
+        cuda=choice.cuda,
+        wheelhouse=layout.wheelhouse,
+        landing=layout.build / "landing",
+        prefix=layout.build / "libtorch",
+        content=layout.build / "wheel-content.json",
+        deps=layout.manifest("deps"),
+        source=layout.manifest("source"),
+        env=layout.manifest("env"),
+        compiled=layout.manifest("compile"),
+        log=layout.logs / "wheel.log",
+    )
+
+
+def local_version(choice: Choice) -> str:
+    """CUDA and archs as they stand in a local version: `cu130.sm120`, or `cpu`."""
+    if not choice.cuda:
+        return "cpu"
+    archs = [f"sm{arch.major}{arch.minor}{arch.suffix}" for arch in choice.targets]
+    return ".".join([f"cu{choice.cuda.replace('.', '')}", *archs])
