@@ -1,0 +1,28 @@
+"""Load, plan, yield tasks. `doit list` shows them; README.md tells how to use them."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from doit import get_var
+from doit.exceptions import InvalidDodoFile
+
+from tasks.errors import BuildError
+from tasks.yard import open_yard
+
+_ROOT = Path(__file__).resolve().parent
+_PROFILE = get_var("profile", os.environ.get("TORCHYARD_PROFILE", "quickstart"))
+
+try:
+    _YARD = open_yard(_ROOT, _PROFILE, os.environ, sys.argv[1:])
+except BuildError as error:
+    raise InvalidDodoFile(str(error)) from None
+
+DOIT_CONFIG = _YARD.doit_config
+
+
+def task_torchyard() -> Iterator[dict[str, Any]]:
+    """Every task there is."""
+    yield from _YARD.tasks()

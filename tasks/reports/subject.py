@@ -1,0 +1,34 @@
+"""What a report is about: an opened profile, or the problem that kept it from opening."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tasks.choice import Choice
+from tasks.errors import BuildError
+from tasks.knowledge import Knowledge
+from tasks.model import Host, Layout, Plan
+from tasks.settings.load import Loaded
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A profile that opened: what was asked, what is here, what is known, and what comes of it."""
+
+    loaded: Loaded
+    layout: Layout
+    host: Host
+    knowledge: Knowledge
+    choice: Choice
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A profile by name; `opened` is None where `problem` says why."""
+
+    root: Path
+    name: str
+    opened: Profile | None
+    problem: BuildError | None = None

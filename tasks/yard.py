@@ -1,0 +1,145 @@
+"""A profile, opened: settings and host read, the plan made, and every task that doit is to know.
+
+Opening writes nothing and asks nobody outside this machine. Where the profile is broken, the tasks
+that help with that (`settings`, `doctor`) open all the same when they alone were asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tasks.console import Console, reporter_for
+from tasks.effects import probe
+from tasks.errors import BuildError
+from tasks.graph import Task, Yard, failing, stage_tasks
+from tasks.knowledge import load
+from tasks.model import Host
+from tasks.plan import layout_of, make_plan
+from tasks.reports.subject import Profile, Subject
+from tasks.settings.load import Loaded
+from tasks.settings.load import load as load_settings
+from tasks.stages.extensions.check import check as check_extensions
+from tasks.stages.source.check import check as check_source
+
+HELPERS = frozenset({"settings", "doctor", "diagnose"})
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What dodo.py hands to doit."""
+
+    doit_config: Mapping[str, Any]
+    tasks: Callable[[], Iterator[Task]]
+
+
+def open_yard(root: Path, profile: str, environ: Mapping[str, str], argv: Sequence[str]) -> Opened:
+    """Open `profile`. Raises `SettingsError`, unless only helpers were asked for."""
+    try:
+        yard, subject = _open(root, profile, environ)
+    except BuildError as error:
+        if not HELPERS & set(argv):
+            raise
+        yard, subject = None, Subject(root, profile, None, error)
+    console = yard.console if yard else Console(None)
+    config = {
+        "default_tasks": ["build"],
+        "backend": "sqlite3",
+        "dep_file": str(root / f".doit.db.{profile}"),
+        "reporter": reporter_for(console),
+        "verbosity": 2,
+    }
+
+    def tasks() -> Iterator[Task]:
+        if yard:
+            yield from stage_tasks(yard)
+        yield from helper_tasks(subject)
+
+    return Opened(config, tasks)
+
+
+def _open(root: Path, profile: str, environ: Mapping[str, str]) -> tuple[Yard, Subject]:
+    loaded = load_settings(root / "config", profile, environ)
+    settings = loaded.settings
+    layout = layout_of(root, profile, settings)
+    check_source(settings, root)
+    check_extensions(settings, root)
+    asked = probe.Asked(settings.python, settings.toolkit.path)
+    pin = layout.build / "host.json"
+    host = probe.host(asked, pin)
+    knowledge = load(root / "config" / "knowledge")
+    choice, plan = make_plan(settings, host, knowledge, layout)
+    console = Console(plan, drift=lambda: _drift(loaded, host))
+
+    def keep() -> None:
+        if not host.pinned:
+            probe.pin(pin, asked, host)
+
+    opened = Profile(loaded, layout, host, knowledge, choice, plan)
+    return Yard(plan, layout, console, keep), Subject(root, profile, opened)
+
+
+def _drift(loaded: Loaded, host: Host) -> str:
+    """A card that came or went since the host was pinned: said, never acted on."""
+    if not host.pinned or loaded.settings.target.gpus != "auto":
+        return ""
+    now = {gpu.capability for gpu in probe.cards()}
+    then = {gpu.capability for gpu in host.gpus}
+    if now == then:
+        return ""
+    return (
+        f"the cards here are now {_named(now)}, and this profile was planned for {_named(then)}; "
+        "nothing is rebuilt for that. To accept what is here now: doit doctor --accept"
+    )
+
+
+def _named(capabilities: set[str]) -> str:
+    return ", ".join(sorted(capabilities)) or "none"
+
+
+def helper_tasks(subject: Subject) -> Iterator[Task]:
+    """The tasks beside the stages. Each report takes `--json FILE`."""
+    json_out = {
+        "name": "json",
+        "long": "json",
+        "default": "",
+        "help": "write it to FILE as JSON too",
+    }
+    yield {
+        "basename": "settings",
+        "doc": "show the resolved settings and where each value came from",
+        "actions": [(failing, [_report("settings", subject)])],
+        "params": [json_out],
+    }
+    yield {
+        "basename": "doctor",
+        "doc": "look at this machine: what is there, what is missing, and the command that adds it",
+        "actions": [(failing, [_report("doctor", subject)])],
+        "params": [json_out, _flag("accept", "plan from the cards and toolkits that are here now")],
+    }
+    yield {
+        "basename": "purge",
+        "doc": "remove what this profile built (--yes to do it)",
+        "actions": [(failing, [_report("purge", subject)])],
+        "params": [{"name": "yes", "long": "yes", "type": bool, "default": False, "help": "do it"}],
+    }
+    yield {
+        "basename": "check",
+        "doc": "for work on torchyard itself: lint, types and tests",
+        "actions": [(failing, [_report("check", subject)])],
+    }
+
+
+def _flag(name: str, meaning: str) -> Task:
+    return {"name": name, "long": name, "type": bool, "default": False, "help": meaning}
+
+
+def _report(name: str, subject: Subject) -> Callable[..., None]:
+    def run(**params: Any) -> None:
+        import importlib  # noqa: PLC0415 - a report is loaded when it is asked for
+
+        importlib.import_module(f"tasks.reports.{name}").run(subject, **params)
+
+    return run
