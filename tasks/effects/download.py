@@ -26,8 +26,7 @@ _BROKEN = (OSError, http.client.HTTPException)
 
 
 def download(source: str, dest: PurePath, sha256: str | None, log: PurePath | None = None) -> Path:
-    """Bring `source` (https, http or file URL, or a path) to `dest`; nothing where it is there with
-    that digest.
+    """Bring `source` (https, http or file URL, or a path) to `dest`, unless it is there already.
 
     Raises `FetchError` where it cannot be had, or has other bytes than `sha256`; those are not
     kept.

@@ -67,9 +67,7 @@ def _through(place: str, links: Collection[str]) -> bool:
 
 
 def _detours(link: str, start: PurePosixPath, links: Collection[str]) -> bool:
-    """Whether the way to a link's target leads over another link, behind which ".." means another
-    folder.
-    """
+    """Whether a link's target lies over another link, behind which ".." means elsewhere."""
     parts = PureWindowsPath(link).parts
     ways = (_inside("/".join(parts[:end]), start) for end in range(1, len(parts)))
     return any(way is None or way in links for way in ways)

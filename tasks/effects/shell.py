@@ -108,8 +108,10 @@ def _wait(
     finally:
         _end_group(child)
         _live.discard(child)
-        for reader in readers:
+        for reader, stream in zip(readers, (child.stdout, child.stderr), strict=False):
             reader.join(GRACE)
+            if stream and not reader.is_alive():
+                stream.close()
     return code
 
 

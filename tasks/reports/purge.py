@@ -1,6 +1,6 @@
 """`doit purge`: remove what this profile made and nobody else needs.
 
-That is its build folder, its doit database, and the wheels in the wheelhouse that no other
+That is its build folder and the wheels in the wheelhouse that no other
 profile's manifest names. What was installed into a person's own interpreter (strategy existing)
 stays.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from tasks.effects import files
 from tasks.effects.voice import show
@@ -25,25 +24,17 @@ def run(subject: Subject, yes: bool = False) -> None:
     layout = subject.opened.layout
     build = Path(layout.build)
     wheels = sorted(_ours_alone(build, Path(layout.wheelhouse)))
-    database = sorted(subject.root.glob(f".doit.db.{subject.name}*"))
     for path in (build, *wheels):
         if path.exists():
             show(f"{'removing' if yes else 'would remove'} {path} ({_size(path) // 2**20:,} MiB)")
     if not yes:
         show("nothing was removed; to do it: doit purge --yes" + _with_profile(subject))
         return
-    with files.lock(build) if build.exists() else _nothing():
-        for wheel in wheels:
-            wheel.unlink()
-    files.remove_owned(build)
-    for path in database:
-        path.unlink()
-
-
-def _nothing() -> Any:
-    from contextlib import nullcontext  # noqa: PLC0415 - only here
-
-    return nullcontext()
+    if build.exists():
+        with files.lock(build):  # nobody is at work in it
+            for wheel in wheels:
+                wheel.unlink()
+        files.remove_owned(build)
 
 
 def _with_profile(subject: Subject) -> str:

@@ -1,5 +1,4 @@
-"""git, as far as a build needs it: a checkout at a ref, what state it is in, patches, and whether a
-host answers.
+"""git, as far as a build needs it: checkouts, their state, patches, and whether a host answers.
 
 git's own index decides what is edited and what has to be fetched; nothing is walked here. A
 person's work is never reset and never cleaned. Which ref is meant, and when it is asked for, is the

@@ -1,5 +1,4 @@
-"""A clone at a ref, in a folder of ours: fetched, checked out with its submodules, and taken up
-where it stopped.
+"""A clone at a ref, in a folder of ours, taken up where it stopped.
 
 The clone's own configuration remembers what was asked for last (`torchyard.checkout`), so that a
 checkout its owner moved or edited afterwards is left alone, and what a checkout was under way to
@@ -17,7 +16,7 @@ from tasks.effects.git.fetch import Clone, fetch
 from tasks.effects.git.state import edits, is_checkout
 from tasks.effects.git.submodules import update_submodules
 from tasks.effects.voice import say
-from tasks.errors import NotOwnedError
+from tasks.errors import LostEditsError, NotOwnedError
 
 _LOCKS = ("index.lock", "shallow.lock", "config.lock", "HEAD.lock")
 
@@ -36,8 +35,7 @@ def clone_at(  # noqa: PLR0913, PLR0917 - the caller has each of them apart
     mirrors: Mapping[str, str] | None = None,
     log: PurePath | None = None,
 ) -> None:
-    """Make `dest` a checkout of `url` at `ref` (tag, branch or commit); nothing, where that was
-    done before.
+    """Make `dest` a checkout of `url` at `ref` (tag, branch or commit), unless it was that.
 
     Only what the ref needs is fetched. Raises `FetchError` where the host does not answer or has no
     such ref, and `LostEditsError` where a person's edits would be lost; the checkout is then as it
@@ -62,7 +60,11 @@ def _check_out(clone: Clone, commit: str, *, interrupted: bool) -> None:
     clone.note("pending", commit)
     force = ("--force",) if interrupted or not clone.commit("HEAD") else ()
     argv = ("checkout", "--quiet", "--detach", *force, commit, "--")
-    guarded(clone.tree, lambda: clone.git(*argv, what=f"check out {clone.ref}"))
+    try:
+        guarded(clone.tree, lambda: clone.git(*argv, what=f"check out {clone.ref}"))
+    except LostEditsError:
+        clone.note("pending", "")  # git refused before it touched anything: this is no interruption
+        raise
     clone.note("pending", "")
 
 
@@ -83,9 +85,7 @@ def _open(clone: Clone) -> None:
 
 
 def _unlock(clone: Clone) -> None:
-    """A git that was killed leaves its locks behind; only in a checkout that never finished are
-    they surely dead.
-    """
+    """Remove a killed git's locks: they are surely dead only where no checkout finished."""
     folder = clone.tree / ".git"
     if folder.exists() and (not (folder / "config").exists() or not clone.noted("checkout")):
         for name in _LOCKS:
@@ -93,9 +93,7 @@ def _unlock(clone: Clone) -> None:
 
 
 def _keep_work(clone: Clone, *, interrupted: bool) -> None:
-    """Refuse over edits. A checkout that was interrupted looks edited: what it holds is kept under
-    a ref of its own.
-    """
+    """Refuse over edits; an interrupted checkout looks edited, and is kept in a ref."""
     head = clone.commit("HEAD")
     if not head:
         return

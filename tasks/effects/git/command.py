@@ -35,8 +35,7 @@ def command(
     log: PurePath | None = None,
     local: bool = False,
 ) -> Command:
-    """`git args`, run in `at` and looking no further up for a repository; it never asks for a
-    password.
+    """`git args`, run in `at`, looking no further up for a repository and asking for no password.
 
     `mirrors` maps the prefix of a URL to what is fetched instead; `local` says that the tree itself
     came from this machine, so that its submodules may too.
@@ -74,8 +73,7 @@ def is_local(url: str) -> bool:
 
 
 def insist(url: str, action: Callable[[], None]) -> None:
-    """Do something over the network, three times at most; what cannot get better is not tried
-    again.
+    """Do something over the network, three times at most and only while it may get better.
 
     Raises `FetchError` where it stays without success, `CommandFailedError` where git refused for
     good.

@@ -1,6 +1,4 @@
-"""Fetching what a ref needs: that commit alone, or everything where the server or the kind of ref
-wants it.
-"""
+"""Fetching what a ref needs: that commit alone, or everything where it cannot be had alone."""
 
 from __future__ import annotations
 

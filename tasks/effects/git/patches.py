@@ -11,9 +11,7 @@ from tasks.model import Command
 
 
 def applies(tree: PurePath, patch: PurePath, *, reverse: bool = False) -> bool:
-    """Whether the patch fits the tree as it is; in `reverse`, whether it is in there and can be
-    taken back.
-    """
+    """Whether the patch fits the tree as it is; in `reverse`, whether it can be taken back."""
     try:
         shell.capture(_command(tree, patch, "--check", *_direction(reverse)))
     except CommandFailedError:

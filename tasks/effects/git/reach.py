@@ -25,8 +25,7 @@ _SCP = re.compile(r"(?:[^@/:]+@)?(?P<host>[^/:]+):")
 
 
 def reachable(url: str, timeout: float = 1.0) -> bool:
-    """Whether the URL's host, or the proxy in front of it, takes a TCP connection within `timeout`
-    seconds.
+    """Whether the URL's host, or its proxy, takes a TCP connection within `timeout` seconds.
 
     A path on this machine is reachable where it exists.
     """
@@ -37,9 +36,7 @@ def reachable(url: str, timeout: float = 1.0) -> bool:
 
 
 def address(url: str) -> tuple[str, int]:
-    """Host and port that a client of `url` connects to first; "" and 0 for a kind of URL that git
-    does not have.
-    """
+    """Host and port that a client of `url` connects to first; "" and 0 for no URL of git's."""
     if "://" not in url:
         found = _SCP.match(url)
         return (found["host"], 22) if found else ("", 0)

@@ -33,9 +33,7 @@ def is_checkout(path: PurePath) -> bool:
 
 
 def state(tree: PurePath) -> GitState:
-    """Read a checkout; equal states mean equal content. Nothing is written, the index not even
-    refreshed.
-    """
+    """Read a checkout; equal states mean equal content. Nothing is written."""
     commit = ask(tree, "rev-parse", "HEAD").strip()
     return GitState(commit, dict(_submodules(tree)), edits(tree))
 
@@ -98,8 +96,7 @@ def content(path: Path) -> str:
 
 
 def unignored(tree: PurePath, scratch: PurePath) -> tuple[str, ...]:
-    """Files of a tree that is no checkout, less what its own .gitignore leaves out; `scratch` is an
-    empty repository.
+    """Files of a tree that is no checkout, by its own .gitignore; `scratch` is an empty repository.
 
     A repository inside the tree is named as a folder, with a slash at its end.
     """

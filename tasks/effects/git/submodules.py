@@ -17,9 +17,7 @@ from tasks.errors import CommandFailedError
 
 
 def stale_submodules(tree: PurePath, seen: str) -> tuple[str, ...]:
-    """Paths of submodules that are missing, or still stand where the commit `seen` had them. "" was
-    never read.
-    """
+    """Paths of submodules that are missing, or where the commit `seen` ("" for none) had them."""
     if not (Path(tree) / ".gitmodules").exists():
         return ()
     return tuple(_stale(tree, seen))
@@ -33,9 +31,7 @@ def _stale(tree: PurePath, seen: str) -> Iterator[str]:
 
 
 def _recorded(tree: PurePath, commit: str) -> dict[str, str]:
-    """Path → commit of the submodules as `commit` of the tree has them; empty where that commit is
-    gone.
-    """
+    """Path → commit of the submodules in a commit of the tree; empty where that commit is gone."""
     try:
         listed = ask(tree, "ls-tree", "-r", "-z", commit)
     except CommandFailedError:
@@ -51,8 +47,7 @@ def update_submodules(
     mirrors: Mapping[str, str] | None = None,
     log: PurePath | None = None,
 ) -> None:
-    """Check out submodules, recursively; all of them when no `paths` are given. What is there is
-    not fetched again.
+    """Check out submodules, recursively: those of `paths`, or all. What is there stays.
 
     Raises `FetchError` where a host does not answer, `LostEditsError` where a person's files are in
     the way.

@@ -83,7 +83,7 @@ def _run(step: Step, work: Work, env: Mapping[str, str], job: CompileJob) -> Non
         if progress:
             tick(f"{step.what} {progress}")
 
-    command = Command(step.argv, shell.merged(env, step.env), step.what, cwd=work.tree, log=job.log)
+    command = Command(step.argv, {**env, **step.env}, step.what, cwd=work.tree, log=job.log)
     shell.run(command, show)
 
 

@@ -1,5 +1,4 @@
-"""CMake's cache against what is asked for now: a changed setting that CMake would ignore is
-refused.
+"""CMake's cache against what is asked for now: what CMake would ignore is refused.
 
 What was asked for is kept in the build folder, because the cache alone cannot tell a setting that a
 person changed from one that CMake itself turned off for want of a library.
@@ -42,9 +41,7 @@ class Request:
 
 
 def read_cache(folder: PurePath) -> dict[str, str]:
-    """The entries of CMakeCache.txt by name; empty where the folder was never configured to the
-    end.
-    """
+    """The entries of CMakeCache.txt by name; empty where configuring never finished."""
     cache = Path(folder) / "CMakeCache.txt"
     if not cache.is_file() or not (Path(folder) / "build.ninja").is_file():
         return {}
@@ -54,9 +51,7 @@ def read_cache(folder: PurePath) -> dict[str, str]:
 
 
 def refuse_ignored(backend: Backend, folder: PurePath, wanted: Mapping[str, str]) -> None:
-    """Raise a `BuildError` naming each variable whose new value the build folder would not take;
-    nothing is changed.
-    """
+    """Raise a `BuildError` naming each new value that the folder would not take; change nothing."""
     cache = read_cache(folder)
     if not cache:
         return

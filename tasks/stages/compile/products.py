@@ -13,9 +13,7 @@ _SKIPPED = ("CMakeFiles", "CMakeTmp")
 
 
 def digest(folders: Iterable[PurePath], start: PurePath) -> str:
-    """sha256 over every library in `folders`, named by its path from `start`; a missing folder adds
-    nothing.
-    """
+    """sha256 over every library in `folders`, by its path from `start`; folders may be missing."""
     total = hashlib.sha256()
     for path in sorted(path for folder in folders for path in _libraries(Path(folder))):
         name = Path(os.path.relpath(path, start)).as_posix()

@@ -14,9 +14,7 @@ _STEP = re.compile(r"\[(\d+)/(\d+)\]")
 
 @dataclass(frozen=True)
 class Progress:
-    """`done` of `total` steps; `eta` is the seconds left at the rate so far, None before there is a
-    rate.
-    """
+    """`done` of `total` steps; `eta` in seconds at the rate so far, None before there is one."""
 
     done: int
     total: int
@@ -36,9 +34,7 @@ class Meter:
     _since: float = 0.0
 
     def feed(self, line: str, now: float) -> Progress | None:
-        """Progress after a line that tells it, None after any other; `now` is in seconds of any
-        steady clock.
-        """
+        """Progress after a line that tells it, else None; `now` in seconds of a steady clock."""
         found = _STEP.match(line)
         if not found or not int(found[2]):
             return None

@@ -17,9 +17,7 @@ from tasks.stages.source.tree import digest
 
 @dataclass(frozen=True)
 class Seen:
-    """How the tree was when it was last read: a checkout's commit, or the archive it was unpacked
-    from.
-    """
+    """How the tree was when it was last read: its commit, or the archive it came from."""
 
     tree: str
     commit: str = ""

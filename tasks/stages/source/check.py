@@ -1,6 +1,4 @@
-"""What can be seen of a bad source before anything runs: offline, from the settings and the files
-that are there.
-"""
+"""What can be seen of a bad source before anything runs: offline, from settings and files."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2", 
 
 
 def check(settings: Settings, root: Path) -> None:
-    """Raise a `SettingsError` with the dotted key where the source cannot be meant; relative paths
-    start at `root`.
-    """
+    """Raise a `SettingsError` with the key of what cannot be meant; paths start at `root`."""
     source = settings.source
     if source.path:
         _check_path(root / source.path)

@@ -14,9 +14,7 @@ RECIPE = 1
 
 
 def plan(settings: Settings, layout: Layout, choice: Choice) -> Stage:
-    """The stage source; mirrors change how the tree is had and not what it is, so they cause no
-    rebuild.
-    """
+    """The stage source; mirrors are no input, since they do not change what the tree is."""
     job = _job(settings.source, layout, choice.torch)
     return Stage(
         name="source",

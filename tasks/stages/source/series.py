@@ -1,5 +1,4 @@
-"""A series of patches: applied once and in order, taken back in reverse when it leaves the
-settings.
+"""A series of patches: applied once and in order, taken back when it leaves the settings.
 
 What was applied is kept beside the tree with the patches' own bytes, so that one can be taken back
 after its file is gone. A patch that is in the tree without a record (a run was killed between the
@@ -46,9 +45,7 @@ def wanted(patches: Sequence[PurePath]) -> tuple[str, ...]:
 def bring(
     tree: PurePath, state: PurePath, patches: Sequence[PurePath], log: PurePath
 ) -> tuple[str, ...]:
-    """Make the series in the tree the one that is wanted; what both begin with stays. Returns the
-    sha256 of each.
-    """
+    """Make the series in the tree the wanted one; a common beginning stays. The sha256 of each."""
     goal = wanted(patches)
     keep = sum(1 for _ in _common(applied(tree, state), goal))
     take_back(tree, state, log, keep=keep)
@@ -69,9 +66,7 @@ def _common(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
 
 
 def take_back(tree: PurePath, state: PurePath, log: PurePath, keep: int = 0) -> None:
-    """Take patches back, the last first, until `keep` are left; `LostEditsError` where an edit is
-    in the way.
-    """
+    """Take patches back, the last first, until `keep` are left; `LostEditsError` over an edit."""
     series = applied(tree, state)
     for number in range(len(series), keep, -1):
         patch = _copy(state, series[number - 1])

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from tasks.effects import manifests, shell
-from tasks.effects.voice import say
+from tasks.effects.voice import show
 from tasks.errors import ValidationFailedError
 from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import Environment
@@ -73,7 +73,7 @@ def _cpp(job: ValidateJob, deps: Deps, wheel: Wheel, env: Mapping[str, str]) -> 
 
 def _show(found: Validation) -> None:
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    say(table.coloured(found, columns) if columns else table.plain(found))
+    show(table.coloured(found, columns) if columns else table.plain(found))
 
 
 def _refuse(job: ValidateJob, found: Validation) -> None:

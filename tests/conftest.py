@@ -1,0 +1,32 @@
+"""Which tiers run: unit and integration always, real only when asked for, and then it is said how."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+REAL = "TORCHYARD_TEST_REAL"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if os.environ.get(REAL):
+        return
+    chosen = [item for item in items if "real" not in item.keywords]
+    left = [item for item in items if "real" in item.keywords]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = chosen
+        config.stash[_LEFT] = len(left)
+
+
+_LEFT: pytest.StashKey[int] = pytest.StashKey()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    left = terminalreporter.config.stash.get(_LEFT, 0)
+    if left:
+        terminalreporter.write_line(
+            f"not run: {left} real tests (the CUDA torch of the index, nvcc, some GB and minutes); "
+            f"{REAL}=1 pytest runs them too"
+        )

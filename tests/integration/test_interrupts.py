@@ -1,0 +1,90 @@
+"""INT, TERM and KILL in the middle of a stage: nothing is left running, and the same command finishes."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import source_profile
+from tests.toyextension import make_extension
+from tests.yard import Yard, kill_when, processes_with, wait_for
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals"),
+]
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]
+SLOW = """
+if __import__("os").path.exists({slow!r}) and "bdist_wheel" in " ".join(__import__("sys").argv):
+    open({reached!r}, "w").close()
+    __import__("time").sleep(300)
+"""
+
+
+def slow_wheel(tree: Path, switches: Path) -> None:
+    """The tree's setup.py waits in the middle of making a wheel while the file `slow` is there."""
+    script = tree / "setup.py"
+    wait = SLOW.format(slow=str(switches / "slow"), reached=str(switches / "reached"))
+    script.write_text(script.read_text(encoding="utf-8").replace("setup(", f"{wait}\nsetup(", 1))
+
+
+def expect_code(code: int, number: signal.Signals) -> None:
+    assert code == (-9 if number == signal.SIGKILL else 128 + number)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_kill_in_the_middle_of_an_extension_costs_only_that_extension(
+    yard: Yard, tree: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    extension = make_extension(tmp_path / "extension", switches=tmp_path)
+    yard.profile(**source_profile(tree, extension))
+    yard.must("wheel")
+    (tmp_path / "slow").touch()
+    code, out = kill_when(yard.start("build"), tmp_path / "reached", number)
+    expect_code(code, number)
+    assert "Traceback" not in out
+    assert not (yard.build / "extensions" / "toy.json").exists()
+    if number != signal.SIGKILL:
+        assert not processes_with(str(yard.folder))
+    (tmp_path / "slow").unlink()
+    done = yard.must("build")
+    assert yard.manifest("extensions:toy")["status"] == "built"
+    assert "Compiled" not in done
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_kill_in_the_middle_of_the_wheel_is_not_taken_for_a_wheel(
+    yard: Yard, tree: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    slow_wheel(tree, tmp_path)
+    yard.profile(**source_profile(tree))
+    yard.must("compile")
+    (tmp_path / "slow").touch()
+    code, out = kill_when(yard.start("build"), tmp_path / "reached", number)
+    expect_code(code, number)
+    assert "Traceback" not in out
+    assert not (yard.build / "wheel.json").exists()
+    if number != signal.SIGKILL:
+        assert not processes_with(str(yard.folder))
+    (tmp_path / "slow").unlink()
+    yard.must("build")
+    assert yard.manifest("wheel")["release"] == "2.6.0"
+
+
+def test_a_second_doit_is_told_who_is_at_work(yard: Yard, tree: Path, tmp_path: Path) -> None:
+    extension = make_extension(tmp_path / "extension", switches=tmp_path)
+    yard.profile(**source_profile(tree, extension))
+    (tmp_path / "slow").touch()
+    first = yard.start("build")
+    try:
+        wait_for(tmp_path / "reached", first)
+        code, out = yard.doit("build")
+        assert code == 1
+        assert f"process {first.pid}" in out
+    finally:
+        first.send_signal(signal.SIGTERM)
+        first.communicate(timeout=60)

@@ -1,0 +1,133 @@
+"""From a tree to an installed wheel and an extension, and again after a pull: doit as a person runs it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import commit, git, source_profile
+from tests.toyextension import make_extension
+from tests.yard import Yard
+
+pytestmark = pytest.mark.integration
+
+
+def installed(yard: Yard, code: str) -> str:
+    python = yard.manifest("wheel")["python"]
+    done = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def test_a_tree_becomes_an_installed_torch_and_then_only_what_changed_is_done(
+    yard: Yard, tree: Path, extension: Path
+) -> None:
+    yard.profile(**source_profile(tree, extension))
+    out = yard.must("build")
+    head = git(tree, "rev-parse", "HEAD")
+    version = f"2.6.0+cpu.g{head[:7]}"
+    assert installed(yard, "import torch; print(torch.__version__)") == version
+    assert installed(yard, "import toyext; print(toyext.answer())") == "42"
+    assert "strategy source" in out
+    assert yard.manifest("extensions:toy")["status"] == "built"
+
+    again = yard.must()
+    assert "Up to date" in again
+    assert "Compiled" not in again
+
+    (tree / "docs" / "README.md").write_text("More words.\n", encoding="utf-8")
+    commit(tree, "words only")
+    wheel = yard.manifest("wheel")
+    docs = yard.must("build")
+    assert yard.manifest("wheel") == wheel
+    assert "Built extensions:toy" not in docs
+
+    source = tree / "torch" / "__init__.py"
+    source.write_text(source.read_text(encoding="utf-8") + "\nADDED = 1\n", encoding="utf-8")
+    newer = commit(tree, "a Python change")
+    yard.must("build")
+    assert yard.manifest("wheel")["version"] == f"2.6.0+cpu.g{newer[:7]}"
+    assert installed(yard, "import torch; print(torch.ADDED)") == "1"
+
+
+def test_an_edit_that_is_not_committed_is_built_and_survives(yard: Yard, tree: Path) -> None:
+    yard.profile(**source_profile(tree))
+    yard.must("build")
+    source = tree / "torch" / "__init__.py"
+    edited = source.read_text(encoding="utf-8") + "\nMINE = 7\n"
+    source.write_text(edited, encoding="utf-8")
+    yard.must("build")
+    assert installed(yard, "import torch; print(torch.MINE)") == "7"
+    assert ".d" in yard.manifest("wheel")["version"]
+    assert source.read_text(encoding="utf-8") == edited
+
+
+def test_an_edited_extension_is_built_again_and_a_broken_one_leaves_the_old_installed(
+    yard: Yard, tree: Path, extension: Path
+) -> None:
+    yard.profile(**source_profile(tree, extension))
+    yard.must("build")
+    make_extension(extension, "43", switches=extension.parent)
+    assert "Built extensions:toy" in yard.must("build")
+    assert installed(yard, "import toyext; print(toyext.answer())") == "43"
+
+    make_extension(extension, "nonsense", switches=extension.parent)
+    code, out = yard.doit("build")
+    assert code == 1
+    assert "error: " in out
+    assert "nonsense" in out
+    assert "extension-toy.log:" in out
+    assert "Traceback" not in out
+    assert installed(yard, "import toyext; print(toyext.answer())") == "43"
+
+
+def test_validate_checks_what_it_can_and_says_what_it_did_not_run(yard: Yard, tree: Path) -> None:
+    yard.profile(**source_profile(tree), validation={"checks": ["import", "version", "device"]})
+    out = yard.must("validate")
+    states = {check["name"]: check["status"] for check in yard.manifest("validate")["checks"]}
+    assert states == {"import": "passed", "version": "passed", "device": "not run"}
+    assert "not run" in out
+
+
+PROGRAM = """
+#include <c10/core.h>
+#include <iostream>
+int main() { std::cout << "answer " << c10_answer() << std::endl; return c10_answer() != 42; }
+"""
+
+
+def test_the_libraries_alone_become_a_prefix_that_find_package_accepts(
+    yard: Yard, tree: Path
+) -> None:
+    profile = source_profile(tree)
+    profile["build"] = {"backend": "cmake", "type": "Debug"}
+    # the toy tree has no ATen for the program that real libraries are tried with
+    (yard.folder / "templates" / "libtorch" / "main.cpp").write_text(PROGRAM, encoding="utf-8")
+    yard.profile(**profile)
+    out = yard.must("validate")
+    wheel = yard.manifest("wheel")
+    assert wheel["kind"] == "libtorch"
+    assert Path(wheel["prefix"], "share", "cmake", "Torch", "TorchConfig.cmake").is_file()
+    assert (yard.folder / "wheelhouse" / wheel["artifact"]["name"]).is_file()
+    assert "passed" in out
+
+
+def test_clean_withdraws_claims_and_keeps_work(yard: Yard, tree: Path) -> None:
+    yard.profile(**source_profile(tree))
+    yard.must("build")
+    yard.must("clean")
+    assert not (yard.build / "wheel.json").exists()
+    assert (yard.build / "venv").is_dir()
+    yard.must("build")
+    assert (yard.build / "wheel.json").exists()
+
+
+def test_purge_removes_what_is_ours_and_nothing_else(yard: Yard, tree: Path) -> None:
+    yard.profile(**source_profile(tree))
+    yard.must("build")
+    assert "would remove" in yard.must("purge")
+    assert yard.build.is_dir()
+    yard.must("purge", "--yes")
+    assert not yard.build.exists()
+    assert (tree / "CMakeLists.txt").is_file()

@@ -1,0 +1,119 @@
+"""The rules of the house that a reader cannot see at a glance, held by looking at the imports."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MODULES = sorted((ROOT / "tasks").rglob("*.py"))
+PURE_FORBIDDEN = ("tasks.effects", "subprocess", "time", "random", "socket", "shutil", "os")
+LEAVES = {"tasks.errors", "tasks.model", "tasks.digest"}
+KNOWS_DOIT = {"tasks/graph.py", "tasks/console.py"}
+UNNAMED = {"utils", "helpers", "common", "manager", "base", "misc"}
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module that `path` imports, at any depth; `from a import b` counts as a and a.b."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def within(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+PURE = [
+    path
+    for path in MODULES
+    if path.name in {"plan.py", "job.py", "decide.py", "choice.py", "resolve.py"}
+    or "knowledge" in path.parts
+]
+
+
+@pytest.mark.parametrize("path", PURE, ids=name_of)
+def test_planning_and_knowledge_are_pure(path: Path) -> None:
+    found = [m for m in imports(path) if any(within(m, bad) for bad in PURE_FORBIDDEN)]
+    assert not found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_stage_takes_of_another_only_its_job(path: Path) -> None:
+    parts = path.relative_to(ROOT / "tasks").parts
+    if parts[0] != "stages" or len(parts) < 3:
+        return
+    room = parts[1]
+    for module in imports(path):
+        other = module.split(".")
+        if other[:2] == ["tasks", "stages"] and len(other) > 3 and other[2] != room:
+            assert other[3] == "job", f"{name_of(path)} imports {module}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_only_graph_and_console_know_doit(path: Path) -> None:
+    if name_of(path) not in KNOWS_DOIT:
+        assert not [module for module in imports(path) if within(module, "doit")]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_effects_know_no_stage_but_its_types(path: Path) -> None:
+    if "effects" in path.relative_to(ROOT / "tasks").parts:
+        above = ("tasks.graph", "tasks.console", "tasks.plan", "tasks.yard", "tasks.reports")
+        for module in imports(path):
+            assert not any(within(module, name) for name in above), module
+            if within(module, "tasks.stages") and module.count(".") >= 3:
+                assert module.split(".")[3] == "job", module
+
+
+def test_leaves_import_nothing_above_them() -> None:
+    for leaf in sorted(LEAVES):
+        path = ROOT / f"{leaf.replace('.', '/')}.py"
+        above = {m for m in imports(path) if within(m, "tasks")} - {"tasks"}
+        assert all(any(within(module, name) for name in LEAVES) for module in above)
+
+
+def test_processes_start_in_one_place() -> None:
+    starters = {name_of(p) for p in MODULES if any(within(m, "subprocess") for m in imports(p))}
+    assert starters == {"tasks/effects/shell.py"}
+
+
+def test_no_room_has_a_name_that_says_nothing() -> None:
+    assert not [name_of(path) for path in MODULES if path.stem in UNNAMED]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_files_stay_readable(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 260
+
+
+def test_loading_imports_no_action_and_nothing_that_is_only_for_work() -> None:
+    heavy = (
+        "jinja2",
+        "rich",
+        "psutil",
+        "uv",
+        "tasks.stages.deps.action",
+        "tasks.stages.wheel.action",
+    )
+    code = (
+        "import sys; sys.argv = ['doit', 'list']; from pathlib import Path; import os;"
+        "from tasks.yard import open_yard; open_yard(Path.cwd(), 'quickstart', os.environ, ['list']);"
+        f"print([name for name in {heavy!r} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,221 @@
+"""Archives that want out of their tree, and downloads that are not what they should be."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import stat
+import tarfile
+import threading
+import zipfile
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from tasks.effects import download as downloads
+from tasks.effects.archive import download, extract
+from tasks.errors import BadArtifactError, FetchError
+
+DATA = b"0123456789" * 1000
+SHA256 = hashlib.sha256(DATA).hexdigest()
+
+
+def tar_of(path: Path, *members: tarfile.TarInfo, mode: str = "w:gz") -> Path:
+    with tarfile.open(path, mode) as tar:  # type: ignore[call-overload]
+        for info in members:
+            tar.addfile(info, io.BytesIO(b"x" * info.size))
+    return path
+
+
+def entry(
+    name: str, kind: bytes = tarfile.REGTYPE, link: str = "", size: int = 0
+) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.size = kind, link, size
+    return info
+
+
+def zip_of(path: Path, **members: str) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    return path
+
+
+def zip_link(path: Path, name: str, target: str, mode: int = stat.S_IFLNK) -> Path:
+    info = zipfile.ZipInfo(name)
+    info.create_system = 3
+    info.external_attr = (mode | 0o777) << 16
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("tree/a", "1")
+        archive.writestr(info, target)
+    return path
+
+
+ESCAPES = {
+    "absolute": [entry("/etc/planted", size=1)],
+    "windows absolute": [entry("C:\\planted", size=1)],
+    "up": [entry("tree/../../planted", size=1)],
+    "windows up": [entry("tree\\..\\..\\planted", size=1)],
+    "symlink up": [entry("tree/l", tarfile.SYMTYPE, "../../planted")],
+    "symlink absolute": [entry("tree/l", tarfile.SYMTYPE, "/etc/passwd")],
+    "hardlink up": [entry("tree/l", tarfile.LNKTYPE, "../planted")],
+    "hardlink absolute": [entry("tree/l", tarfile.LNKTYPE, "/etc/passwd")],
+    "file behind a link": [entry("tree/l", tarfile.SYMTYPE, "."), entry("tree/l/a", size=1)],
+    "link over a link": [
+        entry("a/b/c/up", tarfile.SYMTYPE, "../../.."),
+        entry("out", tarfile.SYMTYPE, "a/b/c/up/../planted"),
+    ],
+    "fifo": [entry("tree/f", tarfile.FIFOTYPE)],
+    "device": [entry("tree/d", tarfile.CHRTYPE)],
+}
+
+
+@pytest.mark.parametrize("kind", ESCAPES)
+def test_tar_member_that_escapes_is_named_and_nothing_is_left(kind: str, tmp_path: Path) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    members = [entry("tree/first", size=1), *ESCAPES[kind]]
+    archive = tar_of(tmp_path / "a.tar.gz", *members)
+    with pytest.raises(BadArtifactError) as caught:
+        extract(archive, inside / "tree")
+    assert f'"{members[-1].name}"' in str(caught.value)
+    assert list(inside.iterdir()) == []
+    assert not (tmp_path / "planted").exists()
+
+
+@pytest.mark.parametrize("name", ["/planted", "tree/../../planted", "..\\planted", "C:/planted"])
+def test_zip_member_that_escapes_is_named_and_nothing_is_left(name: str, tmp_path: Path) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    with pytest.raises(BadArtifactError, match="lies outside"):
+        extract(zip_of(tmp_path / "a.zip", **{"tree/a": "1", name: "2"}), inside / "tree")
+    assert list(inside.iterdir()) == []
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "../../planted"])
+def test_zip_link_that_escapes_is_refused(target: str, tmp_path: Path) -> None:
+    with pytest.raises(BadArtifactError, match="links out of the tree"):
+        extract(zip_link(tmp_path / "a.zip", "tree/l", target), tmp_path / "out")
+
+
+def test_zip_device_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadArtifactError, match="is a device"):
+        extract(zip_link(tmp_path / "a.zip", "tree/d", "", stat.S_IFCHR), tmp_path / "out")
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz", "w:bz2"])
+def test_single_top_folder_of_a_tar_is_stripped(mode: str, tmp_path: Path) -> None:
+    members = (entry("torch-1/a", size=3), entry("torch-1/l", tarfile.SYMTYPE, "a"))
+    extract(tar_of(tmp_path / "a.tar", *members, mode=mode), tmp_path / "out")
+    assert (tmp_path / "out" / "a").read_text() == "xxx"
+    assert (tmp_path / "out" / "l").read_text() == "xxx"
+
+
+def test_several_top_entries_stay_where_they_are(tmp_path: Path) -> None:
+    extract(zip_of(tmp_path / "a.zip", **{"a/x": "1", "b": "2"}), tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a", "b"]
+
+
+def test_zip_keeps_programs_and_links(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    extract(zip_link(tmp_path / "a.zip", "tree/l", "a"), out)
+    assert (out / "l").is_symlink()
+    assert (out / "l").read_text() == "1"
+
+
+def test_damaged_archive_is_told_and_nothing_is_left(tmp_path: Path) -> None:
+    whole = tar_of(tmp_path / "a.tar.gz", entry("tree/a", size=100_000)).read_bytes()
+    (tmp_path / "b.tar.gz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(BadArtifactError, match=r"b\.tar\.gz cannot be"):
+        extract(tmp_path / "b.tar.gz", tmp_path / "inside" / "out")
+    assert not (tmp_path / "inside").exists()
+
+
+def test_what_a_killed_run_unpacked_is_cleared(tmp_path: Path) -> None:
+    (tmp_path / ".out.unpacking" / "half").mkdir(parents=True)
+    extract(zip_of(tmp_path / "a.zip", **{"a/x": "1"}), tmp_path / "out")
+    assert not (tmp_path / ".out.unpacking").exists()
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["x"]
+
+
+class Server(BaseHTTPRequestHandler):
+    """Serves DATA; breaks off after `breaks` bytes as long as that is asked for."""
+
+    breaks: ClassVar[list[int]] = []
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        ranged = self.headers.get("Range", "")
+        self.asked.append(ranged)
+        if self.path == "/missing":
+            self.send_error(404)
+            return
+        start = int(ranged.removeprefix("bytes=").removesuffix("-")) if ranged else 0
+        self.send_response(206 if ranged else 200)
+        self.send_header("Content-Length", str(len(DATA) - start))
+        self.end_headers()
+        body = DATA[start:]
+        self.wfile.write(body[: self.breaks.pop()] if self.breaks else body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setattr(downloads, "PAUSES", (0.0, 0.0))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    Server.breaks, Server.asked = [], []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_download_arrives_whole_and_is_not_fetched_again(url: str, tmp_path: Path) -> None:
+    for _ in range(2):
+        path = download(f"{url}/a.tar.gz", tmp_path / "d" / "a.tar.gz", SHA256)
+        assert path.read_bytes() == DATA
+    assert Server.asked == [""]
+
+
+def test_broken_connection_is_taken_up_where_it_stopped(url: str, tmp_path: Path) -> None:
+    Server.breaks = [4000]
+    download(f"{url}/a", tmp_path / "a", SHA256, tmp_path / "log")
+    assert (tmp_path / "a").read_bytes() == DATA
+    assert Server.asked == ["", "bytes=4000-"]
+    assert "error:" in (tmp_path / "log").read_text()
+
+
+def test_wrong_sha256_names_both_and_keeps_nothing(url: str, tmp_path: Path) -> None:
+    with pytest.raises(FetchError, match=f"expected {'0' * 64}, found {SHA256}"):
+        download(f"{url}/a", tmp_path / "in" / "a", "0" * 64)
+    assert list((tmp_path / "in").iterdir()) == []
+
+
+def test_missing_file_is_not_asked_for_again(url: str, tmp_path: Path) -> None:
+    with pytest.raises(FetchError, match="404"):
+        download(f"{url}/missing", tmp_path / "a", SHA256)
+    assert Server.asked == [""]
+
+
+def test_no_answer_says_what_to_do(url: str, tmp_path: Path) -> None:
+    Server.breaks = [1, 1, 1]
+    with pytest.raises(FetchError, match="cannot be fetched") as caught:
+        download(f"{url}/a", tmp_path / "a", SHA256)
+    assert "run the same command again" in caught.value.todo
+    assert not (tmp_path / "a").exists()
+
+
+def test_path_and_file_url_are_sources_and_other_schemes_are_not(tmp_path: Path) -> None:
+    (tmp_path / "here").write_bytes(DATA)
+    assert download(str(tmp_path / "here"), tmp_path / "a", None).read_bytes() == DATA
+    assert download((tmp_path / "here").as_uri(), tmp_path / "b", SHA256).read_bytes() == DATA
+    with pytest.raises(FetchError, match="give a path, or one of https"):
+        download("ftp://example.invalid/a", tmp_path / "c", None)

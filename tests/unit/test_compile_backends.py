@@ -1,0 +1,167 @@
+"""Exact commands of the build backends, and the settings that CMake would ignore."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from tasks.errors import BuildError
+from tasks.stages.compile import cache
+from tasks.stages.compile.backends import BACKENDS, detect
+from tasks.stages.compile.work import Work
+
+TREE, OURS = PurePosixPath("/tree"), PurePosixPath("/ours")
+BUILD = ("/py", "-m", "build", "--wheel", "--no-isolation", "--skip-dependency-check", "--outdir")
+
+
+def work(target: str | None = None, **variables: str) -> Work:
+    tools = {"python": "/py", "cmake": "/cmake", "ninja": "/ninja"}
+    return Work(
+        tree=TREE, ours=OURS, type="Debug", variables=variables, target=target, jobs=3, **tools
+    )
+
+
+def argvs(backend: str, given: Work) -> list[tuple[str, ...]]:
+    return [step.argv for step in BACKENDS[backend].compile_steps(given)]  # type: ignore[index]
+
+
+def test_backend_is_told_by_the_trees_pyproject() -> None:
+    assert detect("") == "setup_py"
+    assert detect('build-backend = "setuptools.build_meta"') == "setup_py"
+    assert detect('build-backend = "scikit_build_core.build"') == "scikit_build_core"
+
+
+def test_setup_py_builds_everything_itself() -> None:
+    (step,) = BACKENDS["setup_py"].compile_steps(work())
+    assert step.argv == ("/py", "setup.py", "build")
+    assert step.env == {"CMAKE_BUILD_TYPE": "Debug", "MAX_JOBS": "3"}
+
+
+def test_setup_py_configures_and_cmake_builds_one_target() -> None:
+    assert argvs("setup_py", work("c10")) == [
+        ("/py", "setup.py", "build", "--cmake-only"),
+        ("/cmake", "--build", "/tree/build", "--target", "c10"),
+    ]
+
+
+def test_setup_py_wheel_comes_out_of_the_trees_own_folder() -> None:
+    backend = BACKENDS["setup_py"]
+    assert backend.wheel_command(work()).argv == (*BUILD, "{dest}", ".")
+    assert backend.folder(work()) == TREE / "build"
+
+
+def test_scikit_compiles_and_makes_the_wheel_in_the_same_folder() -> None:
+    config = ("-Cbuild-dir=/ours/cmake", "-Ccmake.build-type=Debug")
+    assert argvs("scikit_build_core", work()) == [(*BUILD, "/ours/scratch", *config, ".")]
+    wheel = BACKENDS["scikit_build_core"].wheel_command(work()).argv
+    assert wheel == (*BUILD, "{dest}", *config, ".")
+
+
+def test_scikit_builds_one_target_and_installs_nothing() -> None:
+    (argv,) = argvs("scikit_build_core", work("c10"))
+    assert argv[-3:] == ("-Cbuild.targets=c10", "-Cinstall.components=nothing", ".")
+
+
+def test_cmake_alone_takes_the_switches_as_definitions() -> None:
+    given = work(USE_MPI="0", BLAS="MKL", CC="gcc", CMAKE_GENERATOR="Ninja", BUILD_PYTHON="1")
+    configure, build = argvs("cmake", given)
+    assert configure[:7] == ("/cmake", "-S", "/tree", "-B", "/ours/cmake", "-G", "Ninja")
+    assert [part for part in configure if part.startswith("-DB")] == [
+        "-DBLAS=MKL",
+        "-DBUILD_PYTHON=OFF",
+        "-DBUILD_SHARED_LIBS=ON",
+    ]
+    assert {"-DUSE_MPI=0", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_MAKE_PROGRAM=/ninja"} < {*configure}
+    assert not any("CC=" in part or "GENERATOR" in part for part in configure)
+    assert build == ("/cmake", "--build", "/ours/cmake")
+
+
+def test_cmake_alone_leaves_an_install_prefix() -> None:
+    argv = BACKENDS["cmake"].wheel_command(work()).argv
+    assert argv == ("/cmake", "--install", "/ours/cmake", "--prefix", "{dest}")
+
+
+@pytest.mark.parametrize(
+    ("backend", "ignored", "honoured"),
+    [
+        ("setup_py", ["USE_CUDA", "BLAS", "CFLAGS"], []),
+        ("scikit_build_core", ["BLAS", "TORCH_CUDA_ARCH_LIST", "CFLAGS"], ["USE_CUDA", "CMAKE_X"]),
+        ("cmake", ["CFLAGS"], ["USE_CUDA", "BLAS", "TORCH_CUDA_ARCH_LIST"]),
+    ],
+)
+def test_what_a_configured_folder_ignores(
+    backend: str, ignored: list[str], honoured: list[str]
+) -> None:
+    rules = BACKENDS[backend]  # type: ignore[index]
+    assert all(rules.ignores(name) for name in ignored)
+    assert not any(rules.ignores(name) for name in honoured)
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> Path:
+    (tmp_path / "build.ninja").touch()
+    (tmp_path / "CMakeCache.txt").write_text(
+        "# comment\n//Help: a=b\nUSE_MPI:BOOL=ON\nUSE_NCCL:BOOL=OFF\n"
+        "CMAKE_BUILD_TYPE:STRING=Release\n"
+        '"quoted:name":INTERNAL=1\nBLAS:STRING=MKL\n',
+        encoding="utf-8",
+    )
+    return tmp_path
+
+
+def refuse(folder: Path, **wanted: str) -> None:
+    cache.refuse_ignored(BACKENDS["setup_py"], folder, wanted)
+
+
+def test_cache_is_read_by_name(configured: Path) -> None:
+    entries = cache.read_cache(configured)
+    assert entries["USE_MPI"] == "ON"
+    assert entries["BLAS"] == "MKL"
+
+
+def test_same_switch_in_another_spelling_is_no_change(configured: Path) -> None:
+    refuse(configured, USE_MPI="1", USE_NCCL="false", CMAKE_BUILD_TYPE="Release")
+
+
+def test_changed_switch_is_refused_with_its_key_and_the_remedy(configured: Path) -> None:
+    cache.remember(configured, {"USE_MPI": "1"})
+    with pytest.raises(BuildError, match=r"build\.flags\.USE_MPI: configured with 1") as caught:
+        refuse(configured, USE_MPI="0")
+    assert f"shutil.rmtree(r'{configured}')" in caught.value.todo
+
+
+def test_changed_build_type_of_a_folder_that_a_person_configured_is_refused(
+    configured: Path,
+) -> None:
+    with pytest.raises(BuildError, match=r"build\.type: configured with Release, asked for Debug"):
+        refuse(configured, CMAKE_BUILD_TYPE="Debug")
+
+
+def test_switch_that_cmake_itself_turned_off_is_no_change(configured: Path) -> None:
+    cache.remember(configured, {"USE_NCCL": "1"})
+    refuse(configured, USE_NCCL="1")
+
+
+def test_switch_that_is_not_asked_for_any_more_is_refused(configured: Path) -> None:
+    cache.remember(configured, {"USE_MPI": "1"})
+    with pytest.raises(BuildError, match="asked for nothing"):
+        refuse(configured)
+
+
+def test_other_target_gpus_are_refused_though_the_cache_does_not_name_them(
+    configured: Path,
+) -> None:
+    cache.remember(configured, {"TORCH_CUDA_ARCH_LIST": "9.0"})
+    with pytest.raises(BuildError, match=r"target\.gpus: configured with 9\.0, asked for 12\.0"):
+        refuse(configured, TORCH_CUDA_ARCH_LIST="12.0")
+
+
+def test_variable_that_cmake_does_not_keep_may_change(configured: Path) -> None:
+    cache.remember(configured, {"CCACHE_DIR": "/a"})
+    refuse(configured, CCACHE_DIR="/b")
+
+
+def test_folder_that_was_never_configured_to_the_end_takes_everything(configured: Path) -> None:
+    (configured / "build.ninja").unlink()
+    refuse(configured, USE_MPI="0", CMAKE_BUILD_TYPE="Debug")

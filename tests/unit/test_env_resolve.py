@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import PurePath, PurePosixPath, PureWindowsPath
+from typing import Any
+
+import pytest
+
+from tasks.choice import Choice, ToolkitChoice
+from tasks.errors import BuildError
+from tasks.model import Arch, Interpreter, Layout
+from tasks.settings.schema import Build, Settings
+from tasks.stages.deps.job import CudaHome, Deps, Program
+from tasks.stages.env.job import Environment, EnvJob
+from tasks.stages.env.plan import plan
+from tasks.stages.env.resolve import resolve
+
+NONE = Program("", "")
+PINS = ("nvidia-cuda-nvcc==13.2.86",)
+
+
+def deps(home: str | None = "/y/build/p/cuda", **changes: Any) -> Deps:
+    toolkit = CudaHome(home, "13.2.86", PINS) if home else None
+    given = Deps(
+        python="/y/build/p/venv/bin/python",
+        python_version="3.11.7",
+        identity="1",
+        overlay=None,
+        scripts="/y/build/p/venv/bin",
+        toolkit=toolkit,
+        cuobjdump=None,
+        cc=Program("/usr/bin/gcc", "13.2.0"),
+        cxx=Program("/usr/bin/g++", "13.2.0"),
+        cmake=NONE,
+        ninja=NONE,
+        git=None,
+    )
+    return replace(given, **changes)
+
+
+def job(**changes: Any) -> EnvJob:
+    given = EnvJob(
+        profile="p",
+        system="linux",
+        strategy="source",
+        cuda="13.2",
+        torch="2.15.0",
+        targets=(Arch(12, 0), Arch(8, 9)),
+        ptx=False,
+        build_type="Release",
+        blas="auto",
+        flags={"USE_NCCL": False, "BUILD_TEST": True, "USE_BLAS_X": "some"},
+        variables={"TORCH_NVCC_FLAGS": "-Xfatbin -compress-all"},
+        venv=PurePosixPath("/y/build/p/venv"),
+        deps=PurePath("deps.json"),
+        source=None,
+        scripts=(),
+        templates=PurePath("templates"),
+        log=PurePath("env.log"),
+    )
+    return replace(given, **changes)
+
+
+def windows(**changes: Any) -> tuple[Environment, Environment]:
+    venv = PureWindowsPath("C:/y/build/p/venv")
+    made = job(system="windows", venv=venv, flags={}, variables={}, **changes)
+    toolkit = CudaHome(r"C:\y\build\p\cuda", "13.2.86", PINS)
+    return resolve(
+        made, deps(toolkit=toolkit, scripts=r"C:\y\build\p\venv\Scripts", cc=NONE, cxx=NONE)
+    )
+
+
+def test_a_source_build_gets_exactly_this() -> None:
+    full, _ = resolve(job(), deps())
+    assert full.set == {
+        "PYTHONNOUSERSITE": "1",
+        "VIRTUAL_ENV": "/y/build/p/venv",
+        "CC": "/usr/bin/gcc",
+        "CXX": "/usr/bin/g++",
+        "CUDAHOSTCXX": "/usr/bin/g++",
+        "CUDA_HOME": "/y/build/p/cuda",
+        "CUDA_PATH": "/y/build/p/cuda",
+        "CUDACXX": "/y/build/p/cuda/bin/nvcc",
+        "TORCH_CUDA_ARCH_LIST": "8.9;12.0",
+        "USE_CUDA": "1",
+        "USE_NCCL": "0",
+        "BUILD_TEST": "1",
+        "USE_BLAS_X": "some",
+        "CMAKE_GENERATOR": "Ninja",
+        "CMAKE_BUILD_TYPE": "Release",
+        "TORCH_NVCC_FLAGS": "-Xfatbin -compress-all",
+    }
+    assert full.prepend == {"PATH": ("/y/build/p/venv/bin", "/y/build/p/cuda/bin")}
+    assert full.separator == ":"
+
+
+def test_flags_of_torchs_build_do_not_reach_the_extensions() -> None:
+    _, extension = resolve(job(), deps())
+    other, same = resolve(job(flags={"USE_NCCL": True}, variables={}, build_type="Debug"), deps())
+    assert extension == same != other
+    assert not [name for name in extension.set if name.startswith(("USE_", "BUILD_", "CMAKE_"))]
+    assert extension.set["CUDAARCHS"] == "89-real;120-real"
+
+
+def test_torchs_own_tree_gets_no_cmake_architectures() -> None:
+    full, _ = resolve(job(), deps())
+    assert not {"CUDAARCHS", "CMAKE_CUDA_ARCHITECTURES"} & full.set.keys()
+    assert {"CUDAARCHS", "CMAKE_CUDA_ARCHITECTURES"} <= set(full.unset)
+
+
+@pytest.mark.parametrize("strategy", ["prebuilt", "existing"])
+def test_without_a_source_build_both_are_the_same(strategy: str) -> None:
+    full, extension = resolve(job(strategy=strategy), deps())
+    assert full == extension
+    assert "USE_NCCL" not in full.set
+
+
+def test_ptx_is_asked_for_on_the_newest_target() -> None:
+    _, extension = resolve(job(ptx=True), deps())
+    assert extension.set["TORCH_CUDA_ARCH_LIST"] == "8.9;12.0+PTX"
+    assert extension.set["CUDAARCHS"] == "89-real;120"
+
+
+def test_a_cpu_build_sees_no_toolkit() -> None:
+    full, extension = resolve(job(cuda=None, targets=(), flags={}), deps(home=None))
+    assert full.set["USE_CUDA"] == "0"
+    assert full.prepend == {"PATH": ("/y/build/p/venv/bin",)}
+    cuda = {"CUDA_HOME", "CUDA_PATH", "CUDACXX", "TORCH_CUDA_ARCH_LIST", "CUDAHOSTCXX"}
+    assert cuda <= set(full.unset) & set(extension.unset)
+
+
+def test_an_existing_torch_keeps_its_interpreter_and_gets_tools_beside_it() -> None:
+    _, extension = resolve(job(strategy="existing"), deps(overlay="/y/build/p/overlay"))
+    assert extension.set["PYTHONPATH"] == "/y/build/p/overlay"
+    assert "VIRTUAL_ENV" not in extension.set
+    assert "PYTHONPATH" not in extension.unset
+
+
+@pytest.mark.parametrize(
+    ("strategy", "home", "pins", "needed"),
+    [
+        ("source", "/usr/local/cuda", (), True),
+        ("source", "/y/build/p/cuda", PINS, False),
+        ("source", "/usr", (), False),
+        ("prebuilt", "/usr/local/cuda", (), False),
+    ],
+)
+def test_the_toolkits_libraries_are_on_the_path_only_where_torch_needs_them(
+    strategy: str, home: str, pins: tuple[str, ...], needed: bool
+) -> None:
+    toolkit = CudaHome(home, "12.4.131", pins)
+    full, _ = resolve(job(strategy=strategy), deps(toolkit=toolkit))
+    expected = {"LD_LIBRARY_PATH": (f"{home}/lib64",)} if needed else {}
+    assert {name: full.prepend[name] for name in full.prepend if name != "PATH"} == expected
+
+
+def test_mkl_of_python_packages_is_found_in_the_venv() -> None:
+    full, extension = resolve(job(blas="mkl"), deps())
+    assert (full.set["BLAS"], full.set["CMAKE_PREFIX_PATH"]) == ("MKL", "/y/build/p/venv")
+    assert "BLAS" not in extension.set
+    openblas, _ = resolve(job(blas="openblas"), deps())
+    assert openblas.set["BLAS"] == "OpenBLAS"
+    assert "CMAKE_PREFIX_PATH" in openblas.unset
+
+
+def test_what_a_person_wrote_into_build_env_wins() -> None:
+    full, _ = resolve(job(variables={"CMAKE_GENERATOR": "Unix Makefiles", "MAX_JOBS": "3"}), deps())
+    assert full.set["CMAKE_GENERATOR"] == "Unix Makefiles"
+    assert "MAX_JOBS" not in full.unset
+
+
+def test_nothing_is_both_set_and_unset() -> None:
+    for environment in (*resolve(job(), deps()), *windows()):
+        assert not set(environment.unset) & environment.set.keys()
+        assert list(environment.unset) == sorted(environment.unset)
+        assert {"MAX_JOBS", "CFLAGS", "NVCC_PREPEND_FLAGS", "PYTHONHOME"} <= set(environment.unset)
+
+
+def test_windows_gets_exactly_this_for_extensions() -> None:
+    _, extension = windows()
+    assert extension.set == {
+        "PYTHONNOUSERSITE": "1",
+        "VIRTUAL_ENV": r"C:\y\build\p\venv",
+        "DISTUTILS_USE_SDK": "1",
+        "CUDA_HOME": r"C:\y\build\p\cuda",
+        "CUDA_PATH": r"C:\y\build\p\cuda",
+        "CUDACXX": "C:/y/build/p/cuda/bin/nvcc.exe",
+        "TORCH_CUDA_ARCH_LIST": "8.9;12.0",
+        "CUDAARCHS": "89-real;120-real",
+        "CL": "/Zc:preprocessor /DUSE_CUDA",
+        "NVCC_APPEND_FLAGS": "-Xcompiler /Zc:preprocessor -DUSE_CUDA",
+    }
+    assert extension.separator == ";"
+    assert extension.prepend == {
+        "PATH": (
+            r"C:\y\build\p\venv\Scripts",
+            r"C:\y\build\p\cuda\bin",
+            r"C:\y\build\p\cuda\bin\x86_64",
+        )
+    }
+
+
+def test_windows_gives_torchs_own_build_the_preprocessor_alone() -> None:
+    full, _ = windows()
+    assert (full.set["CL"], full.set["USE_CUDA"]) == ("/Zc:preprocessor", "1")
+    assert full.set["NVCC_APPEND_FLAGS"] == "-Xcompiler /Zc:preprocessor"
+
+
+def test_windows_flags_go_by_toolkit_and_release() -> None:
+    made = job(system="windows", torch="2.8.0", strategy="prebuilt")
+    _, old = resolve(made, deps(toolkit=CudaHome(r"C:\cuda", "12.9.86", ())))
+    assert not {"CL", "NVCC_APPEND_FLAGS"} & old.set.keys()
+    assert old.prepend["PATH"][1:] == (r"C:\cuda\bin",)
+    _, installed = resolve(made, deps(toolkit=CudaHome(r"C:\cuda", "13.0.88", ())))
+    assert installed.prepend["PATH"][2] == r"C:\cuda\bin\x64"
+
+
+def test_a_folder_that_path_cannot_hold_is_refused() -> None:
+    with pytest.raises(BuildError, match=r"^/a:b/bin: .*PATH.*\n.*move the checkout"):
+        resolve(job(), deps(scripts="/a:b/bin"))
+
+
+def choice(**changes: Any) -> Choice:
+    given = Choice(
+        system="linux",
+        strategy="prebuilt",
+        strategy_why="",
+        targets=(Arch(12, 0),),
+        targets_why="",
+        ptx=False,
+        torch="2.15.0",
+        cuda="13.2",
+        toolkit=ToolkitChoice("pypi"),
+        python=Interpreter("/usr/bin/python3", "3.11.7"),
+    )
+    return replace(given, **changes)
+
+
+LAYOUT = Layout(PurePosixPath("/y"), "p", PurePosixPath("/y/wheelhouse"))
+
+
+def inputs(build: Mapping[str, Any], **changes: Any) -> Mapping[str, Any]:
+    return plan(Settings(build=Build(**build)), LAYOUT, choice(**changes)).inputs
+
+
+def test_the_stage_leaves_two_manifests_and_a_script_per_shell() -> None:
+    stage = plan(Settings(), LAYOUT, choice())
+    assert stage.leaves == (LAYOUT.manifest("env"), LAYOUT.manifest("extension-env"))
+    assert stage.also == (LAYOUT.build / "env.sh", LAYOUT.build / "env.ps1")
+    assert stage.reads == (LAYOUT.manifest("deps"),)
+    source = plan(Settings(), LAYOUT, choice(strategy="source"))
+    assert source.reads == (LAYOUT.manifest("deps"), LAYOUT.manifest("source"))
+    assert plan(Settings(), LAYOUT, choice(system="windows")).also == (LAYOUT.build / "env.ps1",)
+
+
+def test_jobs_never_rerun_it_and_flags_only_where_torch_is_built() -> None:
+    assert inputs({"jobs": 3}) == inputs({}) == inputs({"flags": {"USE_NCCL": False}})
+    assert inputs({}, strategy="source") != inputs({"type": "Debug"}, strategy="source")
+    assert inputs({}, targets=(Arch(9, 0),)) != inputs({})

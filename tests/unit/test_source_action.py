@@ -1,0 +1,219 @@
+"""The source action on real trees: cloned, unpacked and a person's own."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tasks.effects import git, manifests
+from tasks.errors import BuildError, LostEditsError
+from tasks.stages.source import action
+from tasks.stages.source.job import Kind, SourceJob, SourceTree
+
+PATCH = """--- a/setup.py
++++ b/setup.py
+@@ -1 +1 @@
+-one
++patched
+"""
+
+
+def run_git(where: Path, *args: str) -> None:
+    person = ("-c", "user.name=a", "-c", "user.email=a@b")
+    subprocess.run(["git", *person, *args], cwd=where, check=True, capture_output=True)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    folder = tmp_path / "tree"
+    (folder / "torch").mkdir(parents=True)
+    (folder / "setup.py").write_text("one\n", encoding="utf-8")
+    (folder / ".gitignore").write_text("*.so\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def checkout(tree: Path) -> Path:
+    run_git(tree, "init", "--quiet", "--initial-branch=main")
+    run_git(tree, "add", "--all")
+    run_git(tree, "commit", "--quiet", "--message", "first")
+    run_git(tree, "tag", "v1")
+    return tree
+
+
+def job(tmp_path: Path, kind: Kind, location: Path, *patches: Path, ref: str = "v1") -> SourceJob:
+    state = tmp_path / "build" / "src"
+    return SourceJob(
+        kind=kind,
+        location=str(location),
+        ref=ref,
+        submodules=True,
+        sha256=None,
+        patches=patches,
+        mirrors={},
+        tree=location if kind == "path" else state / "pytorch",
+        state=state,
+        manifest=tmp_path / "build" / "source.json",
+        log=tmp_path / "build" / "source.log",
+    )
+
+
+def run(given: SourceJob) -> SourceTree:
+    """The action as the graph runs it, its outputs published."""
+    (outputs,) = action.run(given)
+    manifests.publish(given.manifest, outputs)
+    return outputs
+
+
+@pytest.fixture
+def patch(tmp_path: Path) -> Path:
+    path = tmp_path / "fix.patch"
+    path.write_text(PATCH, encoding="utf-8")
+    return path
+
+
+def second(checkout: Path) -> None:
+    (checkout / "more").touch()
+    run_git(checkout, "add", "--all")
+    run_git(checkout, "commit", "--quiet", "--message", "second")
+
+
+def packed(tree: Path) -> Path:
+    path = tree.parent / "pytorch.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        tar.add(tree, "pytorch-1")
+    return path
+
+
+def test_clone_is_read_with_the_same_outputs_twice(tmp_path: Path, checkout: Path) -> None:
+    given = job(tmp_path, "git", checkout)
+    first = run(given)
+    assert first == run(given)
+    assert first.commit == git.state(checkout).commit
+    assert first.edits == ""
+
+
+def test_claim_stands_while_nothing_changes_and_falls_before_a_change(
+    tmp_path: Path, checkout: Path
+) -> None:
+    given = job(tmp_path, "git", checkout)
+    run(given)
+    action.run(given)
+    assert Path(given.manifest).exists()
+    second(checkout)
+    action.run(job(tmp_path, "git", checkout, ref="main"))
+    assert not Path(given.manifest).exists()
+
+
+def test_other_ref_over_an_edit_is_refused(tmp_path: Path, checkout: Path, patch: Path) -> None:
+    given = job(tmp_path, "git", checkout, patch)
+    before = run(given)
+    (Path(given.tree) / ".gitignore").write_text("mine\n", encoding="utf-8")
+    second(checkout)
+    with pytest.raises(LostEditsError, match="uncommitted edits"):
+        run(job(tmp_path, "git", checkout, patch, ref="main"))
+    after = run(given)
+    assert (after.commit, after.patches) == (before.commit, before.patches)
+    assert (Path(given.tree) / ".gitignore").read_text(encoding="utf-8") == "mine\n"
+    assert (Path(given.tree) / "setup.py").read_text(encoding="utf-8") == "patched\n"
+
+
+def test_edit_of_its_owner_survives_and_is_told(tmp_path: Path, checkout: Path) -> None:
+    given = job(tmp_path, "git", checkout)
+    clean = run(given)
+    edited = Path(given.tree) / "setup.py"
+    edited.write_text("mine\n", encoding="utf-8")
+    assert run(given).edits != clean.edits
+    assert edited.read_text(encoding="utf-8") == "mine\n"
+
+
+def test_folder_without_git_is_known_by_its_sources_alone(tmp_path: Path, tree: Path) -> None:
+    given = job(tmp_path, "path", tree)
+    first = run(given)
+    (tree / "build").mkdir()
+    (tree / "build" / "a.cpp").touch()
+    (tree / "torch" / "_C.so").touch()
+    assert run(given) == first
+    (tree / "torch" / "new.py").touch()
+    assert run(given).digest != first.digest
+
+
+def test_patch_is_applied_once_and_taken_back(tmp_path: Path, checkout: Path, patch: Path) -> None:
+    given = job(tmp_path, "git", checkout)
+    clean = run(given)
+    patched = run(dataclasses.replace(given, patches=(patch,)))
+    assert patched == run(dataclasses.replace(given, patches=(patch,)))
+    assert patched.edits
+    assert len(patched.patches) == 1
+    patch.unlink()
+    assert run(given) == clean
+
+
+def test_patch_works_on_a_folder_without_git(tmp_path: Path, tree: Path, patch: Path) -> None:
+    run(job(tmp_path, "path", tree, patch))
+    assert (tree / "setup.py").read_text(encoding="utf-8") == "patched\n"
+    run(job(tmp_path, "path", tree))
+    assert (tree / "setup.py").read_text(encoding="utf-8") == "one\n"
+
+
+def test_patch_is_not_in_the_way_of_another_ref(
+    tmp_path: Path, checkout: Path, patch: Path
+) -> None:
+    run(job(tmp_path, "git", checkout, patch))
+    second(checkout)
+    moved = run(job(tmp_path, "git", checkout, patch, ref="main"))
+    assert moved.commit == git.state(checkout).commit
+    assert (Path(moved.tree) / "setup.py").read_text(encoding="utf-8") == "patched\n"
+
+
+def test_patch_whose_lines_were_edited_is_not_taken_back(
+    tmp_path: Path, checkout: Path, patch: Path
+) -> None:
+    given = job(tmp_path, "git", checkout, patch)
+    run(given)
+    (Path(given.tree) / "setup.py").write_text("mine\n", encoding="utf-8")
+    with pytest.raises(LostEditsError, match="cannot be taken back"):
+        run(dataclasses.replace(given, patches=()))
+    assert (Path(given.tree) / "setup.py").read_text(encoding="utf-8") == "mine\n"
+
+
+def test_patch_that_does_not_fit_is_named(tmp_path: Path, tree: Path, patch: Path) -> None:
+    (tree / "setup.py").write_text("other\n", encoding="utf-8")
+    with pytest.raises(BuildError, match=r"fix\.patch does not fit"):
+        run(job(tmp_path, "path", tree, patch))
+
+
+def test_patch_that_is_in_the_tree_without_a_record_is_recognised(
+    tmp_path: Path, tree: Path, patch: Path
+) -> None:
+    (tree / "setup.py").write_text("patched\n", encoding="utf-8")
+    assert len(run(job(tmp_path, "path", tree, patch)).patches) == 1
+
+
+def test_archive_is_unpacked_once_and_known_by_its_sha256(tmp_path: Path, tree: Path) -> None:
+    given = job(tmp_path, "tarball", packed(tree))
+    first = run(given)
+    made = Path(given.tree) / "made.so"
+    made.touch()
+    assert run(given) == first
+    assert made.exists()
+    assert first.edits == ""
+    (Path(given.tree) / "setup.py").write_text("mine\n", encoding="utf-8")
+    assert run(given).edits
+
+
+def test_other_archive_sets_the_former_tree_aside(tmp_path: Path, tree: Path) -> None:
+    given = job(tmp_path, "tarball", packed(tree))
+    run(given)
+    mine = Path(given.tree) / "mine"
+    mine.touch()
+    (tree / "new").touch()
+    packed(tree)
+    run(given)
+    assert (Path(given.tree) / "new").exists()
+    assert not mine.exists()
+    assert (Path(given.tree).with_name("pytorch.1") / "mine").exists()

@@ -1,0 +1,130 @@
+"""Which tree is meant, what makes the stage run again, and what is seen to be wrong offline."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+
+from tasks.choice import Choice, ToolkitChoice
+from tasks.errors import SettingsError
+from tasks.model import Arch, Interpreter, Layout, Stage
+from tasks.settings.schema import Settings
+from tasks.stages.compile.plan import plan as plan_compile
+from tasks.stages.source.check import check
+from tasks.stages.source.plan import plan
+
+LAYOUT = Layout(PurePosixPath("/yard"), "p", PurePosixPath("/yard/wheelhouse"))
+CHOICE = Choice(
+    system="linux",
+    strategy="source",
+    strategy_why="asked for",
+    targets=(Arch(12, 0),),
+    targets_why="asked for",
+    ptx=False,
+    torch="2.6.0",
+    cuda=None,
+    toolkit=ToolkitChoice("none"),
+    python=Interpreter("/usr/bin/python3", "3.12.1"),
+)
+
+
+def settings(**source: Any) -> Settings:
+    return Settings.model_validate({"source": source})
+
+
+def stage(**source: Any) -> Stage:
+    return plan(settings(**source), LAYOUT, CHOICE)
+
+
+def test_git_is_cloned_at_the_tag_of_the_release() -> None:
+    job = stage().job
+    assert (job.kind, job.ref) == ("git", "v2.6.0")
+    assert job.tree == PurePosixPath("/yard/build/p/src/pytorch")
+
+
+def test_ref_is_taken_as_it_is() -> None:
+    assert stage(ref="main").job.ref == "main"
+
+
+def test_path_is_built_in_where_it_is_and_taken_from_the_checkout() -> None:
+    assert stage(path="../pytorch", tarball="a.zip").job.location == "/yard/../pytorch"
+    assert stage(path="/src/pytorch").job.tree == PurePosixPath("/src/pytorch")
+    assert stage(path="/src/pytorch").job.kind == "path"
+
+
+def test_tarball_goes_before_git() -> None:
+    job = stage(tarball="https://example.invalid/a.tar.gz", sha256="0" * 64).job
+    assert (job.kind, job.location) == ("tarball", "https://example.invalid/a.tar.gz")
+    assert stage(tarball="a.tar.gz").job.location == "/yard/a.tar.gz"
+
+
+def test_source_always_asks_the_tree() -> None:
+    assert stage().asks == "always"
+    assert stage().leaves == (PurePosixPath("/yard/build/p/source.json"),)
+
+
+def test_mirror_causes_no_rebuild_and_ref_submodules_and_patches_do() -> None:
+    usual = stage().inputs
+    assert stage(mirrors={"https://github.com/": "https://mirror.example/"}).inputs == usual
+    for change in ({"ref": "main"}, {"submodules": False}, {"patches": ["a.patch"]}):
+        assert stage(**change).inputs != usual
+
+
+def test_ref_is_no_input_of_a_folder() -> None:
+    assert stage(path="/src", ref="a").inputs == stage(path="/src", ref="b").inputs
+
+
+def test_jobs_are_no_input_of_compile_and_switches_are() -> None:
+    def inputs(**build: Any) -> Any:
+        return plan_compile(Settings.model_validate({"build": build}), LAYOUT, CHOICE).inputs
+
+    assert inputs(jobs=3) == inputs()
+    for change in ({"flags": {"USE_MPI": False}}, {"target": "c10"}, {"type": "Debug"}):
+        assert inputs(**change) != inputs()
+
+
+def bad(root: Path, **source: Any) -> SettingsError:
+    with pytest.raises(SettingsError) as caught:
+        check(settings(**source), root)
+    return caught.value
+
+
+def test_default_settings_pass(tmp_path: Path) -> None:
+    check(Settings(), tmp_path)
+
+
+def test_path_that_is_not_there_names_its_key(tmp_path: Path) -> None:
+    assert bad(tmp_path, path="nothing").where == "source.path"
+
+
+def test_path_with_no_tree_in_it_says_what_is_looked_for(tmp_path: Path) -> None:
+    error = bad(tmp_path, path=".")
+    assert "no source tree" in error.what
+    assert "setup.py" in error.todo
+
+
+@pytest.mark.parametrize("name", ["setup.py", "pyproject.toml", "CMakeLists.txt"])
+def test_path_with_a_tree_passes(tmp_path: Path, name: str) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / name).touch()
+    check(settings(path="tree"), tmp_path)
+
+
+def test_tarball_that_is_not_there_names_its_key(tmp_path: Path) -> None:
+    assert bad(tmp_path, tarball="a.tar.gz").where == "source.tarball"
+
+
+def test_tarball_from_a_url_needs_its_sha256(tmp_path: Path) -> None:
+    error = bad(tmp_path, tarball="https://example.invalid/a.tar.gz")
+    assert error.where == "source.sha256"
+
+
+def test_other_kinds_of_file_and_url_are_refused(tmp_path: Path) -> None:
+    assert bad(tmp_path, tarball="a.rpm").where == "source.tarball"
+    assert bad(tmp_path, tarball="ftp://a/a.zip", sha256="0" * 64).where == "source.tarball"
+
+
+def test_patch_that_is_not_there_names_its_key(tmp_path: Path) -> None:
+    assert bad(tmp_path, patches=["fix.patch"]).where == "source.patches"

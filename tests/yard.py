@@ -1,0 +1,94 @@
+"""A checkout of our own in a temporary folder, driven as a person does: `doit` in a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import yaml
+
+ROOT = Path(__file__).parent.parent
+NAME = "trial"
+
+
+class Yard:
+    """The checkout, and one profile in it that the test writes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("tasks", "templates", "config"):
+            shutil.copytree(
+                ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "local*")
+            )
+        shutil.copy(ROOT / "dodo.py", folder)
+        self.build = folder / "build" / NAME
+
+    def profile(self, **settings: Any) -> None:
+        """Write the profile."""
+        text = yaml.safe_dump(settings)
+        (self.folder / "config" / "profiles" / f"{NAME}.yaml").write_text(text, encoding="utf-8")
+
+    def start(self, *argv: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        """doit, with its output to be read."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "doit", *argv, f"profile={NAME}"],
+            cwd=self.folder,
+            env={**os.environ, "CI": "true", **(env or {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def doit(self, *argv: str, env: Mapping[str, str] | None = None) -> tuple[int, str]:
+        """Exit code and everything that was printed."""
+        child = self.start(*argv, env=env)
+        out, _ = child.communicate(timeout=600)
+        return child.returncode, out
+
+    def must(self, *argv: str) -> str:
+        """The output of a run that has to succeed."""
+        code, out = self.doit(*argv)
+        assert code == 0, out
+        return out
+
+    def manifest(self, name: str) -> Any:
+        """What a stage left."""
+        path = self.build.joinpath(*f"{name}.json".split(":"))
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
+def kill_when(child: subprocess.Popen[str], sign: Path, number: signal.Signals) -> tuple[int, str]:
+    """Send `number` once the file `sign` is there; exit code and output afterwards."""
+    wait_for(sign, child)
+    child.send_signal(number)
+    out, _ = child.communicate(timeout=120)
+    return child.returncode, out
+
+
+def wait_for(sign: Path, child: subprocess.Popen[str]) -> None:
+    """Until the file is there, or the process has ended without it."""
+    for _ in range(6000):
+        if sign.exists():
+            return
+        assert child.poll() is None, child.communicate()[0]
+        time.sleep(0.02)
+    raise AssertionError(f"{sign} did not come")
+
+
+def processes_with(text: str) -> list[str]:
+    """Command lines of processes that have `text` in them."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        line = " ".join(process.info["cmdline"] or ())
+        if text in line:
+            found.append(line)
+    return found
