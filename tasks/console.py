@@ -218,6 +218,6 @@ def _leave(number: int, _: object) -> None:
     """
     for again in (signal.SIGINT, signal.SIGTERM):
         signal.signal(again, signal.SIG_IGN)
-    if interrupt := sys.modules.get("tasks.effects.shell"):
+    if interrupt := sys.modules.get("tasks.effects.process_group"):
         interrupt.interrupt_all()
     raise SystemExit(128 + number)

@@ -6,19 +6,18 @@ Everything that can be seen to be wrong offline is a `SettingsError` here, with 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from tasks import choosekit
 from tasks.choice import Choice, ToolkitChoice
-from tasks.errors import KnowledgeError, SettingsError
+from tasks.errors import KnowledgeError, SettingsError, redact
 from tasks.knowledge import Knowledge
 from tasks.knowledge.facts import Release
-from tasks.knowledge.gpus import resolve_gpu
+from tasks.knowledge.gpus import resolve_gpu, short_name
 from tasks.knowledge.releases import release, supports_python, wheel_for, why_no_wheel
-from tasks.knowledge.toolkits import require_toolkit, toolkit, toolkits_for
+from tasks.knowledge.toolkits import toolkits_for
 from tasks.model import Arch, Host, Interpreter, Strategy
 from tasks.settings.schema import Settings
-
-DEFAULT_GPU = "RTX 5090"
 
 
 @dataclass(frozen=True)
@@ -36,9 +35,14 @@ def decide(settings: Settings, host: Host, knowledge: Knowledge) -> Choice:
     torch = _torch(settings, host, knowledge, targets)
     if targets and torch.cuda is None and torch.strategy == "existing":
         targets, targets_why = (), f"the torch in {host.python.path} was built without CUDA"
-    toolkit = _toolkit(settings, host, knowledge, torch.cuda) if targets else ToolkitChoice("none")
+    toolkit = (
+        choosekit.choose(settings, host, knowledge, torch.cuda)
+        if targets
+        else ToolkitChoice("none")
+    )
     if toolkit.provider != "none":
-        _within_reach(knowledge, toolkit.version, targets)
+        choosekit.require_reach(knowledge, toolkit.version, targets)
+        torch = _with_toolkit(torch, toolkit)
     if torch.strategy != "existing":
         _python_fits(knowledge, torch, host.python)
     return Choice(
@@ -66,9 +70,8 @@ def _targets(settings: Settings, host: Host, knowledge: Knowledge) -> tuple[tupl
             sorted(archs)
         ), f"{', '.join(sorted({gpu.name for gpu in host.gpus}))} in this machine"
     if asked == "auto":
-        return (
-            resolve_gpu(knowledge, DEFAULT_GPU).arch,
-        ), f"no NVIDIA card seen here: {DEFAULT_GPU} assumed"
+        assumed = resolve_gpu(knowledge, knowledge.default_gpu)
+        return (assumed.arch,), f"no NVIDIA card seen here: {short_name(assumed.name)} assumed"
     if asked and host.system == "macos":
         raise SettingsError(
             "CUDA builds are not for macOS", where="target.gpus", todo="write gpus: []"
@@ -136,7 +139,7 @@ def _prebuilt(
     if settings.torch.index != "auto":
         cuda = (wanted or _known_release(knowledge, version).pypi_cuda) if targets else None
         return _Torch(
-            "prebuilt", f"from {settings.torch.index}", version, cuda, settings.torch.index
+            "prebuilt", f"from {redact(settings.torch.index)}", version, cuda, settings.torch.index
         )
     try:
         wheel = wheel_for(knowledge, version, targets, host.system, host.machine, wanted)
@@ -183,56 +186,20 @@ def _known_release(knowledge: Knowledge, version: str) -> Release:
         raise SettingsError(error.what, where="torch.version", todo=error.todo) from error
 
 
-def _toolkit(
-    settings: Settings, host: Host, knowledge: Knowledge, cuda: str | None
-) -> ToolkitChoice:
-    provider = settings.toolkit.provider
-    wanted = settings.toolkit.version if settings.toolkit.version != "auto" else (cuda or "")
-    if provider == "path":
-        return _toolkit_at(settings, host)
-    same = [found for found in host.toolkits if found.release == wanted]
-    if provider in {"auto", "system"} and same:
-        return ToolkitChoice(
-            "system", wanted, same[0].home, f"CUDA {same[0].version} is at {same[0].home}"
-        )
-    if provider != "system" and _from_packages(knowledge, wanted):
-        return ToolkitChoice("pypi", wanted, "", f"CUDA {wanted} from Python packages")
-    here = ", ".join(f"{found.version} at {found.home}" for found in host.toolkits) or "none"
-    raise SettingsError(
-        f"CUDA {wanted} is needed and is not on this machine (found: {here})",
-        where="toolkit",
-        todo=f"install CUDA {wanted} (https://developer.nvidia.com/cuda-toolkit-archive), "
-        "name it with toolkit.path, "
-        "or choose toolkit.version 13.0 or later, which comes as Python packages",
-    )
-
-
-def _from_packages(knowledge: Knowledge, cuda: str) -> bool:
-    try:
-        return toolkit(knowledge, cuda).pypi
-    except KnowledgeError as error:
-        raise SettingsError(error.what, where="toolkit.version", todo=error.todo) from error
-
-
-def _toolkit_at(settings: Settings, host: Host) -> ToolkitChoice:
-    path = settings.toolkit.path
-    found = [kit for kit in host.toolkits if kit.home == path]
-    if not path or not found:
+def _with_toolkit(torch: _Torch, toolkit: ToolkitChoice) -> _Torch:
+    """A torch that is built has the CUDA of its toolkit; one that is there already must have the
+    same major, or its extension builder refuses (torch.utils.cpp_extension).
+    """
+    if torch.strategy == "source":
+        return replace(torch, cuda=toolkit.version)
+    if torch.cuda and torch.cuda.partition(".")[0] != toolkit.version.partition(".")[0]:
         raise SettingsError(
-            f"no CUDA toolkit at {path}" if path else "provider path needs a path",
-            where="toolkit.path",
-            todo="name the folder that has bin/nvcc",
+            f"torch {torch.version} has CUDA {torch.cuda}: CUDA {toolkit.version} cannot compile "
+            "extensions for it",
+            where="toolkit",
+            todo="leave toolkit.version at auto, or build torch from source with that toolkit",
         )
-    return ToolkitChoice(
-        "path", found[0].release, found[0].home, f"CUDA {found[0].version} at {path}, as asked"
-    )
-
-
-def _within_reach(knowledge: Knowledge, cuda: str, targets: tuple[Arch, ...]) -> None:
-    try:
-        require_toolkit(knowledge, cuda, targets)
-    except KnowledgeError as error:
-        raise SettingsError(error.what, where="toolkit.version", todo=error.todo) from error
+    return torch
 
 
 def _python_fits(knowledge: Knowledge, torch: _Torch, python: Interpreter) -> None:
@@ -247,8 +214,3 @@ def _python_fits(knowledge: Knowledge, torch: _Torch, python: Interpreter) -> No
             where="python",
             todo=f'set python: "{known.python[1]}", or choose another torch.version',
         )
-
-
-def release_part(version: str) -> str:
-    """`2.6.0+cu124` without its local part."""
-    return version.partition("+")[0]

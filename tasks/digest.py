@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
+from tasks.errors import redact
 from tasks.model import Json
 
 
@@ -61,5 +62,5 @@ def changes(before: Any, after: Any, key: str = "") -> Iterator[str]:
 
 
 def _short(value: Any, limit: int = 60) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    text = redact(json.dumps(value, ensure_ascii=False))
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s\"]+@")
 
 
 def redact(text: str) -> str:

@@ -61,10 +61,13 @@ class Gpu:
 
 @dataclass(frozen=True)
 class ToolkitFound:
-    """A CUDA toolkit on this machine: its CUDA_HOME and full version, `13.0.88`."""
+    """A CUDA toolkit on this machine: its CUDA_HOME and full version, `13.0.88`. `asked` is the one
+    that toolkit.path names.
+    """
 
     home: str
     version: str
+    asked: bool = False
 
     @property
     def release(self) -> str:

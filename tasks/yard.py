@@ -6,6 +6,7 @@ that help with that (`settings`, `doctor`) open all the same when they alone wer
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,11 @@ from tasks.stages.extensions.check import check as check_extensions
 from tasks.stages.source.check import check as check_source
 
 HELPERS = frozenset({"settings", "doctor", "diagnose"})
+
+
+def database(profile: str) -> str:
+    """The name of doit's database; a profile that cannot be opened may be called anything."""
+    return f".doit.db.{re.sub(r'[^A-Za-z0-9._-]', '_', profile)}"
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ def open_yard(root: Path, profile: str, environ: Mapping[str, str], argv: Sequen
     config = {
         "default_tasks": ["build"],
         "backend": "sqlite3",
-        "dep_file": str(root / f".doit.db.{profile}"),
+        "dep_file": str(root / database(profile)),
         "reporter": reporter_for(console),
         "verbosity": 2,
     }

@@ -1,4 +1,4 @@
-"""Which tiers run: unit and integration always, real only when asked for, and then it is said how."""
+"""Which tiers run: unit and integration always, real only when asked for, and it says how."""
 
 from __future__ import annotations
 

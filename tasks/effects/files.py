@@ -52,7 +52,14 @@ def own(folder: PurePath) -> Path:
     refused.
     """
     path = Path(folder)
-    path.mkdir(parents=True, exist_ok=True)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise NotOwnedError(
+            "a folder is to be here, and a file is in its way",
+            where=str(path),
+            todo="move the file away",
+        ) from error
     if not is_owned(path):
         if any(path.iterdir()):
             raise NotOwnedError(
@@ -66,7 +73,8 @@ def own(folder: PurePath) -> Path:
 
 def is_owned(path: PurePath) -> bool:
     """Whether `path` or a folder above it carries our mark. Links are not followed out of it."""
-    return any(_marked(folder) for folder in (Path(path), *Path(path).parents))
+    real = Path(path).resolve()
+    return any(_marked(folder) for folder in (real, *real.parents))
 
 
 def _marked(folder: Path) -> bool:

@@ -38,7 +38,7 @@ def read(path: PurePath, kind: type[T]) -> T:
     file = Path(path)
     adapter: TypeAdapter[T] = _adapter(kind)
     try:
-        return adapter.validate_json(file.read_text(encoding="utf-8"))
+        return adapter.validate_json(file.read_bytes())
     except FileNotFoundError as error:
         raise BuildError(
             "this manifest is not there", where=str(file), todo="run doit build"

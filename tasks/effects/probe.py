@@ -119,10 +119,10 @@ def _toolkits(path: str | None) -> Iterator[ToolkitFound]:
     """
     seen: set[Path] = set()
     for place in _places(path):
-        home = place.expanduser()
+        home = place.expanduser().absolute()
         if home.resolve() not in seen and (version := nvcc_version(home)):
             seen.add(home.resolve())
-            yield ToolkitFound(str(home), version)
+            yield ToolkitFound(str(home), version, asked=bool(path) and place == Path(path or ""))
 
 
 def _places(path: str | None) -> Iterator[Path]:
@@ -177,7 +177,7 @@ def interpreter(asked: str) -> Interpreter:
             todo='write a version ("3.12") or a path',
         ) from error
     return Interpreter(
-        path if asked != "auto" else real, version, _torch([Path(f) for f in folders if f])
+        str(Path(path).absolute()) if asked != "auto" else real, version, _torch([Path(f) for f in folders if f])
     )
 
 
@@ -187,7 +187,8 @@ def _base_python() -> str:
 
 def _find_python(asked: str) -> str:
     if not re.fullmatch(r"\d+\.\d+(\.\d+)?", asked):
-        return shutil.which(Path(asked).expanduser()) or str(Path(asked).expanduser())
+        path = str(Path(asked).expanduser())
+        return shutil.which(path) or path
     for found in (shutil.which(f"python{asked}"), _known_to_uv(asked)):
         if found and _runs(found):
             return found

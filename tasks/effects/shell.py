@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
+from tasks.effects import process_group
 from tasks.effects.firsterror import first_error
 from tasks.errors import CommandFailedError, MissingToolError, redact
 from tasks.model import Command
 
-GRACE = 5.0  # seconds between INT, TERM and KILL
 _TAIL = 200  # lines kept of a command that has no log
 
 # What a child may see of the person's environment. Nothing that changes what is compiled is in it.
@@ -37,15 +35,6 @@ PASSED = frozenset({
     "NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE", "OS",
 })  # fmt: skip
 PASSED_PREFIXES = ("LC_", "PIP_", "UV_", "CCACHE_", "SCCACHE_")
-
-
-_live: set[subprocess.Popen[str]] = set()
-
-
-def interrupt_all() -> None:
-    """Tell every child at work to stop, also those that another thread waits for. Does not wait."""
-    for child in tuple(_live):
-        _send(child, _signals()[0])
 
 
 def host_env() -> dict[str, str]:
@@ -96,7 +85,6 @@ def _wait(
     command: Command, out: Callable[[str], None], err: Callable[[str], None] | None = None
 ) -> int:
     child = _start(command, split=err is not None)
-    _live.add(child)
     readers = [_reader(child.stdout, out)]
     if err:
         readers.append(_reader(child.stderr, err))
@@ -106,21 +94,17 @@ def _wait(
         out(f"error: {command.what} took longer than {command.timeout:.0f} s and was ended\n")
         code = 124
     finally:
-        _end_group(child)
-        _live.discard(child)
+        process_group.end(child)
         for reader, stream in zip(readers, (child.stdout, child.stderr), strict=False):
-            reader.join(GRACE)
+            reader.join(process_group.GRACE)
             if stream and not reader.is_alive():
                 stream.close()
     return code
 
 
 def _start(command: Command, *, split: bool) -> subprocess.Popen[str]:
-    own_group: dict[str, Any] = {"start_new_session": True}
-    if sys.platform == "win32":
-        own_group = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
     try:
-        return subprocess.Popen(
+        return process_group.start(
             command.argv,
             env=dict(command.env),
             cwd=command.cwd,
@@ -130,7 +114,6 @@ def _start(command: Command, *, split: bool) -> subprocess.Popen[str]:
             text=True,
             encoding="utf-8",
             errors="replace",
-            **own_group,
         )
     except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
         missing = command.cwd if error.filename == str(command.cwd) else command.argv[0]
@@ -148,61 +131,6 @@ def _reader(stream: IO[str] | None, take: Callable[[str], None]) -> threading.Th
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
     return thread
-
-
-def _end_group(child: subprocess.Popen[str]) -> None:
-    """End what is left of the group, the leader's children included."""
-    for number in _signals():
-        if not _send(child, number):
-            break
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(GRACE)
-        if not _group_lives(child, GRACE if number != signal.SIGINT else 0.5):
-            break
-    child.wait()
-
-
-def _signals() -> tuple[int, ...]:
-    if sys.platform == "win32":
-        return (signal.CTRL_BREAK_EVENT, signal.SIGTERM)
-    return (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
-
-
-def _send(child: subprocess.Popen[str], number: int) -> bool:
-    """False where there is nobody left to be told."""
-    try:
-        if sys.platform == "win32":
-            if child.poll() is not None:
-                return False
-            child.send_signal(number) if number != signal.SIGTERM else _end_tree(child.pid)
-        else:
-            os.killpg(child.pid, number)
-    except (ProcessLookupError, PermissionError, OSError):
-        return False
-    return True
-
-
-def _end_tree(pid: int) -> None:
-    import psutil  # noqa: PLC0415 - only where a tree must be ended on Windows
-
-    with contextlib.suppress(psutil.NoSuchProcess):
-        leader = psutil.Process(pid)
-        for process in [*leader.children(recursive=True), leader]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-
-
-def _group_lives(child: subprocess.Popen[str], patience: float) -> bool:
-    if sys.platform == "win32":
-        return child.poll() is None
-    pause = threading.Event()
-    for _ in range(int(patience / 0.05)):
-        try:
-            os.killpg(child.pid, 0)
-        except (ProcessLookupError, PermissionError):
-            return False
-        pause.wait(0.05)
-    return True
 
 
 @contextlib.contextmanager

@@ -1,13 +1,15 @@
 """What the tool says while it works. The console listens; without one, lines go to standard output.
 
 `say` is a line to keep, `warn` one that must not be missed, `tick` a line of progress that the next
-one replaces.
+one replaces. Passwords in URLs are taken out of all of them.
 """
 
 from __future__ import annotations
 
 import sys
 from typing import Protocol
+
+from tasks.errors import redact
 
 
 class Listener(Protocol):
@@ -50,19 +52,19 @@ def listen(listener: Listener) -> None:
 
 def say(text: str) -> None:
     """A line to keep."""
-    _listener[0].say(text)
+    _listener[0].say(redact(text))
 
 
 def show(text: str) -> None:
     """Lines of a report, as they are."""
-    _listener[0].show(text)
+    _listener[0].show(redact(text))
 
 
 def warn(text: str) -> None:
     """A line that must not be missed."""
-    _listener[0].warn(text)
+    _listener[0].warn(redact(text))
 
 
 def tick(text: str) -> None:
     """Progress; only a terminal shows it."""
-    _listener[0].tick(text)
+    _listener[0].tick(redact(text))

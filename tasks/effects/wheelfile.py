@@ -11,6 +11,7 @@ import csv
 import hashlib
 import io
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath, PurePosixPath
 
@@ -36,7 +37,7 @@ def verify(wheel: PurePath, python_version: str) -> Mapping[str, str]:
             recorded = _record(archive)
             for member in archive.infolist():
                 _verify_member(archive, member, recorded, wheel)
-    except (zipfile.BadZipFile, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, UnicodeDecodeError) as error:
         raise _bad(wheel, f"not a readable archive: {error}") from error
     return recorded
 

@@ -14,7 +14,7 @@ from tasks.digest import canonical
 from tasks.effects import probe
 from tasks.effects.files import write_atomic
 from tasks.effects.voice import show
-from tasks.errors import BuildError
+from tasks.errors import BuildError, redact
 from tasks.reports import symptoms
 from tasks.reports.subject import Subject
 from tasks.reports.symptoms import Symptom
@@ -30,7 +30,8 @@ def run(subject: Subject, json: str = "", accept: bool = False) -> None:
         _accept(subject)
     found = [*_profile(subject), *symptoms.of_machine(subject), *_of_profile(subject)]
     if json:
-        write_atomic(Path(json).absolute(), canonical({"profile": subject.name, "found": found}))
+        document = {"profile": subject.name, "found": found}
+        write_atomic(Path(json).absolute(), redact(canonical(document)))
     for symptom in found:
         show(f"{_MARKS[symptom.level]}  {symptom.subject:<12} {symptom.text}")
         if symptom.todo:

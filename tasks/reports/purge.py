@@ -11,10 +11,13 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from tasks.effects import files
+from tasks.effects import files, wheelhouse
 from tasks.effects.voice import show
-from tasks.errors import BuildError
+from tasks.errors import BuildError, NotOwnedError
 from tasks.reports.subject import Subject
+
+
+_SHELVES = "for-torch-"
 
 
 def run(subject: Subject, yes: bool = False) -> None:
@@ -23,6 +26,8 @@ def run(subject: Subject, yes: bool = False) -> None:
         raise subject.problem or BuildError("this profile did not open")
     layout = subject.opened.layout
     build = Path(layout.build)
+    if build.exists() and not files.is_owned(build):
+        raise NotOwnedError("torchyard did not make this and will not remove it", where=str(build))
     wheels = sorted(_ours_alone(build, Path(layout.wheelhouse)))
     for path in (build, *wheels):
         if path.exists():
@@ -33,19 +38,28 @@ def run(subject: Subject, yes: bool = False) -> None:
     if build.exists():
         with files.lock(build):  # nobody is at work in it
             for wheel in wheels:
-                wheel.unlink()
+                _remove_wheel(wheel)
         files.remove_owned(build)
+
+
+def _remove_wheel(wheel: Path) -> None:
+    """With the line on where it is from; a shelf that is empty then goes, too."""
+    wheel.unlink()
+    Path(wheelhouse.origin_of(wheel)).unlink(missing_ok=True)
+    if wheel.parent.name.startswith(_SHELVES) and not any(wheel.parent.iterdir()):
+        wheel.parent.rmdir()
 
 
 def _with_profile(subject: Subject) -> str:
     return "" if subject.name == "quickstart" else f" profile={subject.name}"
 
 
-def _ours_alone(build: Path, wheelhouse: Path) -> Iterator[Path]:
+def _ours_alone(build: Path, house: Path) -> Iterator[Path]:
+    """Extensions' wheels lie on a shelf for their torch, all others in the wheelhouse itself."""
     needed = {name for other in build.parent.glob("*") if other != build for name in _named(other)}
     for name in set(_named(build)) - needed:
-        if (wheelhouse / name).is_file():
-            yield wheelhouse / name
+        places = [house / name, *(shelf / name for shelf in house.glob(f"{_SHELVES}*"))]
+        yield from (place for place in places if place.is_file())
 
 
 def _named(build: Path) -> Iterator[str]:
@@ -56,7 +70,7 @@ def _named(build: Path) -> Iterator[str]:
         except (OSError, ValueError):
             continue
         if isinstance(found, dict) and isinstance(found.get("artifact"), dict):
-            yield str(found["artifact"].get("name", ""))
+            yield Path(str(found["artifact"].get("name", ""))).name
 
 
 def _size(path: Path) -> int:

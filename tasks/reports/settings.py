@@ -51,9 +51,13 @@ def _rows(loaded: Loaded) -> list[dict[str, Any]]:
 
 
 def _at(settings: Any, key: str) -> Any:
+    """The value of a dotted key; the keys of a mapping (mirrors) can hold dots themselves."""
     value = settings
-    for part in key.split("."):
-        value = value[part] if isinstance(value, dict) else getattr(value, part)
+    while key:
+        if isinstance(value, dict):
+            return value[key]
+        part, _, key = key.partition(".")
+        value = getattr(value, part)
     return value
 
 

@@ -49,11 +49,8 @@ def of_machine(subject: Subject) -> Iterator[Symptom]:
     )
     yield _cards()
     memory = psutil.virtual_memory()
-    yield Symptom(
-        "ok",
-        "memory",
-        f"{memory.total / 2**30:.0f} GiB, {memory.available / 2**30:.0f} free; {os.cpu_count()} cores",
-    )
+    sizes = f"{memory.total / 2**30:.0f} GiB, {memory.available / 2**30:.0f} free"
+    yield Symptom("ok", "memory", f"{sizes}; {os.cpu_count()} cores")
     yield _disk(subject)
 
 
@@ -78,7 +75,7 @@ def _cards() -> Symptom:
     cards = probe.cards()
     if not cards:
         return Symptom(
-            "note", "cards", "no NVIDIA card, or no driver: builds work, GPU checks do not"
+            "note", "cards", "no NVIDIA card or no driver: builds work, GPU checks do not"
         )
     named = ", ".join(f"{card.name} ({card.capability}, {card.memory_mib:,} MiB)" for card in cards)
     return Symptom("ok", "cards", named)

@@ -4,80 +4,71 @@ what to write.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from tasks.errors import SettingsError
 from tasks.settings.schema import Settings
+from tasks.settings.sentences import Problem, sentence
 from tasks.settings.suggest import did_you_mean
 from tasks.settings.yamltree import Leaf, Number, Tree
+
+Keys = tuple[Any, ...]
 
 
 def explain(error: ValidationError, tree: Tree) -> SettingsError:
     """The first problem as a `SettingsError`; how many more there are is said too."""
-    problems = error.errors(include_url=False)
+    problems: Sequence[Problem] = error.errors(include_url=False)
     problem = _most_telling(problems)
-    path = tuple(part for part in problem["loc"] if not _is_variant(part))
+    path = _path(problem)
+    if problem["type"] == "extra_forbidden":
+        what, todo = _unknown_key(path)
+    else:
+        what, todo = sentence(problem, [p for p in problems if _path(p) == path])
+    if more := len(_wrong(problems) - {path}):
+        todo = "; ".join(part for part in (todo, f"{more} more after this one") if part)
     dotted = ".".join(str(part) for part in path)
-    more = len({tuple(p["loc"][: len(path)]) for p in problems}) - 1
-    what, todo = _sentence(problem, path, dotted)
-    if more > 0:
-        todo = f"{todo}; {more} more after this one" if todo else f"{more} more after this one"
-    return SettingsError(what, where=_where(path, tree), todo=todo)
+    return SettingsError(f"{dotted}: {what}", where=_where(path, tree), todo=todo)
 
 
-def _most_telling(problems: list[Any]) -> Any:
+def _most_telling(problems: Sequence[Problem]) -> Problem:
     """A value with several accepted forms fails each of them: the deepest complaint is about the
     one that was meant.
     """
     first = problems[0]["loc"]
-    same = [p for p in problems if p["loc"][:2] == first[:2]]
-    return max(same, key=_telling)
+    return max((p for p in problems if p["loc"][:2] == first[:2]), key=_telling)
 
 
-def _telling(problem: Any) -> tuple[bool, bool, int]:
+def _telling(problem: Problem) -> tuple[bool, bool, int]:
     unknown_key = problem["type"] == "extra_forbidden"
-    return isinstance(problem.get("input"), Number), unknown_key, len(problem["loc"])
+    return isinstance(problem.get("input"), Number), unknown_key, len(_path(problem))
+
+
+def _wrong(problems: Sequence[Problem]) -> set[Keys]:
+    """The keys that have to be mended; a list is not one beside the item that spoils it."""
+    paths = {_path(problem) for problem in problems}
+    return {p for p in paths if not any(len(q) > len(p) and q[: len(p)] == p for q in paths)}
+
+
+def _path(problem: Problem) -> Keys:
+    return tuple(part for part in problem["loc"] if not _is_variant(part))
 
 
 def _is_variant(part: Any) -> bool:
     """pydantic names the member of a union in the path ("literal['auto']", "tuple[str, ...]")."""
     return isinstance(part, str) and (
-        any(c in part for c in "[(") or part in {"str", "int", "bool"}
+        any(c in part for c in "[(") or part in {"str", "int", "bool", "constrained-int"}
     )
 
 
-def _sentence(problem: Any, path: tuple[Any, ...], dotted: str) -> tuple[str, str]:
-    """What is wrong, and what to write."""
-    value = problem.get("input")
-    if isinstance(value, Number):
-        return f"{dotted}: {value.text} is a number to YAML", f'quote it: "{value.text}"'
-    told = problem["msg"][0].lower() + problem["msg"][1:]
-    forms = {
-        "string_type": (f"{value!r} is not a text", f'quote it: "{value}"'),
-        "literal_error": (f"{value!r} is not accepted", f"write {_context(problem, 'expected')}"),
-        "value_error": (f"{_context(problem, 'error')}", ""),
-        "string_pattern_mismatch": (
-            f"{value!r} does not have the right form",
-            f"it must match {_context(problem, 'pattern')}",
-        ),
-        "extra_forbidden": _unknown_key(path),
-    }
-    what, todo = forms.get(problem["type"], (f"{value!r}: {told}", ""))
-    return f"{dotted}: {what}", todo
-
-
-def _context(problem: Any, name: str) -> Any:
-    return problem.get("ctx", {}).get(name, "")
-
-
-def _unknown_key(path: tuple[Any, ...]) -> tuple[str, str]:
+def _unknown_key(path: Keys) -> tuple[str, str]:
     known = _known_keys(path[:-1])
     return f"unknown key{did_you_mean(str(path[-1]), known)}", f"known here: {', '.join(known)}"
 
 
-def _known_keys(path: tuple[Any, ...]) -> list[str]:
+def _known_keys(path: Keys) -> list[str]:
     model: type[BaseModel] = Settings
     for part in path:
         if isinstance(part, int):
@@ -101,12 +92,20 @@ def _holds(annotation: Any) -> bool:
     return is_model or any(_holds(arg) for arg in get_args(annotation))
 
 
-def _where(path: tuple[Any, ...], tree: Tree) -> str:
+def _where(path: Keys, tree: Tree) -> str:
+    """The line of the value, or of the nearest thing around it that has one."""
     node: Leaf | Tree = tree
-    for part in path:
-        if isinstance(node, Leaf) or part not in node:
+    for depth, part in enumerate(path):
+        if isinstance(node, Leaf):
+            return _within(node, path[depth:])
+        if part not in node:
             break
         node = node[part]
     while isinstance(node, dict) and node:
         node = next(iter(node.values()))
     return node.where if isinstance(node, Leaf) else "config"
+
+
+def _within(leaf: Leaf, path: Keys) -> str:
+    inner = (leaf.lines.get(path[:length]) for length in range(len(path), 0, -1))
+    return next((where for where in inner if where), leaf.where)

@@ -18,7 +18,7 @@ from tasks.errors import SettingsError
 from tasks.settings.explain import explain
 from tasks.settings.schema import Settings
 from tasks.settings.suggest import did_you_mean
-from tasks.settings.yamltree import Leaf, Tree, read_tree, read_value
+from tasks.settings.yamltree import Leaf, Tree, read_tree, read_variable
 
 ENV_PREFIX = "TORCHYARD__"
 
@@ -53,15 +53,14 @@ def load(config: Path, profile: str, environ: Mapping[str, str]) -> Loaded:
 
 
 def _files(config: Path, profile: str) -> list[Tree]:
-    chosen = config / "profiles" / f"{profile}.yaml"
-    if not chosen.is_file() or chosen.parent != config / "profiles":
-        known = profiles(config)
+    known = profiles(config)
+    if profile not in known:
         raise SettingsError(
             f'there is no profile "{profile}"{did_you_mean(profile, known)}',
             where="config/profiles",
             todo=f"choose one of: {', '.join(known)}",
         )
-    local = config / "local.yaml"
+    chosen, local = config / "profiles" / f"{profile}.yaml", config / "local.yaml"
     paths = [config / "default.yaml", chosen, *([local] if local.is_file() else [])]
     return [read_tree(path, path.relative_to(config.parent).as_posix()) for path in paths]
 
@@ -71,30 +70,53 @@ def _from_environment(environ: Mapping[str, str]) -> Tree:
     for name, text in sorted(environ.items()):
         if not name.upper().startswith(ENV_PREFIX):
             continue
-        keys = [key.lower() for key in name[len(ENV_PREFIX) :].split("__")]
         branch = tree
-        for key in keys[:-1]:
+        *above, last = _keys(name)
+        for key in above:
             step = branch.setdefault(key, {})
             if not isinstance(step, dict):
-                raise SettingsError("this variable and another set the same key", where=name)
+                raise _twice(name)
             branch = step
-        branch[keys[-1]] = Leaf(read_value(text, name), name)
+        if last in branch:
+            raise _twice(name)
+        branch[last] = read_variable(text, name)
     return tree
 
 
+def _keys(name: str) -> list[str]:
+    """Sections and their keys are in lower case; below them are names of a person's own, such as
+    those in build.env.
+    """
+    keys = name[len(ENV_PREFIX) :].split("__")
+    if not all(keys):
+        raise SettingsError(
+            "this variable names no key", where=name, todo="write TORCHYARD__SECTION__KEY"
+        )
+    return [key.lower() for key in keys[:2]] + keys[2:]
+
+
+def _twice(name: str) -> SettingsError:
+    return SettingsError(
+        "this variable and another set the same key", where=name, todo="keep one of them"
+    )
+
+
 def merge(into: Tree, tree: Tree) -> None:
-    """Put `tree` over `into`: sections are merged, everything else is replaced."""
+    """Put `tree` over `into`: mappings are merged, everything else is replaced."""
     for key, value in tree.items():
         present = into.get(key)
-        if isinstance(value, dict) and isinstance(present, dict):
-            merge(present, value)
-        elif isinstance(value, dict) and not (
-            isinstance(present, Leaf) and present.value not in ({}, None)
-        ):
-            into[key] = {}
-            merge(into[key], value)  # type: ignore[arg-type]
+        if isinstance(present, dict) and _is_empty(value):
+            continue
+        if isinstance(value, dict):
+            below = present if isinstance(present, dict) else {}
+            into[key] = below
+            merge(below, value)
         else:
             into[key] = value
+
+
+def _is_empty(value: Leaf | Tree) -> bool:
+    return isinstance(value, Leaf) and value.value == {}
 
 
 def _split(tree: Tree, prefix: str = "") -> tuple[dict[str, Any], dict[str, str]]:

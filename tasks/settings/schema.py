@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-_SHA256 = r"^[0-9a-f]{64}$"
+from tasks.settings import forms
 
 
 def _no_option(text: str) -> str:
@@ -31,10 +31,10 @@ def _safe_url(text: str) -> str:
 
 Ref = Annotated[str, AfterValidator(_no_option)]
 GitUrl = Annotated[str, AfterValidator(_safe_url)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-Module = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*$")]
-Switch = Annotated[str, Field(pattern=r"^(USE|BUILD)_[A-Z0-9_]+$")]
-Variables = dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], str]
+Name = Annotated[str, Field(pattern=forms.NAME)]
+Module = Annotated[str, Field(pattern=forms.MODULE)]
+Switch = Annotated[str, Field(pattern=forms.SWITCH)]
+Variables = dict[Annotated[str, Field(pattern=forms.VARIABLE)], str]
 
 
 class Section(BaseModel):
@@ -61,7 +61,7 @@ class Toolkit(Section):
     """`auto` takes the system's toolkit when its version is the one wanted, else Python packages
     (13.0 and later).
     """
-    version: str = "auto"
+    version: str = Field(default="auto", pattern=forms.CUDA)
     """Major.minor ("13.2"); `auto` is the CUDA that the torch was, or will be, built with."""
     path: str | None = None
     """CUDA_HOME, with provider `path`."""
@@ -75,13 +75,13 @@ class Torch(Section):
     `python` already has; `auto` is prebuilt where an official wheel holds code for every target,
     else source.
     """
-    version: str = Field(default="2.15.0", pattern=r"^\d+(\.\d+)+([a-z0-9.]*)$")
+    version: str = Field(default="2.15.0", pattern=forms.RELEASE)
     """The release, without a local part."""
     index: str = "auto"
     """Package index for a prebuilt torch: a URL or a folder of wheels; `auto` is the one known to
     have it.
     """
-    sha256: str | None = Field(default=None, pattern=_SHA256)
+    sha256: str | None = Field(default=None, pattern=forms.SHA256)
     """The prebuilt wheel's digest, where it must be exactly that one."""
 
 
@@ -98,7 +98,7 @@ class Source(Section):
     """A tree that is there already. It is read and built in, never reset, never cleaned."""
     tarball: str | None = None
     """A source archive: file or URL."""
-    sha256: str | None = Field(default=None, pattern=_SHA256)
+    sha256: str | None = Field(default=None, pattern=forms.SHA256)
     """The tarball's digest; needed where it is a URL."""
     patches: tuple[str, ...] = ()
     """Patch files, applied in order."""
@@ -133,7 +133,7 @@ class Build(Section):
 class Wheel(Section):
     """What is made of the build."""
 
-    local_version: str = Field(default="auto", pattern=r"^(auto|none|[a-z0-9]+(\.[a-z0-9]+)*)$")
+    local_version: str = Field(default="auto", pattern=forms.LOCAL_VERSION)
     """`auto` names CUDA, archs and commit (2.6.0+cu130.sm120.g1a2b3c4); `none` leaves it out."""
     wheelhouse: str = "wheelhouse"
     """Folder for wheels, shared by all profiles; relative to the checkout."""
@@ -163,10 +163,10 @@ class Extension(Section):
     """A folder with its setup.py or pyproject.toml; relative to the checkout. It is copied, never
     built in.
     """
-    sdist: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][\w.-]*==[\w.+!-]+$")
+    sdist: str | None = Field(default=None, pattern=forms.SDIST)
     """Exact name and version on the index ("torch-cluster==1.6.3"). A bare name is never accepted.
     """
-    sha256: str | None = Field(default=None, pattern=_SHA256)
+    sha256: str | None = Field(default=None, pattern=forms.SHA256)
     """The sdist's digest."""
     subdirectory: str | None = None
     """Where the project lies inside its source."""
@@ -174,7 +174,7 @@ class Extension(Section):
     """Modules that must import after the build."""
     env: Variables = {}
     """Variables for this build alone."""
-    includes: tuple[Annotated[str, Field(pattern=r"^[\w./+-]+$")], ...] = ()
+    includes: tuple[Annotated[str, Field(pattern=forms.HEADER)], ...] = ()
     """Headers included first in every source ("cfloat"), for code that forgot them."""
     smoke: Smoke | None = None
     """A check that validate runs."""
@@ -220,6 +220,14 @@ class Validation(Section):
     """Seconds after which a check that hangs has failed."""
 
 
+def _distinct(extensions: tuple[Extension, ...]) -> tuple[Extension, ...]:
+    names = [extension.name for extension in extensions]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f'the name "{name}" is used twice')
+    return extensions
+
+
 class Settings(Section):
     """Everything that can be asked for."""
 
@@ -233,14 +241,6 @@ class Settings(Section):
     source: Source = Source()
     build: Build = Build()
     wheel: Wheel = Wheel()
-    extensions: tuple[Extension, ...] = ()
+    extensions: Annotated[tuple[Extension, ...], AfterValidator(_distinct)] = ()
     """Extensions, in the order they are built."""
     validation: Validation = Validation()
-
-    @model_validator(mode="after")
-    def _names_are_unique(self) -> Settings:
-        names = [extension.name for extension in self.extensions]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f'extensions: the name "{name}" is used twice')
-        return self

@@ -4,7 +4,9 @@ duplicate keys.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Union
 
@@ -16,21 +18,25 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PLAIN = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("str", "int", "bool", "null", "float", "map", "seq")
 )
+_DECIMAL = re.compile(r"0|-?[1-9][0-9]*")
 
 
 @dataclass(frozen=True)
 class Number:
-    """A float as it was written: 3.10 is not 3.1 where a version is meant."""
+    """A number as it was written: 3.10 is not 3.1 where a version is meant, and 3:10 is not 190."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A value and where it is from: `config/local.yaml:12` or the name of a variable."""
+    """A value and where it is from: `config/local.yaml:12` or the name of a variable. `lines` are
+    the places inside a list, by index and key.
+    """
 
     value: Any
     where: str
+    lines: Mapping[tuple[Any, ...], str] = field(default_factory=dict)
 
 
 Tree = dict[str, Union[Leaf, "Tree"]]
@@ -39,13 +45,7 @@ Tree = dict[str, Union[Leaf, "Tree"]]
 def read_tree(path: Path, name: str) -> Tree:
     """The mapping in a file; `name` is how messages call it. Lists are leaves."""
     try:
-        node = yaml.compose(path.read_text(encoding="utf-8"), Loader=_Loader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{name}:{mark.line + 1}" if mark else name
-        raise SettingsError(
-            f"not readable as YAML: {getattr(error, 'problem', error)}", where=where
-        ) from error
+        node = _node(path.read_text(encoding="utf-8-sig"), name)
     except UnicodeDecodeError as error:
         raise SettingsError(
             f"not UTF-8: {error.reason}", where=name, todo="save it as UTF-8"
@@ -57,32 +57,57 @@ def read_tree(path: Path, name: str) -> Tree:
     return _mapping(node, name)
 
 
-def read_value(text: str, name: str) -> Any:
-    """The value of an environment variable: text as it stands, or YAML's [list] and {mapping}."""
+def read_variable(text: str, name: str) -> Leaf | Tree:
+    """What an environment variable says: text as it stands, or YAML's [list] and {mapping}."""
     if not text.startswith(("[", "{")):
-        return {"": None, "null": None}.get(text, text)
+        return Leaf({"": None, "null": None}.get(text, text), name)
+    node = _node(text, name)
+    if isinstance(node, yaml.MappingNode) and node.value:
+        return _mapping(node, name)
+    return Leaf(_value(node, name), name)
+
+
+def _node(text: str, name: str) -> yaml.Node | None:
     try:
-        node = yaml.compose(text, Loader=_Loader)
-    except yaml.YAMLError as error:
-        raise SettingsError(f"not readable as YAML: {error}", where=name) from error
-    return _value(node, name) if node else None
+        for event in yaml.parse(text, Loader=_Loader):
+            if isinstance(event, yaml.AliasEvent):
+                where = _place(name, event.start_mark.line) if event.start_mark else name
+                raise SettingsError(
+                    "a YAML alias is not accepted", where=where, todo="write the value out"
+                )
+        node: yaml.Node | None = yaml.compose(text, Loader=_Loader)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position)
+        raise SettingsError(
+            f"not readable as YAML: {error.reason}", where=_place(name, line)
+        ) from error
+    except yaml.MarkedYAMLError as error:
+        where = _place(name, error.problem_mark.line) if error.problem_mark else name
+        raise SettingsError(f"not readable as YAML: {error.problem}", where=where) from error
+    return node
+
+
+def _place(name: str, line: int) -> str:
+    """A file has lines; a variable is short enough without."""
+    return f"{name}:{line + 1}" if name.endswith(".yaml") else name
 
 
 def _mapping(node: yaml.MappingNode, name: str) -> Tree:
+    _require_plain(node, name)
     tree: Tree = {}
     for key, below in _pairs(node, name):
-        where = f"{name}:{below.start_mark.line + 1}"
         if isinstance(below, yaml.MappingNode) and below.value:
             tree[key] = _mapping(below, name)
         else:
-            tree[key] = Leaf(_value(below, name), where)
+            lines = dict(_lines(below, name))
+            tree[key] = Leaf(_value(below, name), _place(name, below.start_mark.line), lines)
     return tree
 
 
 def _pairs(node: yaml.MappingNode, name: str) -> list[tuple[str, yaml.Node]]:
     pairs: dict[str, yaml.Node] = {}
     for key_node, below in node.value:
-        where = f"{name}:{key_node.start_mark.line + 1}"
+        where = _place(name, key_node.start_mark.line)
         key = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else ""
         if not key or key == "<<":
             raise SettingsError("a key must be a plain word", where=where)
@@ -94,18 +119,37 @@ def _pairs(node: yaml.MappingNode, name: str) -> list[tuple[str, yaml.Node]]:
     return list(pairs.items())
 
 
-def _value(node: yaml.Node, name: str) -> Any:
-    if node.tag not in _PLAIN:
-        raise SettingsError(
-            f"the YAML tag {node.tag} is not accepted",
-            where=f"{name}:{node.start_mark.line + 1}",
-            todo="write plain text, numbers, true/false, lists and mappings; "
-            "quote a text that looks like a date",
-        )
+def _lines(node: yaml.Node, name: str) -> Iterator[tuple[tuple[Any, ...], str]]:
+    """The place of everything inside a list, the outer before the inner."""
+    items: list[tuple[Any, yaml.Node]] = []
+    if isinstance(node, yaml.SequenceNode):
+        items = list(enumerate(node.value))
+    elif isinstance(node, yaml.MappingNode):
+        items = list(_pairs(node, name))
+    for key, below in items:
+        yield (key,), _place(name, below.start_mark.line)
+        yield from (((key, *path), where) for path, where in _lines(below, name))
+
+
+def _value(node: yaml.Node | None, name: str) -> Any:
+    if node is None:
+        return None
+    _require_plain(node, name)
     if isinstance(node, yaml.MappingNode):
         return {key: _value(below, name) for key, below in _pairs(node, name)}
     if isinstance(node, yaml.SequenceNode):
         return [_value(below, name) for below in node.value]
-    if node.tag.endswith(":float"):
+    kind = node.tag.rpartition(":")[2]
+    if kind == "float" or (kind == "int" and not _DECIMAL.fullmatch(node.value)):
         return Number(node.value)
     return yaml.constructor.SafeConstructor().construct_object(node)
+
+
+def _require_plain(node: yaml.Node, name: str) -> None:
+    if node.tag not in _PLAIN:
+        raise SettingsError(
+            f"the YAML tag {node.tag} is not accepted",
+            where=_place(name, node.start_mark.line),
+            todo="write plain text, numbers, true/false, lists and mappings; "
+            "quote a text that looks like a date",
+        )

@@ -1,4 +1,4 @@
-"""INT, TERM and KILL in the middle of a stage: nothing is left running, and the same command finishes."""
+"""INT, TERM and KILL in the middle of a stage: nothing runs on, and the same command finishes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a tree to an installed wheel and an extension, and again after a pull: doit as a person runs it."""
+"""From a tree to an installed wheel and an extension, and again after a pull: as a person does."""
 
 from __future__ import annotations
 

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from tree_sitter import Language, Node, Parser
 
 from tasks.effects import render
+from tasks.effects.capacity import safe_jobs
 from tasks.errors import BuildError
-from tasks.stages.env.action import hand_jobs, write_scripts
+from tasks.stages.env.action import write_scripts
 from tasks.stages.env.job import Environment, EnvJob
 
 TEMPLATES = Path(__file__).parents[2] / "templates"
@@ -152,9 +153,9 @@ def test_a_nul_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_jobs_by_hand_are_in_the_script_unless_a_person_chose_them(tmp_path: Path) -> None:
-    assert hand_jobs() >= 1
+    assert safe_jobs() >= 1
     mine = Environment({"MAX_JOBS": "7"}, {}, (), ":")
-    assert f"MAX_JOBS='{hand_jobs()}'" in script(replace(mine, set={}), tmp_path).read_text()
+    assert f"MAX_JOBS='{safe_jobs()}'" in script(replace(mine, set={}), tmp_path).read_text()
     assert re.findall("MAX_JOBS='.*'", script(mine, tmp_path).read_text()) == ["MAX_JOBS='7'"]
 
 
@@ -228,7 +229,7 @@ def test_powershell_reads_the_values_that_were_written(
     with tempfile.TemporaryDirectory() as place:
         path = script(environment, Path(place), "env.ps1")
         assigned, removed = read_back(path)
-        assert assigned == {**values, "MAX_JOBS": str(hand_jobs())}
+        assert assigned == {**values, "MAX_JOBS": str(safe_jobs())}
         assert removed == sorted(gone)
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import psutil
-
-from tasks.effects import files, manifests, shell
+from tasks.effects import capacity, files, manifests, shell
 from tasks.effects.voice import tick
 from tasks.model import Command
 from tasks.stages.compile import cache, products
@@ -23,7 +20,6 @@ from tasks.stages.source.job import SourceTree
 
 _NEEDED_MIB = 1024  # a build that has less is sure to fail; a whole CUDA build takes some 30 GiB
 _PARALLEL = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
-_MEMORY_GIB = 4  # of one compiler: PyTorch's larger files with nvcc or g++
 
 
 def run(job: CompileJob) -> tuple[Compiled]:
@@ -65,14 +61,8 @@ def _work(job: CompileJob, tree: Path, variables: Mapping[str, str]) -> Work:
         type=job.type,
         variables=variables,
         target=job.target,
-        jobs=job.jobs or automatic_jobs(),
+        jobs=job.jobs or capacity.safe_jobs(),
     )
-
-
-def automatic_jobs() -> int:
-    """Compilers at once, by cores and by 4 GiB of memory for each; at least one."""
-    memory = psutil.virtual_memory().total // 2**30
-    return max(1, min(os.cpu_count() or 1, memory // _MEMORY_GIB))
 
 
 def _run(step: Step, work: Work, env: Mapping[str, str], job: CompileJob) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-import psutil
-
-from tasks.effects import files, manifests, packages
+from tasks.effects import capacity, files, manifests, packages
 from tasks.effects.packages import Extra, Packages
 from tasks.effects.render import render
 from tasks.stages.deps.job import Deps
@@ -16,7 +13,6 @@ from tasks.stages.env.resolve import resolve
 from tasks.stages.source.job import SourceTree
 
 _REQUIREMENTS = ("requirements.txt", "requirements-build.txt")
-_GIB_PER_JOB = 4  # what one of the larger compilers of PyTorch's build takes
 
 
 def run(job: EnvJob) -> tuple[Environment, Environment]:
@@ -46,16 +42,10 @@ def write_scripts(job: EnvJob, environment: Environment) -> None:
         "unset": environment.unset,
         "prepend": list(environment.prepend.items()),
         "separator": environment.separator,
-        "hand_jobs": "" if "MAX_JOBS" in environment.set else str(hand_jobs()),
+        "hand_jobs": "" if "MAX_JOBS" in environment.set else str(capacity.safe_jobs()),
     }
     for script in job.scripts:
         text = render(job.templates / f"{script.name}.j2", values)
         # Windows PowerShell 5.1 reads UTF-8 only where a script starts with this mark
         mark = "\ufeff" if script.suffix == ".ps1" else ""
         files.write_atomic(script, mark + text)
-
-
-def hand_jobs() -> int:
-    """Compilers at once when nobody watches the memory: by cores and memory, at least one."""
-    memory = psutil.virtual_memory().total // 2**30
-    return max(1, min(os.cpu_count() or 1, memory // _GIB_PER_JOB))

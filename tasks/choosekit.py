@@ -1,0 +1,68 @@
+"""Which CUDA toolkit compiles: the system's, a person's own, or Python packages. Pure."""
+
+from __future__ import annotations
+
+from tasks.choice import ToolkitChoice
+from tasks.errors import KnowledgeError, SettingsError
+from tasks.knowledge import Knowledge
+from tasks.knowledge.toolkits import require_toolkit, toolkit
+from tasks.model import Arch, Host
+from tasks.settings.schema import Settings
+
+
+def choose(settings: Settings, host: Host, knowledge: Knowledge, cuda: str | None) -> ToolkitChoice:
+    """The toolkit for a torch with that CUDA. Raises `SettingsError` where it is not to be had."""
+    provider = settings.toolkit.provider
+    wanted = settings.toolkit.version if settings.toolkit.version != "auto" else (cuda or "")
+    if provider == "path":
+        return _toolkit_at(settings, host)
+    same = [found for found in host.toolkits if found.release == wanted]
+    if provider in {"auto", "system"} and same:
+        return ToolkitChoice(
+            "system", wanted, same[0].home, f"CUDA {same[0].version} is at {same[0].home}"
+        )
+    if provider != "system" and _from_packages(knowledge, wanted):
+        return ToolkitChoice("pypi", wanted, "", f"CUDA {wanted} from Python packages")
+    here = ", ".join(f"{found.version} at {found.home}" for found in host.toolkits) or "none"
+    raise SettingsError(
+        f"CUDA {wanted} is needed and is not on this machine (found: {here})",
+        where="toolkit",
+        todo=f"install CUDA {wanted} (https://developer.nvidia.com/cuda-toolkit-archive), "
+        "name it with toolkit.path, "
+        "or choose toolkit.version 13.0 or later, which comes as Python packages",
+    )
+
+
+def _from_packages(knowledge: Knowledge, cuda: str) -> bool:
+    try:
+        return toolkit(knowledge, cuda).pypi
+    except KnowledgeError as error:
+        raise SettingsError(error.what, where="toolkit.version", todo=error.todo) from error
+
+
+def _toolkit_at(settings: Settings, host: Host) -> ToolkitChoice:
+    path = settings.toolkit.path
+    found = [kit for kit in host.toolkits if kit.asked]
+    if not path or not found:
+        raise SettingsError(
+            f"no CUDA toolkit at {path}" if path else "provider path needs a path",
+            where="toolkit.path",
+            todo="name the folder that has bin/nvcc",
+        )
+    if settings.toolkit.version not in {"auto", found[0].release}:
+        raise SettingsError(
+            f"CUDA {found[0].version} is at {path}, and {settings.toolkit.version} was asked for",
+            where="toolkit.version",
+            todo="leave it at auto, or name another toolkit.path",
+        )
+    return ToolkitChoice(
+        "path", found[0].release, found[0].home, f"CUDA {found[0].version} at {path}, as asked"
+    )
+
+
+def require_reach(knowledge: Knowledge, cuda: str, targets: tuple[Arch, ...]) -> None:
+    """`SettingsError` that names a toolkit which makes code for all of `targets`."""
+    try:
+        require_toolkit(knowledge, cuda, targets)
+    except KnowledgeError as error:
+        raise SettingsError(error.what, where="toolkit.version", todo=error.todo) from error

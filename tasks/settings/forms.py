@@ -1,0 +1,28 @@
+"""The forms that texts in the settings must have: each a pattern, and what it says in words."""
+
+from __future__ import annotations
+
+SHA256 = r"^[0-9a-f]{64}$"
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+MODULE = r"^[A-Za-z_][\w.]*$"
+SWITCH = r"^(USE|BUILD)_[A-Z0-9_]+$"
+VARIABLE = r"^[A-Za-z_]\w*$"
+HEADER = r"^[\w./+-]+$"
+RELEASE = r"^\d+\.\d+\.\d+[a-z0-9.]*$"
+CUDA = r"^(auto|\d+\.\d+)$"
+LOCAL_VERSION = r"^(auto|none|[a-z0-9]+(\.[a-z0-9]+)*)$"
+SDIST = r"^[A-Za-z0-9][\w.-]*==[\w.+!-]+$"
+
+WORDS = {
+    SHA256: "write the 64 hexadecimal digits of the file's sha256, in lower case",
+    NAME: 'write letters, digits, ".", "_" and "-"',
+    MODULE: 'write a module as Python imports it, such as "simple_knn._C"',
+    SWITCH: "write USE_NAME or BUILD_NAME, in capitals; other variables go into build.env",
+    VARIABLE: "write the name of a variable: letters, digits and _",
+    HEADER: 'write a header as it is included, such as "cfloat"',
+    RELEASE: 'write a whole release without a local part, such as "2.15.0"',
+    CUDA: 'write auto, or major and minor, such as "13.2"',
+    LOCAL_VERSION: "write auto, none, or lower-case letters and digits with dots between",
+    SDIST: 'write name and exact version, such as "torch-cluster==1.6.3": what a bare name gives '
+    "can change",
+}

@@ -1,0 +1,156 @@
+"""The main job on real input: the pinned CUDA torch and toolkit of the index, nvcc and cuobjdump.
+
+One yard serves all tests of this file, in the order they stand in: what the first builds the others
+look at.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.yard import ROOT, Yard
+
+pytestmark = pytest.mark.real
+
+SMOKE = {
+    "name": "smoke",
+    "path": "templates/smoke",
+    "imports": ["torchyard_smoke"],
+    "smoke": {"script": "templates/smoke/check.py"},
+}
+
+
+@pytest.fixture(scope="module")
+def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    """quickstart under the name of the trial profile, with a host that answers nobody."""
+    made = Yard(tmp_path_factory.mktemp("real") / "checkout")
+    shipped = ROOT / "config" / "profiles" / "quickstart.yaml"
+    shutil.copy(shipped, made.folder / "config" / "profiles" / "trial.yaml")
+    yield made
+    shutil.rmtree(made.folder)
+
+
+def states(yard: Yard) -> dict[str, str]:
+    return {check["name"]: check["status"] for check in yard.manifest("validate")["checks"]}
+
+
+def test_quickstart_builds_code_for_sm_120_on_a_machine_without_a_gpu(yard: Yard) -> None:
+    out = yard.must("build")
+    assert "strategy prebuilt" in out
+    assert yard.manifest("extensions:smoke")["archs"] == {
+        f"torchyard_smoke/{Path(yard.manifest('extensions:smoke')['libraries'][0]).name}": ["12.0"]
+    }
+    pins = yard.manifest("deps")["toolkit"]["pins"]
+    assert [pin for pin in pins if pin.startswith("nvidia-cuda-nvcc==13.2.")]
+
+
+def test_a_second_build_is_a_no_op(yard: Yard) -> None:
+    before = {path: path.stat().st_mtime_ns for path in yard.build.glob("*.json")}
+    out = yard.must("build")
+    assert "Up to date" in out
+    assert {path: path.stat().st_mtime_ns for path in yard.build.glob("*.json")} == before
+
+
+def test_validate_proves_machine_code_and_says_that_no_gpu_was_there(yard: Yard) -> None:
+    out = yard.must("validate")
+    found = states(yard)
+    assert found["machine_code"] == "passed"
+    assert found["smoke: machine code"] == "passed"
+    assert found["smoke: import"] == "passed"
+    if yard.manifest("host")["host"]["gpus"]:
+        pytest.skip("this machine has a card")
+    assert {found[name] for name in ("device", "matmul", "convolution", "smoke: smoke check")} == {
+        "not run"
+    }
+    assert "no GPU" in out
+
+
+def test_the_resolver_did_not_move_the_toolkit(yard: Yard) -> None:
+    python = yard.manifest("deps")["python"]
+    listed = subprocess.run(
+        [python, "-m", "pip", "list", "--format", "json"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    installed = {item["name"]: item["version"] for item in json.loads(listed.stdout)}
+    for pin in yard.manifest("deps")["toolkit"]["pins"]:
+        name, _, version = pin.partition("==")
+        assert installed[name] == version
+
+
+def test_cmake_accepts_the_toolkit_made_of_packages(yard: Yard, tmp_path: Path) -> None:
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.24)\nproject(trial LANGUAGES CXX CUDA)\n"
+        "find_package(CUDAToolkit REQUIRED)\nadd_executable(trial trial.cu)\n"
+        "target_link_libraries(trial CUDA::cudart CUDA::cublas)\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "trial.cu").write_text(
+        "__global__ void fill(float *at) { at[threadIdx.x] = 1; }\n"
+        "int main() { fill<<<1, 1>>>(nullptr); }\n",
+        encoding="utf-8",
+    )
+    script = (
+        f'. "{yard.build}/env.sh" && cmake -G Ninja -S "{tmp_path}" -B "{tmp_path}/b" '
+        f'-DCMAKE_CUDA_ARCHITECTURES=120-real && cmake --build "{tmp_path}/b"'
+    )
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_an_extension_that_sets_its_own_archs_is_not_installed(yard: Yard, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong"
+    shutil.copytree(ROOT / "templates" / "smoke", wrong)
+    setup = wrong / "setup.py"
+    text = setup.read_text(encoding="utf-8")
+    setup.write_text(
+        "import os\nos.environ['TORCH_CUDA_ARCH_LIST'] = '9.0'\n" + text, encoding="utf-8"
+    )
+    yard.profile(
+        target={"gpus": ["RTX 5090"]},
+        extensions=[SMOKE, {"name": "wrong", "path": str(wrong), "imports": ["torchyard_smoke"]}],
+    )
+    code, out = yard.doit("build")
+    assert code == 1
+    assert "holds code for 9.0 and none that runs on 12.0" in out
+    assert not (yard.build / "extensions" / "wrong.json").exists()
+
+
+def test_existing_puts_nothing_but_the_extension_into_that_interpreter(
+    yard: Yard, tmp_path: Path
+) -> None:
+    first = yard.manifest("deps")["python"]
+    before = freeze(first) - {"torchyard-smoke==1.0"}
+    remove = [first, "-m", "pip", "uninstall", "-q", "-y", "torchyard-smoke"]
+    subprocess.run(remove, check=True, stderr=subprocess.DEVNULL)
+    other = Yard(tmp_path / "other")
+    other.profile(
+        python=first,
+        target={"gpus": ["RTX 5090"]},
+        torch={"strategy": "existing"},
+        extensions=[SMOKE],
+    )
+    out = other.must("build")
+    assert "strategy existing" in out
+    assert freeze(first) - before == {"torchyard-smoke==1.0"}
+    assert not (other.build / "venv").exists()
+    assert "Up to date" in other.must("build")
+
+
+def freeze(python: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "uv", "pip", "freeze", "--python", python],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return {line.partition(" @ ")[0].strip() + "==1.0" * (" @ " in line) for line in
+            done.stdout.splitlines()}  # fmt: skip
