@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tasks import choosekit
 from tasks.choice import Choice, ToolkitChoice
+from tasks.decide_toolkit import decide_toolkit, require_reach
 from tasks.errors import KnowledgeError, SettingsError, redact
 from tasks.knowledge import Knowledge
 from tasks.knowledge.facts import Release
@@ -36,12 +36,12 @@ def decide(settings: Settings, host: Host, knowledge: Knowledge) -> Choice:
     if targets and torch.cuda is None and torch.strategy == "existing":
         targets, targets_why = (), f"the torch in {host.python.path} was built without CUDA"
     toolkit = (
-        choosekit.choose(settings, host, knowledge, torch.cuda)
+        decide_toolkit(settings, host, knowledge, torch.cuda, targets)
         if targets
         else ToolkitChoice("none")
     )
     if toolkit.provider != "none":
-        choosekit.require_reach(knowledge, toolkit.version, targets)
+        require_reach(knowledge, toolkit.version, targets)
         torch = _with_toolkit(torch, toolkit)
     if torch.strategy != "existing":
         _python_fits(knowledge, torch, host.python)
@@ -172,9 +172,9 @@ def _from_source(
     built = [cuda for cuda in (known.pypi_cuda, *known.cudas_built) if cuda in able]
     if not able:
         raise SettingsError(
-            f"no CUDA toolkit makes code for all of {', '.join(map(str, targets))}",
+            f"no known CUDA toolkit makes code for {' and '.join(map(str, targets))}",
             where="target.gpus",
-            todo="build for them in two profiles",
+            todo="build for them in two profiles" if len(targets) > 1 else "name another card",
         )
     return _Torch("source", why, version, built[0] if built else able[0])
 

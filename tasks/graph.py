@@ -83,7 +83,7 @@ def _task(yard: Yard, stage: Stage) -> Task:
         "file_dep": [str(path) for path in stage.reads],
         "targets": [str(path) for path in (*stage.leaves, *stage.also)],
         "uptodate": _uptodate(stage),
-        "clean": [(_withdraw, [stage])],
+        "clean": [(withdraw_manifests, [stage])],
         "io": {"capture": False},
         "verbosity": 2,
         "meta": {"stage": stage},
@@ -176,7 +176,8 @@ def _action(stage: Stage) -> Any:
     return importlib.import_module(f"tasks.stages.{stage.room}.action")
 
 
-def _withdraw(stage: Stage) -> None:
+def withdraw_manifests(stage: Stage) -> None:
+    """What `doit clean` does: claims go, work trees and environments stay."""
     from tasks.effects import manifests  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
     manifests.withdraw(*stage.leaves)

@@ -11,6 +11,7 @@ from pathlib import PurePath
 
 from tasks.choice import Choice
 from tasks.decide import decide
+from tasks.errors import SettingsError
 from tasks.knowledge import Knowledge
 from tasks.model import Host, Layout, Plan, Stage
 from tasks.settings.schema import Settings
@@ -32,6 +33,7 @@ def make_plan(
     what can be seen to be wrong offline.
     """
     choice = decide(settings, host, knowledge)
+    _require_python(settings, choice)
     stages = tuple(_stages(settings, layout, choice, knowledge))
     plan = Plan(
         stages=stages,
@@ -45,6 +47,15 @@ def make_plan(
 def layout_of(root: PurePath, profile: str, settings: Settings) -> Layout:
     """Where this profile's things are."""
     return Layout(root, profile, root / settings.wheel.wheelhouse)
+
+
+def _require_python(settings: Settings, choice: Choice) -> None:
+    if choice.strategy == "source" and settings.build.backend == "cmake" and settings.extensions:
+        raise SettingsError(
+            f"backend cmake makes no torch for Python, which {settings.extensions[0].name} needs",
+            where="extensions",
+            todo="take the extensions out, or choose another build.backend",
+        )
 
 
 def _stages(

@@ -39,7 +39,8 @@ def name_of(path: Path) -> str:
 PURE = [
     path
     for path in MODULES
-    if path.name in {"plan.py", "job.py", "decide.py", "choosekit.py", "choice.py", "resolve.py"}
+    if path.name
+    in {"plan.py", "job.py", "decide.py", "decide_toolkit.py", "choice.py", "resolve.py"}
     or "knowledge" in path.parts
 ]
 

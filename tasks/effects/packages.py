@@ -22,6 +22,7 @@ _NO_ANSWER = (
     "error sending request",
     "Could not connect",
     "Max retries exceeded",
+    "connection broken by",
     "NewConnectionError",
     "Temporary failure in name resolution",
     "ConnectTimeoutError",
@@ -56,7 +57,7 @@ def python_of(venv: PurePath) -> Path:
 class Download:
     """A wheel, or an sdist, to fetch into the folder `landing`, for the interpreter `python`.
 
-    `index` (a URL, or a folder of wheels) is the only place to look, "" the default index.
+    `index` (a URL, or a folder of wheels) is where to look, "" the default index.
     """
 
     python: str

@@ -120,7 +120,9 @@ def _toolkits(path: str | None) -> Iterator[ToolkitFound]:
     seen: set[Path] = set()
     for place in _places(path):
         home = place.expanduser().absolute()
-        if home.resolve() not in seen and (version := nvcc_version(home)):
+        if home.resolve() in seen or not (home / "include" / "cuda.h").is_file():
+            continue  # a wrapper in /usr/local/bin makes no toolkit of /usr/local
+        if version := nvcc_version(home):
             seen.add(home.resolve())
             yield ToolkitFound(str(home), version, asked=bool(path) and place == Path(path or ""))
 
@@ -177,7 +179,9 @@ def interpreter(asked: str) -> Interpreter:
             todo='write a version ("3.12") or a path',
         ) from error
     return Interpreter(
-        str(Path(path).absolute()) if asked != "auto" else real, version, _torch([Path(f) for f in folders if f])
+        str(Path(path).absolute()) if asked != "auto" else real,
+        version,
+        _torch([Path(f) for f in folders if f]),
     )
 
 

@@ -34,16 +34,16 @@ PASSED = frozenset({
     "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES", "PROGRAMFILES(X86)", "COMMONPROGRAMFILES",
     "NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE", "OS",
 })  # fmt: skip
+_ONE_SPELLING = os.name == "nt"  # Windows knows a name in any case
 PASSED_PREFIXES = ("LC_", "PIP_", "UV_", "CCACHE_", "SCCACHE_")
 
 
 def host_env() -> dict[str, str]:
     """The variables of this process that a child may have."""
-    upper = os.name == "nt"  # Windows has one spelling per name, in any case
     return {
         name: value
         for name, value in os.environ.items()
-        if (name.upper() if upper else name) in PASSED or name.startswith(PASSED_PREFIXES)
+        if (name.upper() if _ONE_SPELLING else name) in PASSED or name.startswith(PASSED_PREFIXES)
     }
 
 
@@ -116,7 +116,7 @@ def _start(command: Command, *, split: bool) -> subprocess.Popen[str]:
             errors="replace",
         )
     except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
-        missing = command.cwd if error.filename == str(command.cwd) else command.argv[0]
+        missing = command.cwd if str(error.filename) == str(command.cwd) else command.argv[0]
         raise MissingToolError(
             f"{command.what}: cannot start {missing}: {error.strerror}"
         ) from error

@@ -16,7 +16,6 @@ from tasks.effects.voice import show
 from tasks.errors import BuildError, NotOwnedError
 from tasks.reports.subject import Subject
 
-
 _SHELVES = "for-torch-"
 
 

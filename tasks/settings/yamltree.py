@@ -50,7 +50,7 @@ def read_tree(path: Path, name: str) -> Tree:
         raise SettingsError(
             f"not UTF-8: {error.reason}", where=name, todo="save it as UTF-8"
         ) from error
-    if node is None:
+    if node is None or node.tag == "tag:yaml.org,2002:null":
         return {}
     if not isinstance(node, yaml.MappingNode):
         raise SettingsError("the file must hold keys and values", where=name)

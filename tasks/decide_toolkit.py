@@ -10,12 +10,21 @@ from tasks.model import Arch, Host
 from tasks.settings.schema import Settings
 
 
-def choose(settings: Settings, host: Host, knowledge: Knowledge, cuda: str | None) -> ToolkitChoice:
-    """The toolkit for a torch with that CUDA. Raises `SettingsError` where it is not to be had."""
+def decide_toolkit(
+    settings: Settings,
+    host: Host,
+    knowledge: Knowledge,
+    cuda: str | None,
+    targets: tuple[Arch, ...],
+) -> ToolkitChoice:
+    """The toolkit for a torch with that CUDA. Raises `SettingsError` where it is not to be had, and
+    sooner where it would be of no use.
+    """
     provider = settings.toolkit.provider
     wanted = settings.toolkit.version if settings.toolkit.version != "auto" else (cuda or "")
     if provider == "path":
         return _toolkit_at(settings, host)
+    require_reach(knowledge, wanted, targets)
     same = [found for found in host.toolkits if found.release == wanted]
     if provider in {"auto", "system"} and same:
         return ToolkitChoice(

@@ -1,0 +1,235 @@
+"""The graph through doit itself: what bites in doit 0.37 must not bite here."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import pytest
+from doit.cmd_base import ModuleTaskLoader
+from doit.doit_cmd import DoitMain
+
+from tasks import graph
+from tasks.console import Console, reporter_for
+from tasks.effects import manifests
+from tasks.errors import BuildError
+from tasks.graph import Yard, stage_tasks
+from tasks.model import Layout, Plan, Stage
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a stage of these tests leaves."""
+
+    value: str
+
+
+class Bench:
+    """A plan of two stages, one reading the other, whose actions the test gives."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.layout = Layout(folder, "trial", folder / "wheelhouse")
+        self.ran: list[str] = []
+        self.acts: dict[str, Callable[[], Any]] = {}
+        self.inputs: dict[str, Any] = {"flag": "A"}
+        self.asks: Literal["", "always", "moved"] = ""
+        self.moved = False
+        monkeypatch.setattr(graph, "_action", self._action)
+        monkeypatch.setattr(signal, "signal", lambda *_: None)
+        self.out = io.StringIO()
+
+    def _action(self, stage: Stage) -> Any:
+        def run(_: Any) -> tuple[Output, ...]:
+            self.ran.append(stage.name)
+            return (Output(self.acts.get(stage.name, lambda: "same")()),)
+
+        return SimpleNamespace(run=run, moved=lambda _: self.moved)
+
+    def stage(self, name: str, *reads: str) -> Stage:
+        paths = tuple(self.layout.manifest(read) for read in reads)
+        asks: Literal["", "always", "moved"] = self.asks if name == "deps" else ""
+        return Stage(name, name, f"{name}!", None, self.inputs if name == "deps" else {},
+                     (self.layout.manifest(name),), paths, (), asks)  # fmt: skip
+
+    def doit(self, *argv: str) -> int:
+        stages = (self.stage("deps"), self.stage("wheel", "deps"))
+        absent = {"source": "it has none", "compile": "it has none"}
+        plan = Plan(stages, self.stage("validate", "wheel"), (("profile", "trial"),), absent)
+        self.out = io.StringIO()
+        yard = Yard(plan, self.layout, Console(plan, self.out), lambda: None)
+
+        def task_all() -> Iterator[dict[str, Any]]:
+            yield from stage_tasks(yard)
+
+        self.ran.clear()
+        config = {
+            "default_tasks": ["build"],
+            "backend": "sqlite3",
+            "dep_file": str(Path(self.layout.root) / "db"),
+            "reporter": reporter_for(yard.console),
+            "verbosity": 2,
+        }
+        tasks = {"task_all": task_all, "DOIT_CONFIG": config}
+        try:
+            return int(DoitMain(ModuleTaskLoader(tasks)).run(list(argv)) or 0)
+        finally:
+            yard.held.close()
+
+    def text(self, name: str) -> str:
+        return Path(self.layout.manifest(name)).read_text()
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(tmp_path, monkeypatch)
+
+
+def test_a_second_run_does_nothing_and_says_so(bench: Bench) -> None:
+    assert bench.doit() == 0
+    assert bench.ran == ["deps", "wheel"]
+    assert bench.doit("build") == 0
+    assert bench.ran == []
+    assert "Up to date" in bench.out.getvalue()
+
+
+def test_plain_doit_is_build_and_validate_goes_further(bench: Bench) -> None:
+    assert bench.doit("validate") == 0
+    assert bench.ran == ["deps", "wheel", "validate"]
+
+
+def test_the_head_is_written_once_before_any_work(bench: Bench) -> None:
+    bench.doit()
+    lines = bench.out.getvalue().splitlines()
+    assert lines[0].split() == ["profile", "trial"]
+    assert bench.out.getvalue().count("profile trial") == 1
+
+
+def test_a_changed_input_reruns_and_is_given_as_the_reason(bench: Bench) -> None:
+    bench.doit()
+    bench.inputs = {"flag": "B"}
+    bench.doit()
+    assert bench.ran == ["deps"]
+    assert 'flag: "A" → "B"' in bench.out.getvalue()
+
+
+def test_identical_outputs_stop_the_rebuild_there(bench: Bench) -> None:
+    bench.doit()
+    bench.inputs = {"flag": "B"}
+    bench.acts["deps"] = lambda: "same"
+    bench.doit()
+    assert bench.ran == ["deps"]
+    bench.inputs = {"flag": "C"}
+    bench.acts["deps"] = lambda: "other"
+    bench.doit()
+    assert bench.ran == ["deps", "wheel"]
+    assert "deps.json changed" in bench.out.getvalue()
+
+
+def test_an_interrupted_rebuild_is_not_up_to_date_when_the_old_settings_return(
+    bench: Bench,
+) -> None:
+    bench.doit()
+
+    def interrupted() -> str:
+        raise SystemExit(143)
+
+    bench.inputs = {"flag": "B"}
+    bench.acts["deps"] = interrupted
+    with pytest.raises(SystemExit):
+        bench.doit()
+    assert not Path(bench.layout.manifest("deps")).exists()
+    bench.inputs = {"flag": "A"}
+    bench.acts["deps"] = lambda: "same"
+    assert bench.doit() == 0
+    assert bench.ran == ["deps"]
+
+
+def test_an_expected_failure_is_exit_1_without_a_traceback(bench: Bench) -> None:
+    def fail() -> str:
+        raise BuildError("the wheel is wrong", where="a.log:3", todo="do this")
+
+    bench.acts["wheel"] = fail
+    assert bench.doit() == 1
+    shown = bench.out.getvalue()
+    assert "a.log:3: the wheel is wrong" in shown
+    assert "→ do this" in shown
+    assert "Traceback" not in shown
+    assert bench.text("deps")
+
+
+def test_a_bug_of_ours_is_exit_2_and_keeps_its_traceback(bench: Bench) -> None:
+    def bug() -> str:
+        raise ZeroDivisionError("ours")
+
+    bench.acts["wheel"] = bug
+    assert bench.doit() == 2
+    assert "ZeroDivisionError" in bench.out.getvalue()
+
+
+def test_a_full_disk_is_told_as_one(bench: Bench) -> None:
+    def full() -> str:
+        raise OSError(28, "No space left on device", "/somewhere")
+
+    bench.acts["wheel"] = full
+    assert bench.doit() == 1
+    assert "the disk is full" in bench.out.getvalue()
+
+
+def test_a_stage_that_always_looks_runs_and_costs_nothing_downstream(bench: Bench) -> None:
+    bench.asks = "always"
+    bench.doit()
+    bench.doit()
+    assert bench.ran == ["deps"]
+    assert "Unchanged deps" in " ".join(bench.out.getvalue().split())
+    assert "Up to date" in bench.out.getvalue()
+
+
+def test_a_stage_that_is_asked_runs_only_when_something_moved(bench: Bench) -> None:
+    bench.asks = "moved"
+    bench.doit()
+    bench.doit()
+    assert bench.ran == []
+    bench.moved = True
+    bench.doit()
+    assert bench.ran == ["deps"]
+
+
+def test_losing_the_database_costs_a_rerun_and_loses_nothing(bench: Bench) -> None:
+    bench.doit()
+    (Path(bench.layout.root) / "db").unlink()
+    assert bench.doit() == 0
+    assert bench.ran == ["deps", "wheel"]
+
+
+def test_clean_withdraws_the_claims_alone(bench: Bench) -> None:
+    bench.doit()
+    kept = Path(bench.layout.build) / "work"
+    kept.write_text("hours")
+    assert bench.doit("clean") == 0
+    assert not Path(bench.layout.manifest("wheel")).exists()
+    assert kept.exists()
+
+
+def test_a_stage_the_strategy_lacks_says_why(bench: Bench) -> None:
+    assert bench.doit("compile") == 0
+    assert "not part of this profile: it has none" in bench.out.getvalue()
+
+
+def test_a_record_says_why_and_how_long_and_the_manifest_does_not(bench: Bench) -> None:
+    bench.doit()
+    record = json.loads(Path(manifests.record_of(bench.layout.manifest("wheel"))).read_text())
+    assert record["reason"] == "first time"
+    assert record["seconds"] >= 0
+    assert set(json.loads(bench.text("wheel"))) == {"value"}
+
+
+def test_names_of_tasks_are_none_of_doits_own(bench: Bench) -> None:
+    taken = set(DoitMain(ModuleTaskLoader({})).get_cmds().to_dict())
+    stages = {"deps", "source", "env", "compile", "wheel", "extensions", "validate"}
+    assert not taken & (stages | {"build", "doctor", "settings", "purge", "check"})

@@ -1,0 +1,228 @@
+"""The plan: which stages a strategy has, what they rerun for, and the same on every system."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+from typing import Any
+
+import pytest
+
+from tasks.choice import Choice
+from tasks.digest import canonical, plain
+from tasks.errors import SettingsError
+from tasks.model import Host, Plan, Stage, System
+from tasks.plan import STAGES, layout_of, make_plan
+from tasks.settings.load import load, profiles
+from tasks.settings.schema import Settings
+from tests.unit.test_decide import CUDA_124, H200, KNOWLEDGE, existing, host
+
+CONFIG = Path(__file__).parents[2] / "config"
+ROOTS: dict[System, PurePath] = {
+    "linux": PurePosixPath("/yard"),
+    "windows": PureWindowsPath("C:\\ty"),
+    "macos": PurePosixPath("/Users/me/yard"),
+}
+SMOKE = {"name": "smoke", "path": "templates/smoke"}
+SHIPPED = [name for name in profiles(CONFIG) if not name.startswith("local-")]
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Settings]:
+    """Every profile as it ships, whatever a local.yaml says here."""
+    config = tmp_path_factory.mktemp("yard") / "config"
+    (config / "profiles").mkdir(parents=True)
+    for name in ("default", *(f"profiles/{name}" for name in SHIPPED)):
+        shutil.copy(CONFIG / f"{name}.yaml", config / f"{name}.yaml")
+    return {name: load(config, name, {}).settings for name in SHIPPED}
+
+
+def planned(on: Host, settings: Settings, profile: str = "p") -> tuple[Choice, Plan]:
+    layout = layout_of(ROOTS[on.system], profile, settings)
+    return make_plan(settings, on, KNOWLEDGE, layout)
+
+
+def plan_of(on: Host, **asked: Any) -> Plan:
+    return planned(on, Settings.model_validate(asked))[1]
+
+
+def names(plan: Plan) -> list[str]:
+    return [stage.name for stage in plan.stages]
+
+
+def every_stage(plan: Plan) -> tuple[Stage, ...]:
+    return (*plan.stages, plan.validate)
+
+
+def test_prebuilt_has_no_source_and_no_compile() -> None:
+    plan = plan_of(host(), extensions=[SMOKE])
+    assert names(plan) == ["deps", "env", "wheel", "extensions:smoke"]
+    assert plan.absent == dict.fromkeys(("source", "compile"), "strategy prebuilt builds no torch")
+
+
+def test_source_has_every_stage() -> None:
+    plan = plan_of(host(), torch={"strategy": "source"}, extensions=[SMOKE])
+    assert names(plan) == ["deps", "source", "env", "compile", "wheel", "extensions:smoke"]
+    assert plan.absent == {}
+
+
+def test_existing_installs_no_torch_and_no_venv() -> None:
+    plan = plan_of(existing("2.11.0+cu130", "13.0"), torch={"strategy": "existing"})
+    assert names(plan) == ["deps", "env", "wheel"]
+    assert plan.absent["compile"] == "strategy existing builds no torch"
+    deps, _, wheel = plan.stages
+    assert deps.also == (PurePosixPath("/yard/build/p/overlay"),)
+    assert type(wheel.job).__name__ == "ExistingJob"
+
+
+def test_no_extensions_is_told() -> None:
+    plan = plan_of(host())
+    assert plan.absent["extensions"] == "this profile lists no extensions"
+
+
+def test_a_part_of_the_tree_ends_at_compile() -> None:
+    plan = plan_of(host(), build={"target": "c10"}, extensions=[SMOKE])
+    assert names(plan) == ["deps", "source", "env", "compile"]
+    reason = "build.target c10 is a part of the tree, and a part makes no wheel"
+    assert plan.absent == dict.fromkeys(("wheel", "extensions", "validate"), reason)
+
+
+def test_every_stage_is_planned_or_told_absent(shipped: dict[str, Settings]) -> None:
+    on = host(toolkits=(CUDA_124,))
+    for settings in shipped.values():
+        plan = planned(on, settings)[1]
+        rooms = {stage.room for stage in every_stage(plan)}
+        assert rooms | set(plan.absent) == set(STAGES)
+
+
+def test_extensions_need_a_torch_for_python() -> None:
+    with pytest.raises(SettingsError) as found:
+        plan_of(
+            host(),
+            torch={"strategy": "source"},
+            build={"backend": "cmake"},
+            extensions=[SMOKE],
+        )
+    assert str(found.value) == (
+        "extensions: backend cmake makes no torch for Python, which smoke needs\n"
+        "  → take the extensions out, or choose another build.backend"
+    )
+
+
+def test_the_headline_says_what_and_why_and_where() -> None:
+    assert plan_of(host()).headline == (
+        ("profile", "p"),
+        ("strategy", "prebuilt: PyPI's torch 2.15.0 (CUDA 13.2) holds sm_120"),
+        ("target", "12.0 (sm_120): no NVIDIA card seen here: RTX 5090 assumed"),
+        ("torch", "2.15.0 (CUDA 13.2)"),
+        ("toolkit", "CUDA 13.2 from Python packages"),
+        ("into", "/yard/build/p, wheels in /yard/wheelhouse"),
+    )
+
+
+def test_the_headline_of_a_cpu_build() -> None:
+    told = dict(plan_of(host(), target={"gpus": []}).headline)
+    assert told["target"] == "CPU: a build for the CPU was asked for"
+    assert told["torch"] == "2.15.0 (CPU)"
+    assert told["toolkit"] == "none: a CPU build needs none"
+
+
+@pytest.mark.parametrize("system", ["linux", "windows", "macos"])
+@pytest.mark.parametrize("name", ["quickstart", "cpu", "libtorch-debug", "debian-trixie-cpu"])
+def test_profiles_without_a_toolkit_of_the_system_plan_everywhere(
+    shipped: dict[str, Settings], name: str, system: System
+) -> None:
+    choice, plan = planned(host(system=system), shipped[name], name)
+    assert choice.system == system
+    assert_within(plan, ROOTS[system])
+
+
+@pytest.mark.parametrize("system", ["linux", "windows"])
+@pytest.mark.parametrize(
+    "name", ["rtx5090", "rtx5090-source", "windows-rtx5090", "cuda124-torch25"]
+)
+def test_profiles_for_cuda_plan_on_linux_and_windows(
+    shipped: dict[str, Settings], name: str, system: System
+) -> None:
+    choice, plan = planned(host(system=system, toolkits=(CUDA_124,)), shipped[name], name)
+    expected = "8.9" if name == "cuda124-torch25" else "12.0"
+    assert [str(arch) for arch in choice.targets] == [expected]
+    assert_within(plan, ROOTS[system])
+
+
+def assert_within(plan: Plan, root: PurePath) -> None:
+    """Every manifest is a path of that system, in the profile's own folder."""
+    for stage in every_stage(plan):
+        for path in (*stage.leaves, *stage.also, *stage.reads):
+            assert type(path) is type(root)
+            assert path.is_relative_to(root / "build")
+
+
+def test_a_plan_for_windows_has_its_paths_and_scripts(shipped: dict[str, Settings]) -> None:
+    _, plan = planned(host(system="windows"), shipped["windows-rtx5090"], "w")
+    stages = {stage.name: stage for stage in plan.stages}
+    smoke = stages["extensions:smoke"]
+    assert str(smoke.leaves[0]) == r"C:\ty\build\w\extensions\smoke.json"
+    assert smoke.job.location == r"C:\ty\templates\smoke"
+    assert [str(path) for path in stages["env"].also] == [r"C:\ty\build\w\env.ps1"]
+    assert str(stages["wheel"].job.wheelhouse) == r"C:\ty\wheelhouse"
+    assert dict(plan.headline)["into"] == r"C:\ty\build\w, wheels in C:\ty\wheelhouse"
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_inputs_are_json_and_the_same_when_planned_twice(
+    shipped: dict[str, Settings], name: str
+) -> None:
+    on = host(toolkits=(CUDA_124,))
+    first, second = (planned(on, shipped[name])[1] for _ in range(2))
+    assert first == second
+    for stage in every_stage(first):
+        assert json.loads(canonical(stage.inputs)) == plain(stage.inputs)
+        assert stage.inputs["recipe"]
+
+
+def inputs(**asked: Any) -> dict[str, Any]:
+    base = {
+        "target": {"gpus": ["12.0"]},
+        "torch": {"strategy": "source"},
+        "extensions": [SMOKE, {"name": "far", "git": "https://a.org/far.git", "optional": True}],
+    }
+    plan = plan_of(host(), **{**base, **asked})
+    return {stage.name: plain(stage.inputs) for stage in every_stage(plan)}
+
+
+def changed(**asked: Any) -> set[str]:
+    before, after = inputs(), inputs(**asked)
+    return {name for name in before if before[name] != after[name]}
+
+
+def test_what_only_changes_how_it_is_done_reruns_nothing() -> None:
+    assert changed(build={"jobs": 3}) == set()
+    assert changed(source={"mirrors": {"https://a.org/": "https://b.org/"}}) == set()
+    assert changed(validation={"timeout": 5}) == set()
+    required = [SMOKE, {"name": "far", "git": "https://a.org/far.git"}]
+    assert changed(extensions=required) == set()
+
+
+def test_no_log_and_no_job_count_is_an_input() -> None:
+    assert ".log" not in canonical(inputs(build={"jobs": 77}))
+    assert "77" not in canonical(inputs(build={"jobs": 77}))
+
+
+def test_what_changes_the_outcome_reruns_what_it_touches() -> None:
+    assert changed(build={"flags": {"USE_NCCL": False}}) == {"env", "compile"}
+    assert changed(source={"ref": "main"}) == {"source"}
+    assert "compile" in changed(target={"gpus": ["12.0", "9.0"]})
+    assert changed(wheel={"local_version": "mine"}) == {"wheel"}
+    renamed = [{**SMOKE, "includes": ["cfloat"]}, inputs_far()]
+    assert changed(extensions=renamed) == {"extensions:smoke"}
+
+
+def inputs_far() -> dict[str, Any]:
+    return {"name": "far", "git": "https://a.org/far.git", "optional": True}
+
+
+def test_a_card_that_goes_and_a_driver_change_nothing_where_targets_are_named() -> None:
+    asked = Settings.model_validate({"target": {"gpus": ["12.0"]}})
+    assert planned(host(), asked)[1] == planned(host(H200), asked)[1]

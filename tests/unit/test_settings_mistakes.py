@@ -1,0 +1,224 @@
+"""What a person reads who wrote something that cannot be meant: where, what, and what to write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.errors import SettingsError
+from tasks.settings.load import load
+
+TAGS = (
+    "write plain text, numbers, true/false, lists and mappings; quote a text that looks like a date"
+)
+EXTENSION_KEYS = (
+    "known here: env, git, imports, includes, name, optional, path, ref, sdist, sha256, smoke, "
+    "subdirectory, submodules"
+)
+ROOT_KEYS = (
+    "known here: build, extensions, python, source, target, toolkit, torch, validation, wheel"
+)
+
+
+def told(folder: Path, text: str | bytes) -> str:
+    """The message about a local.yaml, without its file name."""
+    config = folder / "config"
+    (config / "profiles").mkdir(parents=True)
+    for name in ("default", "profiles/mine"):
+        (config / f"{name}.yaml").write_text("target:\n  ptx: false\n", encoding="utf-8")
+    content = text if isinstance(text, bytes) else text.encode()
+    (config / "local.yaml").write_bytes(content)
+    with pytest.raises(SettingsError) as found:
+        load(config, "mine", {})
+    message = str(found.value)
+    assert message.startswith("config/local.yaml:")
+    return message.removeprefix("config/local.yaml:").strip()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tagret: {}", f'1: tagret: unknown key; did you mean "target"?\n  → {ROOT_KEYS}'),
+        ("\ntarget:\n  gpu: auto", ('3: target.gpu: unknown key; did you mean "gpus"?\n'
+         "  → known here: gpus, ptx")),
+        ("wholly_else: 1", f"1: wholly_else: unknown key\n  → {ROOT_KEYS}"),
+        ("extensions:\n- name: a\n  path: x\n- name: b\n  pth: y",
+         f'5: extensions.1.pth: unknown key; did you mean "path"?\n  → {EXTENSION_KEYS}'),
+        ("extensions:\n- name: a\n  path: x\n  smoke:\n    script: c\n    gppu: true",
+         ('6: extensions.0.smoke.gppu: unknown key; did you mean "gpu"?\n'
+         "  → known here: gpu, script")),
+        ("tagret: {}\ntoolkti: {}", ('1: tagret: unknown key; did you mean "target"?\n'
+         f"  → {ROOT_KEYS}; 1 more after this one")),
+    ],
+)  # fmt: skip
+def test_an_unknown_key_is_told_with_the_nearest_at_every_depth(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    assert told(tmp_path, text) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("python: 3.10", '1: python: 3.10 is a number to YAML\n  → quote it: "3.10"'),
+        ("python: 3", '1: python: 3 is not a text\n  → quote it: "3"'),
+        ("python: 3:10", '1: python: 3:10 is a number to YAML\n  → quote it: "3:10"'),
+        ("python: true", '1: python: true is not a text\n  → quote it: "true"'),
+        ("target:\n  gpus:\n  - RTX 5090\n  - 12.0",
+         '4: target.gpus.1: 12.0 is a number to YAML\n  → quote it: "12.0"'),
+        ("target: {gpus: [12]}", '1: target.gpus.0: 12 is not a text\n  → quote it: "12"'),
+        ("torch:\n  version: 2.10",
+         '2: torch.version: 2.10 is a number to YAML\n  → quote it: "2.10"'),
+        ("toolkit:\n  version: 12.4",
+         '2: toolkit.version: 12.4 is a number to YAML\n  → quote it: "12.4"'),
+        ("extensions:\n- name: a\n  git: https://x.org/a\n  ref: 1.10",
+         '4: extensions.0.ref: 1.10 is a number to YAML\n  → quote it: "1.10"'),
+        ("build:\n  env:\n    A: 1", '3: build.env.A: 1 is not a text\n  → quote it: "1"'),
+    ],
+)  # fmt: skip
+def test_what_yaml_takes_for_a_number_is_quoted_and_never_changed(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    assert told(tmp_path, text) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("target: 5", "1: target: 5 is not accepted\n  → write keys and values"),
+        ("target: []", "1: target: a list is not accepted\n  → write keys and values"),
+        ("target:", ("1: target: it has no value\n"
+         "  → write keys and values, or leave the key out")),
+        ("python:", "1: python: it has no value\n  → write a text, or leave the key out"),
+        ("python: {a: b}", "1: python: a mapping is not accepted\n  → write a text"),
+        ("target: {gpus: RTX 5090}", ('1: target.gpus: "RTX 5090" is not accepted\n'
+         '  → write auto or a list: ["…"]')),
+        ("target: {ptx: maybe}", ('1: target.ptx: "maybe" is not accepted\n'
+         "  → write true or false")),
+        ("build: {jobs: many}", ('1: build.jobs: "many" is not accepted\n'
+         "  → write auto or a whole number from 1")),
+        ("build: {jobs: 0}", ("1: build.jobs: 0 is not accepted\n"
+         "  → write auto or a whole number from 1")),
+        ("build: {jobs: 2.5}", ("1: build.jobs: 2.5 is not accepted\n"
+         "  → write auto or a whole number from 1")),
+        ("build: {type: release}", ('1: build.type: "release" is not accepted\n'
+         "  → write Release, RelWithDebInfo or Debug")),
+        ("build: {flags: {USE_X: }}", ("1: build.flags.USE_X: it has no value\n"
+         "  → write true or false or a text, or leave the key out")),
+        ("torch: {strategy: prebuild}", ('1: torch.strategy: "prebuild" is not accepted\n'
+         "  → write auto, source, prebuilt or existing")),
+        ("validation: {timeout: 0}", ("1: validation.timeout: 0 is not accepted\n"
+         "  → write a whole number from 1")),
+        ("validation: {checks: import}", ('1: validation.checks: "import" is not accepted\n'
+         '  → write all or a list: ["…"]')),
+        ("extensions: a", '1: extensions: "a" is not accepted\n  → write a list: ["…"]'),
+        ("extensions: [a]", '1: extensions.0: "a" is not accepted\n  → write keys and values'),
+        ("extensions: [{path: x}]", "1: extensions.0.name: this key must be there\n  → add it"),
+    ],
+)  # fmt: skip
+def test_a_wrong_type_is_told_with_what_would_be_right(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    assert told(tmp_path, text) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("- a", "the file must hold keys and values"),
+        ("auto", "the file must hold keys and values"),
+        ("a: [", "2: not readable as YAML: did not find expected node content"),
+        ("python: a\npython: b", '2: the key "python" is there twice\n  → keep one of them'),
+        ("target:\n  gpus: auto\n  gpus: []",
+         '3: the key "gpus" is there twice\n  → keep one of them'),
+        ("python: !!python/object:os.system x",
+         f"1: the YAML tag tag:yaml.org,2002:python/object:os.system is not accepted\n  → {TAGS}"),
+        ("a: 1\ntarget: !mine {gpus: auto}", f"2: the YAML tag !mine is not accepted\n  → {TAGS}"),
+        ("target:\n  gpus: [!mine a]", f"2: the YAML tag !mine is not accepted\n  → {TAGS}"),
+        ("python: 2024-01-01",
+         f"1: the YAML tag tag:yaml.org,2002:timestamp is not accepted\n  → {TAGS}"),
+        ("build: &b {jobs: 1}\ntorch: *b",
+         "2: a YAML alias is not accepted\n  → write the value out"),
+        ("extensions: &a [*a]", "1: a YAML alias is not accepted\n  → write the value out"),
+        ("<<: {a: b}", "1: a key must be a plain word"),
+        ("? [a]\n: b", "1: a key must be a plain word"),
+        (b"python: caf\xe9 au lait", "not UTF-8: invalid continuation byte\n  → save it as UTF-8"),
+        ("python: auto\n".encode("utf-16"), "not UTF-8: invalid start byte\n  → save it as UTF-8"),
+        (b'target: {}\npython: "a\0"',
+         "2: not readable as YAML: control characters are not allowed"),
+    ],
+)  # fmt: skip
+def test_only_plain_yaml_is_read(tmp_path: Path, text: str | bytes, message: str) -> None:
+    assert told(tmp_path, text) == message
+
+
+@pytest.mark.parametrize(
+    ("extension", "message"),
+    [
+        ("{name: a}", "extensions.0: give exactly one of git, path and sdist (found none of them)"),
+        ("{name: a, git: https://x.org/a, path: y}",
+         "extensions.0: give exactly one of git, path and sdist (found git and path)"),
+        ("{name: a, path: y, sdist: a==1}",
+         "extensions.0: give exactly one of git, path and sdist (found path and sdist)"),
+        ("{name: a, sdist: torch-cluster}",
+         ('extensions.0.sdist: "torch-cluster" does not have the right form\n  → write name and '
+         'exact version, such as "torch-cluster==1.6.3": what a bare name gives can change')),
+        ("{name: a, sdist: 'a>=1'}",
+         ('extensions.0.sdist: "a>=1" does not have the right form\n  → write name and '
+         'exact version, such as "torch-cluster==1.6.3": what a bare name gives can change')),
+        ("{name: a/b, path: y}", ('extensions.0.name: "a/b" does not have the right form\n'
+         '  → write letters, digits, ".", "_" and "-"')),
+        ("{name: a, path: y, imports: [os; x]}",
+         ('extensions.0.imports.0: "os; x" does not have the right form\n'
+         '  → write a module as Python imports it, such as "simple_knn._C"')),
+        ("{name: a, git: --upload-pack=x}", "extensions.0.git: must not start with '-'"),
+        ("{name: a, git: 'ext::sh -c x'}",
+         "extensions.0.git: this kind of git URL runs commands and is not accepted"),
+        ("{name: a, git: https://x.org/a, ref: --all}",
+         "extensions.0.ref: must not start with '-'"),
+        ("{name: a, path: y, subdirectory: ../z}",
+         "extensions.0: subdirectory must lie inside the source"),
+        ("{name: a, path: y, subdirectory: /z}",
+         "extensions.0: subdirectory must lie inside the source"),
+        ("{name: a, path: x}, {name: a, path: y}", 'extensions: the name "a" is used twice'),
+    ],
+)  # fmt: skip
+def test_an_extension_that_cannot_be_meant(tmp_path: Path, extension: str, message: str) -> None:
+    assert told(tmp_path, f"extensions: [{extension}]") == f"1: {message}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("source: {git: -u}", "source.git: must not start with '-'"),
+        ("source: {git: 'ext::sh'}",
+         "source.git: this kind of git URL runs commands and is not accepted"),
+        ("source: {ref: -f}", "source.ref: must not start with '-'"),
+        ("source: {sha256: abc}", ('source.sha256: "abc" does not have the right form\n'
+         "  → write the 64 hexadecimal digits of the file's sha256, in lower case")),
+        ("torch: {version: '2.15'}", ('torch.version: "2.15" does not have the right form\n'
+         '  → write a whole release without a local part, such as "2.15.0"')),
+        ("torch: {version: 2.15.0+cu132}",
+         ('torch.version: "2.15.0+cu132" does not have the right form\n'
+         '  → write a whole release without a local part, such as "2.15.0"')),
+        ("toolkit: {version: 13.0.88}", ('toolkit.version: "13.0.88" does not have the right form\n'
+         '  → write auto, or major and minor, such as "13.2"')),
+        ("wheel: {local_version: A b}", ('wheel.local_version: "A b" does not have the right form\n'
+         "  → write auto, none, or lower-case letters and digits with dots between")),
+        ("build: {flags: {CC: gcc}}", ('build.flags.CC: "CC" does not have the right form\n'
+         "  → write USE_NAME or BUILD_NAME, in capitals; other variables go into build.env")),
+        ("build: {env: {A-B: c}}", ('build.env.A-B: "A-B" does not have the right form\n'
+         "  → write the name of a variable: letters, digits and _")),
+    ],
+)  # fmt: skip
+def test_a_text_of_the_wrong_form_is_told_the_right_one(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    assert told(tmp_path, text) == f"1: {message}"
+
+
+def test_a_password_in_a_url_is_not_shown(tmp_path: Path) -> None:
+    shown = told(tmp_path, "torch: {strategy: 'https://me:secret@host/x'}")
+    assert "secret" not in shown
+    assert '"https://***@host/x" is not accepted' in shown

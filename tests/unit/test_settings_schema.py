@@ -1,0 +1,143 @@
+"""The files that ship: every profile loads, default.yaml is the whole reference, and editors get
+the schema.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from tasks.settings import forms
+from tasks.settings.jsonschema import text
+from tasks.settings.load import load, profiles
+from tasks.settings.schema import Extension, Settings
+
+ROOT = Path(__file__).parents[2]
+CONFIG = ROOT / "config"
+SHIPPED = tuple(name for name in profiles(CONFIG) if not name.startswith("local-"))
+DEFAULT = yaml.safe_load((CONFIG / "default.yaml").read_text(encoding="utf-8"))
+SCHEMA = json.loads((CONFIG / "schema.json").read_text(encoding="utf-8"))
+
+
+def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from keys(kind, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, value in tree.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def test_the_promised_profiles_are_there() -> None:
+    promised = {
+        "quickstart", "rtx5090", "rtx5090-source", "cuda124-torch25", "libtorch-debug", "cpu",
+        "windows-rtx5090", "debian-trixie-cpu",
+    }  # fmt: skip
+    assert set(SHIPPED) == promised
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_profile_loads_and_editors_accept_it(name: str, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    (config / "profiles").mkdir(parents=True)
+    for file in ("default.yaml", f"profiles/{name}.yaml"):
+        (config / file).write_bytes((CONFIG / file).read_bytes())
+    assert load(config, name, {}).profile == name
+    content = yaml.safe_load((CONFIG / "profiles" / f"{name}.yaml").read_text(encoding="utf-8"))
+    jsonschema.validate(content, SCHEMA)
+
+
+def test_default_yaml_shows_every_key_and_no_other() -> None:
+    assert sorted(leaves(DEFAULT)) == sorted(keys(Settings))
+
+
+def test_default_yaml_says_what_the_model_does() -> None:
+    assert Settings.model_validate(DEFAULT) == Settings()
+    jsonschema.validate(DEFAULT, SCHEMA)
+
+
+def test_default_yaml_names_every_key_of_an_extension() -> None:
+    comment = (CONFIG / "default.yaml").read_text(encoding="utf-8").partition("extensions: []")[2]
+    told = comment.partition("validation:")[0]
+    for key in Extension.model_fields:
+        if key != "sha256":
+            assert key in told
+
+
+def test_schema_json_is_fresh() -> None:
+    """If not: python -m tasks.settings.jsonschema > config/schema.json"""
+    assert (CONFIG / "schema.json").read_text(encoding="utf-8") == text()
+
+
+def test_the_schema_is_what_the_module_prints() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tasks.settings.jsonschema"],
+        cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=True,
+    )  # fmt: skip
+    assert done.stdout == text()
+
+
+def test_the_schema_is_valid_and_explains_every_key() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["title"] == "torchyard settings"
+    assert "$id" not in SCHEMA
+    for section in SCHEMA["$defs"].values():
+        for name, described in section["properties"].items():
+            assert described.get("description"), name
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"tagret": {}},
+        {"python": 3.1},
+        {"target": {"gpus": [12.0]}},
+        {"build": {"flags": {"CC": "gcc"}}},
+        {"build": {"jobs": 0}},
+        {"extensions": [{"name": "a", "sdist": "torch-cluster"}]},
+    ],
+)
+def test_an_editor_refuses_what_the_tool_refuses(bad: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Settings.model_validate(bad)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(bad, SCHEMA)
+
+
+def test_every_form_is_told_in_words() -> None:
+    found = set(patterns(SCHEMA))
+    assert found == set(forms.WORDS)
+
+
+def patterns(node: Any) -> Iterator[str]:
+    if isinstance(node, list):
+        for item in node:
+            yield from patterns(item)
+    elif isinstance(node, dict):
+        if isinstance(node.get("pattern"), str):
+            yield node["pattern"]
+        yield from node.get("patternProperties", {})
+        for value in node.values():
+            yield from patterns(value)
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(ValidationError):
+        Settings().python = "3.12"

@@ -1,0 +1,168 @@
+"""The one door to processes, tried with real tiny ones."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tasks.effects import process_group, shell
+from tasks.effects.firsterror import first_error
+from tasks.errors import CommandFailedError, MissingToolError
+from tasks.model import Command
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="not run: POSIX process groups")
+
+
+def python(code: str, log: Path | None = None, timeout: float | None = None) -> Command:
+    return Command(
+        (sys.executable, "-c", code), shell.host_env(), "try it", log=log, timeout=timeout
+    )
+
+
+def test_every_line_goes_to_the_log_and_to_the_listener(tmp_path: Path) -> None:
+    lines: list[str] = []
+    shell.run(python("print('one'); print('two')", tmp_path / "log"), lines.append)
+    assert lines == ["one", "two"]
+    assert (tmp_path / "log").read_text().splitlines()[1:] == ["one", "two"]
+
+
+def test_a_failure_names_the_first_error_with_its_line_and_not_the_last(tmp_path: Path) -> None:
+    code = (
+        "print('compiling'); print('a.cu(3): error: identifier \"FLT_MAX\" is undefined');"
+        "print('ninja: build stopped: subcommand failed.'); raise SystemExit(1)"
+    )
+    (tmp_path / "log").write_text("$ an earlier command\nb.cu(1): error: of an earlier run\n")
+    with pytest.raises(CommandFailedError) as caught:
+        shell.run(python(code, tmp_path / "log"))
+    assert 'identifier "FLT_MAX" is undefined' in caught.value.what
+    number = int(caught.value.where.rpartition(":")[2])
+    assert "FLT_MAX" in (tmp_path / "log").read_text().splitlines()[number - 1]
+    assert "earlier" not in str(caught.value)
+
+
+def test_secrets_in_urls_reach_no_log_and_no_message(tmp_path: Path) -> None:
+    code = "print('error: https://me:hunter2@host.example/x'); raise SystemExit(3)"
+    with pytest.raises(CommandFailedError) as caught:
+        shell.run(python(code, tmp_path / "log"))
+    assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in (tmp_path / "log").read_text()
+
+
+def test_a_child_sees_only_what_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXXFLAGS", "-O0")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    seen = shell.capture(python("import os; print('\\n'.join(os.environ))")).split()
+    assert "CXXFLAGS" not in seen
+    assert "AWS_SECRET_ACCESS_KEY" not in seen
+    assert "PATH" in seen
+
+
+def test_a_program_that_is_not_there_is_named() -> None:
+    with pytest.raises(MissingToolError, match="cannot start no-such-program"):
+        shell.run(Command(("no-such-program",), shell.host_env(), "look"))
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    command = Command((sys.executable, "-c", ""), shell.host_env(), "look", cwd=tmp_path / "gone")
+    with pytest.raises(MissingToolError, match="gone"):
+        shell.run(command)
+
+
+def test_a_command_that_hangs_is_ended_and_said_to_have_hung(tmp_path: Path) -> None:
+    started = time.monotonic()
+    with pytest.raises(CommandFailedError, match="took longer than 1 s"):
+        shell.run(python("import time; time.sleep(60)", tmp_path / "log", timeout=1))
+    assert time.monotonic() - started < 30
+
+
+def test_bytes_that_are_no_text_are_read_all_the_same() -> None:
+    assert "�" in shell.capture(python("import os; os.write(1, b'\\xff\\xfe\\n')"))
+
+
+@posix
+def test_nobody_of_the_group_is_left_when_the_leader_ends(tmp_path: Path) -> None:
+    code = (
+        "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', "
+        "'import time; time.sleep(600)']); print(p.pid, flush=True)"
+    )
+    lines: list[str] = []
+    shell.run(python(code, tmp_path / "log"), lines.append)
+    assert not _runs(int(lines[0]))
+
+
+@posix
+def test_a_child_that_ignores_int_and_term_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_group, "GRACE", 0.3)
+    code = (
+        "import os, signal, time; [signal.signal(n, signal.SIG_IGN) for n in (2, 15)];"
+        "print(os.getpid(), flush=True); time.sleep(600)"
+    )
+    lines: list[str] = []
+    with pytest.raises(CommandFailedError):
+        shell.run(python(code, tmp_path / "log", timeout=2), lines.append)
+    assert not _runs(int(lines[0]))
+
+
+@posix
+def test_interrupt_all_ends_a_child_that_another_thread_waits_for(tmp_path: Path) -> None:
+    ended: list[int] = []
+
+    def wait() -> None:
+        try:
+            shell.run(python("import time; print('up', flush=True); time.sleep(600)"), up.append)
+        except CommandFailedError as error:
+            ended.append(error.code)
+
+    up: list[str] = []
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while not up:
+        time.sleep(0.01)
+    process_group.interrupt_all()
+    thread.join(30)
+    assert ended
+    assert ended[0] != 0
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        ("x.cpp:3:10: fatal error: foo.h: No such file\nninja: build stopped", (1, "foo.h")),
+        ("nvcc fatal   : Unsupported gpu architecture 'compute_50'\n", (1, "compute_50")),
+        ("ok\nKilled\nninja: error: x", (2, "Killed")),
+        ("a\nCMake Error at CMakeLists.txt:3 (x):\n", (2, "CMake Error")),
+        (
+            "UserWarning: Error checking compiler version for cl\nerror: [WinError 2] x",
+            (2, "WinError"),
+        ),
+        ("Traceback (most recent call last):\n  File x\nRuntimeError: no\n", (3, "RuntimeError")),
+        ("cl : Command line error D8021 : x\nfoo.cpp(2): error C2065: 'x'", (2, "C2065")),
+        ("only words\n", (1, "only words")),
+        ("", (0, "")),
+    ],
+)
+def test_the_first_line_that_tells_the_cause_is_found(log: str, expected: tuple[int, str]) -> None:
+    number, text = first_error(log)
+    assert number == expected[0]
+    assert expected[1] in text
+
+
+def test_host_env_knows_windows_names_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {"Path": "x", "SystemRoot": "y", "Secret": "z"})
+    monkeypatch.setattr(shell, "_ONE_SPELLING", True)
+    assert shell.host_env() == {"Path": "x", "SystemRoot": "y"}
