@@ -47,6 +47,7 @@ class Console:
         self.failed = False
         self._headed = False
         self._transient = ""
+        self._doing = self._stage = ""
 
     # what the run itself tells
 
@@ -67,7 +68,8 @@ class Console:
         """A stage starts."""
         self.stage_started = time.monotonic()
         self.ran += 1
-        text = self._format(_VERBS[stage.room][0], f"{stage.name} ({reason})")
+        self._doing, self._stage = _VERBS[stage.room][0], stage.name
+        text = self._format(self._doing, f"{stage.name} ({reason})")
         self._show(text) if self.live else self.out.write(text + "\n")
         self.out.flush()
 
@@ -103,9 +105,8 @@ class Console:
     def tick(self, text: str) -> None:
         """Progress of the stage at work; a terminal shows it."""
         if self.live:
-            self._show(
-                self._format("", f"{text}  [{elapsed(time.monotonic() - self.stage_started)}]")
-            )
+            took = elapsed(time.monotonic() - self.stage_started)
+            self._show(self._format(self._doing, f"{self._stage} {took}: {text}"))
 
     def fail(self, name: str, message: str) -> None:
         """A stage failed: what, where, what to do."""

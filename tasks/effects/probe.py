@@ -191,8 +191,10 @@ def _base_python() -> str:
 
 def _find_python(asked: str) -> str:
     if not re.fullmatch(r"\d+\.\d+(\.\d+)?", asked):
-        path = str(Path(asked).expanduser())
-        return shutil.which(path) or path
+        path = Path(asked).expanduser()
+        if path.name != asked:  # "./python" is not the one on PATH
+            path = path.absolute()
+        return shutil.which(str(path)) or str(path)
     for found in (shutil.which(f"python{asked}"), _known_to_uv(asked)):
         if found and _runs(found):
             return found

@@ -206,8 +206,8 @@ def test_what_only_changes_how_it_is_done_reruns_nothing() -> None:
 
 
 def test_no_log_and_no_job_count_is_an_input() -> None:
-    assert ".log" not in canonical(inputs(build={"jobs": 77}))
-    assert "77" not in canonical(inputs(build={"jobs": 77}))
+    assert ".log" not in canonical(inputs(build={"jobs": 98765}))
+    assert "98765" not in canonical(inputs(build={"jobs": 98765}))
 
 
 def test_what_changes_the_outcome_reruns_what_it_touches() -> None:

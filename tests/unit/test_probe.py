@@ -1,0 +1,223 @@
+"""What this machine is: real small programs for Python and nvcc, a stand-in for the driver's
+library.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import venv
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pynvml
+import pytest
+
+from tasks.effects import packages, probe
+from tasks.effects.probe import Asked, Pin
+from tasks.errors import SettingsError
+from tasks.model import Gpu, Host, Interpreter, ToolkitFound, TorchFound
+
+RTX_5090 = Gpu("NVIDIA GeForce RTX 5090", "12.0", 32_607)
+CARDS = {"one": [("NVIDIA GeForce RTX 5090", (12, 0), 32_607)]}
+VERSION_PY = """\
+from typing import Optional
+
+__all__ = ['__version__', 'debug', 'cuda', 'git_version', 'hip']
+__version__ = '2.15.0+cu132'
+debug = False
+cuda: Optional[str] = '13.2'
+git_version = 'abc'
+hip: Optional[str] = None
+"""
+unix = pytest.mark.skipif(sys.platform == "win32", reason="programs are shell scripts here")
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine with no toolkit but those that the test makes."""
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.delenv("CUDA_PATH", raising=False)
+    monkeypatch.setattr(probe, "_places", lambda path: iter([Path(path)] if path else []))
+    return tmp_path
+
+
+def cards(
+    monkeypatch: pytest.MonkeyPatch, *found: tuple[str | bytes, tuple[int, int], int]
+) -> None:
+    """The driver's library with these cards: name, capability, MiB."""
+    stand_in: dict[str, Callable[..., Any]] = {
+        "nvmlInit": lambda: None,
+        "nvmlShutdown": lambda: None,
+        "nvmlDeviceGetCount": lambda: len(found),
+        "nvmlDeviceGetHandleByIndex": lambda index: found[index],
+        "nvmlDeviceGetName": lambda card: card[0],
+        "nvmlDeviceGetCudaComputeCapability": lambda card: card[1],
+        "nvmlDeviceGetMemoryInfo": lambda card: SimpleNamespace(total=card[2] * 2**20),
+    }
+    for name, function in stand_in.items():
+        monkeypatch.setattr(pynvml, name, function)
+
+
+def program(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def test_cards_are_what_the_driver_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = ("NVIDIA GeForce RTX 5090", (12, 0), 32_607), (b"NVIDIA H200", (9, 0), 143_771)
+    cards(monkeypatch, *found)
+    assert probe.cards() == (RTX_5090, Gpu("NVIDIA H200", "9.0", 143_771))
+
+
+def test_no_driver_is_no_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    cards(monkeypatch)
+    monkeypatch.setattr(pynvml, "nvmlInit", missing)
+    assert probe.cards() == ()
+    assert probe.driver() == ""
+
+
+def test_a_card_that_does_not_answer_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(_: object) -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+
+    cards(monkeypatch, *CARDS["one"])
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetName", lost)
+    assert probe.cards() == ()
+
+
+def test_what_was_pinned_is_read_back(tmp_path: Path) -> None:
+    python = Interpreter("/usr/bin/python3", "3.12.1", TorchFound("2.9.1", None, "/s/torch"))
+    kits = (ToolkitFound("/opt/cuda", "13.2.86", asked=True),)
+    host, asked = Host("linux", "x86_64", python, (RTX_5090,), kits), Asked("auto", "/opt/cuda")
+    probe.pin(tmp_path / "host.json", asked, host)
+    found = probe.host(asked, tmp_path / "host.json")
+    assert found == Host("linux", "x86_64", python, (RTX_5090,), kits, pinned=True)
+
+
+def test_pinned_facts_are_not_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = Host("linux", "x86_64", Interpreter("/gone", "3.12.1"), (RTX_5090,))
+    probe.pin(tmp_path / "host.json", Asked("auto", None), host)
+    for look in ("cards", "interpreter", "_toolkits"):
+        monkeypatch.delattr(probe, look)
+    assert probe.host(Asked("auto", None), tmp_path / "host.json").gpus == (RTX_5090,)
+
+
+def test_another_python_is_looked_at_and_the_cards_stay(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = Host("linux", "x86_64", Interpreter("/gone", "3.12.1"), (RTX_5090,))
+    probe.pin(elsewhere / "host.json", Asked("auto", None), host)
+    monkeypatch.delattr(probe, "cards")
+    found = probe.host(Asked(sys.executable, None), elsewhere / "host.json")
+    assert found.python.path == sys.executable
+    assert found.gpus == (RTX_5090,)
+    assert not found.pinned
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"host": {}}', "\xff"])
+def test_a_pin_that_cannot_be_read_is_made_again(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    cards(monkeypatch, *CARDS["one"])
+    (elsewhere / "host.json").write_bytes(content.encode("latin-1"))
+    found = probe.host(Asked("auto", None), elsewhere / "host.json")
+    assert found.gpus == (RTX_5090,)
+    assert not found.pinned
+
+
+def test_looking_writes_nothing(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cards(monkeypatch)
+    probe.host(Asked("auto", None), elsewhere / "host.json")
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_auto_is_the_python_behind_our_own_venv() -> None:
+    found = probe.interpreter("auto")
+    assert found.version == ".".join(map(str, sys.version_info[:3]))
+    assert not Path(found.path).parent.parent.joinpath("pyvenv.cfg").exists()
+
+
+def test_a_path_becomes_absolute(monkeypatch: pytest.MonkeyPatch) -> None:
+    python = Path(sys.executable)
+    monkeypatch.chdir(python.parent)
+    assert probe.interpreter(f"./{python.name}").path == str(python)
+
+
+@pytest.mark.parametrize("asked", ["/no/such/python", "no-such-python", "~/no/python"])
+def test_a_path_with_no_python_is_told(asked: str) -> None:
+    with pytest.raises(SettingsError) as told:
+        probe.interpreter(asked)
+    assert str(told.value) == (
+        f'python: "{asked}" is not a Python that runs here\n  → write a version ("3.12") or a path'
+    )
+
+
+@unix
+def test_a_program_that_is_no_python_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="is not a Python that runs here"):
+        probe.interpreter(str(program(tmp_path / "python3", "exit 1")))
+
+
+def test_a_version_that_is_not_here_is_told_with_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(packages, "find_uv", lambda: None)
+    with pytest.raises(SettingsError) as told:
+        probe.interpreter("3.99")
+    assert str(told.value) == (
+        "python: there is no Python 3.99 here\n"
+        "  → install it (apt install python3.99 python3.99-venv python3.99-dev; "
+        "winget install Python.Python.3.99), or write the path of one"
+    )
+
+
+@unix
+def test_a_shim_with_nothing_behind_it_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path / "shims" / "python3.98", "echo 'not installed' >&2; exit 127")
+    real = program(tmp_path / "real" / "python3.98", f'exec "{sys.executable}" "$@"')
+    program(tmp_path / "shims" / "uv", f"echo {real}")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'shims'}:/usr/bin:/bin")
+    monkeypatch.setattr(packages, "find_uv", lambda: None)
+    assert probe.interpreter("3.98").path == str(real)
+
+
+def torch_in(folder: Path, version_py: str) -> tuple[str, Path]:
+    """A venv whose torch ends the process if anybody imports it."""
+    venv.create(folder, symlinks=sys.platform != "win32")
+    python = packages.python_of(folder)
+    query = "import sysconfig; print(sysconfig.get_path('platlib'))"
+    done = subprocess.run([python, "-c", query], capture_output=True, text=True, check=True)
+    torch = Path(done.stdout.strip()) / "torch"
+    torch.mkdir()
+    (torch / "__init__.py").write_text("raise SystemExit('imported')\n", encoding="utf-8")
+    (torch / "version.py").write_text(version_py, encoding="utf-8")
+    return str(python), torch
+
+
+def test_an_installed_torch_is_read_and_not_imported(tmp_path: Path) -> None:
+    python, torch = torch_in(tmp_path / "venv", VERSION_PY)
+    assert probe.interpreter(python).torch == TorchFound("2.15.0+cu132", "13.2", str(torch))
+    cpu = VERSION_PY.replace("'13.2'", "None").replace("+cu132", "+cpu")
+    (torch / "version.py").write_text(cpu, encoding="utf-8")
+    assert probe.interpreter(python).torch == TorchFound("2.15.0+cpu", None, str(torch))
+
+
+def test_a_pin_holds_what_was_asked(tmp_path: Path) -> None:
+    host = Host("linux", "x86_64", Interpreter("/p", "3.12.1"), pinned=True)
+    pinned = Pin(Asked("3.12", None), host)
+    probe.pin(tmp_path / "host.json", pinned.asked, host)
+    assert '"python": "3.12"' in (tmp_path / "host.json").read_text(encoding="utf-8")
+    assert '"pinned": false' in (tmp_path / "host.json").read_text(encoding="utf-8")
