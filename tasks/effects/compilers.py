@@ -42,6 +42,19 @@ def program(name: str) -> Program | None:
     return _program(name)
 
 
+def links_with(cxx: str, library: str, scratch: Path) -> bool:
+    """Whether the linker finds a library by name ("openblas"); `scratch` is a folder of ours."""
+    product = scratch / f"links-with-{library}"
+    empty = "NUL" if sys.platform == "win32" else "/dev/null"
+    argv = (cxx, "-shared", "-x", "c++", empty, f"-l{library}", "-o", str(product))
+    try:
+        shell.capture(Command(argv, shell.host_env(), f"look for {library}"))
+    except (CommandFailedError, MissingToolError):
+        return False
+    product.unlink(missing_ok=True)
+    return True
+
+
 def _gcc_names(gcc_max: int | None) -> list[tuple[str | None, str | None]]:
     numbered = range(gcc_max, 8, -1) if gcc_max else ()
     return [("gcc", "g++"), ("cc", "c++"), *((f"gcc-{n}", f"g++-{n}") for n in numbered)]

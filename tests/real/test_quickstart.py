@@ -143,6 +143,8 @@ def test_existing_puts_nothing_but_the_extension_into_that_interpreter(
     assert freeze(first) - before == {"torchyard-smoke==1.0"}
     assert not (other.build / "venv").exists()
     assert "Up to date" in other.must("build")
+    other.must("validate")
+    assert states(other)["smoke: import"] == "passed"
 
 
 def freeze(python: str) -> set[str]:

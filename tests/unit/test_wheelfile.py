@@ -141,7 +141,7 @@ def test_a_wheel_for_another_python_or_system_is_told(tmp_path: Path, name: str,
 def test_an_abi3_wheel_is_for_later_pythons_too() -> None:
     here = next(tags.platform_tags())
     wheelfile.require_tags(Path(f"demo-1.0-cp38-abi3-{here}.whl"), PYTHON)
-    with pytest.raises(BadArtifactError, match="and not for Python 3.8.1 here"):
+    with pytest.raises(BadArtifactError, match=r"and not for Python 3\.8\.1 here"):
         wheelfile.require_tags(Path(f"demo-1.0-cp39-abi3-{here}.whl"), "3.8.1")
 
 

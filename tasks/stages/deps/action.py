@@ -26,6 +26,7 @@ def run(job: DepsJob) -> tuple[Deps]:
     """
     cc, cxx = compilers.find(job.cc, job.cxx, job.gcc_max)
     git = _git(job)
+    _require_blas(job, cxx)
     files.require_space(job.venv, _ROOM_MIB, "the build environment")
     python = _environment(job)
     _require_headers(python)
@@ -56,6 +57,19 @@ def _git(job: DepsJob) -> Program | None:
             f"git is needed {job.git_needed}", todo="apt install git, or winget install Git.Git"
         )
     return found
+
+
+def _require_blas(job: DepsJob, cxx: Program) -> None:
+    library = job.system_blas
+    if not library:
+        return
+    scratch = files.own(Path(job.venv).parent / "scratch")
+    if not compilers.links_with(cxx.path, library, scratch):
+        raise MissingToolError(
+            f"build.blas is {library}, and the linker does not find it",
+            where="build.blas",
+            todo=f"apt install lib{library}-dev, or build.blas: mkl, which comes as a package",
+        )
 
 
 def _environment(job: DepsJob) -> str:

@@ -71,6 +71,7 @@ class DepsJob:
     cc: str | None
     cxx: str | None
     git_needed: str
+    system_blas: str
     venv: PurePath
     overlay: PurePath
     toolkit_folder: PurePath

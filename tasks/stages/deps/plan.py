@@ -27,7 +27,7 @@ def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledg
     job = DepsJob(
         base=choice.python.path,
         existing=choice.strategy == "existing",
-        tools=(*TOOLS, *_by_release(knowledge, choice), *_blas(settings)),
+        tools=(*TOOLS, *_by_release(knowledge, choice), *_mkl(settings, choice)),
         toolkit_provider=choice.toolkit.provider,
         toolkit_home=choice.toolkit.home,
         toolkit_packages=_toolkit_packages(choice, knowledge),
@@ -36,6 +36,7 @@ def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledg
         cc=settings.build.env.get("CC"),
         cxx=settings.build.env.get("CXX"),
         git_needed=_git_needed(settings, choice),
+        system_blas="openblas" if _from_source(settings, choice) == "openblas" else "",
         venv=layout.venv,
         overlay=layout.overlay,
         toolkit_folder=layout.build / "toolkit",
@@ -89,5 +90,10 @@ def _git_needed(settings: Settings, choice: Choice) -> str:
     return f"to fetch the extension {required[0]}" if required else ""
 
 
-def _blas(settings: Settings) -> tuple[str, ...]:
-    return ("mkl-static", "mkl-include") if settings.build.blas == "mkl" else ()
+def _mkl(settings: Settings, choice: Choice) -> tuple[str, ...]:
+    return ("mkl-static", "mkl-include") if _from_source(settings, choice) == "mkl" else ()
+
+
+def _from_source(settings: Settings, choice: Choice) -> str:
+    """The BLAS that a source build links; other strategies bring their own."""
+    return settings.build.blas if choice.strategy == "source" else ""

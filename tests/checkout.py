@@ -1,0 +1,47 @@
+"""A checkout in miniature for reports: its settings, a profile that a test writes, and an ear."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.errors import BuildError
+from tasks.knowledge import load as load_knowledge
+from tasks.model import Gpu, Host, Interpreter
+from tasks.plan import layout_of, make_plan
+from tasks.reports.subject import Profile, Subject
+from tasks.settings.load import load
+
+ROOT = Path(__file__).parent.parent
+KNOWLEDGE = load_knowledge(ROOT / "config" / "knowledge")
+CARD = Gpu("NVIDIA GeForce RTX 5090", "12.0", 32_607)
+HOST = Host("linux", "x86_64", Interpreter("/usr/bin/python3", "3.12.4"), (CARD,))
+
+
+class Heard(list[str]):
+    """Everything that was said."""
+
+    say = show = warn = tick = list.append
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self)
+
+
+def write(yard: Path, text: str, profile: str = "mine") -> None:
+    (yard / "config" / "profiles" / f"{profile}.yaml").write_text(text, encoding="utf-8")
+
+
+def opened(yard: Path, profile: str = "mine", on: Host = HOST) -> Subject:
+    loaded = load(yard / "config", profile, {})
+    layout = layout_of(yard, profile, loaded.settings)
+    choice, plan = make_plan(loaded.settings, on, KNOWLEDGE, layout)
+    return Subject(yard, profile, Profile(loaded, layout, on, KNOWLEDGE, choice, plan))
+
+
+def broken(yard: Path, text: str) -> Subject:
+    write(yard, text)
+    with pytest.raises(BuildError) as found:
+        load(yard / "config", "mine", {})
+    return Subject(yard, "mine", None, found.value)

@@ -1,0 +1,31 @@
+"""What reports are tried on."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks.effects import voice
+from tests.checkout import ROOT, Heard, write
+
+
+@pytest.fixture
+def heard() -> Iterator[Heard]:
+    found = Heard()
+    before = voice._listener[0]
+    voice.listen(found)
+    yield found
+    voice.listen(before)
+
+
+@pytest.fixture
+def yard(tmp_path: Path) -> Path:
+    """A checkout with the profile mine, which the test writes."""
+    shutil.copytree(ROOT / "config" / "knowledge", tmp_path / "config" / "knowledge")
+    (tmp_path / "config" / "profiles").mkdir()
+    shutil.copy(ROOT / "config" / "default.yaml", tmp_path / "config")
+    write(tmp_path, "target: {gpus: ['12.0']}\n")
+    return tmp_path

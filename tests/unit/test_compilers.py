@@ -1,0 +1,81 @@
+"""Which compiler is taken, and what is said where none is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks.effects import compilers
+from tasks.errors import MissingToolError
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="not run: compilers as scripts")
+
+
+def compiler(folder: Path, name: str, version: str) -> None:
+    script = folder / name
+    text = (
+        f"{name} (Debian {version}-1+deb12u1) {version}" if "g" in name[:1] else f"clang {version}"
+    )
+    script.write_text(f"#!/bin/sh\necho '{text}'\n", encoding="utf-8")
+    script.chmod(0o755)
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path
+
+
+def both(folder: Path, suffix: str, version: str) -> None:
+    compiler(folder, f"gcc{suffix}", version)
+    compiler(folder, f"g++{suffix}", version)
+
+
+def test_the_usual_compiler_is_taken_where_the_toolkit_accepts_it(programs: Path) -> None:
+    both(programs, "", "12.2.0")
+    cc, cxx = compilers.find(None, None, 13)
+    assert (cc.path, cc.version) == (str(programs / "gcc"), "12.2.0")
+    assert cxx.path == str(programs / "g++")
+
+
+def test_an_older_one_beside_it_is_taken_where_the_usual_one_is_too_new(programs: Path) -> None:
+    both(programs, "", "14.2.0")
+    both(programs, "-13", "13.3.0")
+    both(programs, "-12", "12.2.0")
+    assert compilers.find(None, None, 13)[1].path == str(programs / "g++-13")
+
+
+def test_a_compiler_that_is_too_new_is_named_with_the_one_to_install(programs: Path) -> None:
+    both(programs, "", "14.2.0")
+    with pytest.raises(MissingToolError) as caught:
+        compilers.find(None, None, 13)
+    assert "g++ here is 14.2.0" in caught.value.what
+    assert "apt install g++-13" in caught.value.todo
+
+
+def test_a_persons_choice_counts_alone(programs: Path) -> None:
+    both(programs, "", "12.2.0")
+    both(programs, "-11", "11.4.0")
+    assert compilers.find("gcc-11", "g++-11", 13)[1].version == "11.4.0"
+    with pytest.raises(MissingToolError, match=r"g\+\+-9"):
+        compilers.find("gcc-9", "g++-9", 13)
+
+
+def test_no_compiler_names_the_command_that_adds_one(programs: Path) -> None:
+    with pytest.raises(MissingToolError, match="there is no C") as caught:
+        compilers.find(None, None, None)
+    assert caught.value.todo == "apt install build-essential"
+
+
+def test_clang_is_not_held_to_gccs_limit(programs: Path) -> None:
+    compiler(programs, "clang", "18.1.0")
+    compiler(programs, "clang++", "18.1.0")
+    assert compilers.find(None, None, 13)[1].path == str(programs / "clang++")
+
+
+def test_a_library_is_looked_for_with_the_linker(tmp_path: Path) -> None:
+    assert compilers.links_with("g++", "m", tmp_path)
+    assert not compilers.links_with("g++", "no-such-library", tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,105 @@
+"""What purge takes, and what it must leave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.effects import files, manifests
+from tasks.effects.wheelhouse import Origin
+from tasks.errors import BuildError, BusyError, NotOwnedError
+from tasks.model import Artifact, Layout
+from tasks.reports import purge
+from tasks.stages.wheel.job import Wheel
+from tests.checkout import Heard, broken, opened
+
+
+def built(yard: Path, profile: str, wheel: str, shelf: str = "") -> Path:
+    """A build folder whose manifest names a wheel, and that wheel with its origin."""
+    build = files.own(Layout(yard, profile, yard / "wheelhouse").build)
+    artifact = Artifact(wheel, "a" * 64, 3)
+    torch = Wheel("2.15.0", "2.15.0", None, "/s/torch", "/p", "wheel", artifact)
+    name = "extensions/a.json" if shelf else "wheel.json"
+    manifests.publish(Path(build) / name, torch)
+    path = yard / "wheelhouse" / shelf / wheel
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("abc", encoding="utf-8")
+    manifests.publish(path.with_name(f"{wheel}.json"), Origin("torch", "", artifact))
+    return path
+
+
+def left(yard: Path) -> list[str]:
+    return sorted(
+        path.relative_to(yard).as_posix()
+        for folder in ("build", "wheelhouse")
+        for path in (yard / folder).rglob("*")
+        if path.is_file() and path.name != files.TAG
+    )
+
+
+def test_purge_without_yes_removes_nothing(yard: Path, heard: Heard) -> None:
+    built(yard, "mine", "torch-1.whl")
+    before = left(yard)
+    purge.run(opened(yard))
+    assert left(yard) == before
+    assert heard[0] == f"would remove {yard / 'build' / 'mine'} (0 MiB)"
+    assert heard[1] == f"would remove {yard / 'wheelhouse' / 'torch-1.whl'} (0 MiB)"
+    assert heard[-1] == "nothing was removed; to do it: doit purge --yes profile=mine"
+
+
+def test_purge_removes_what_is_ours_alone(yard: Path, heard: Heard) -> None:
+    built(yard, "mine", "torch-1.whl")
+    built(yard, "mine", "a-1.whl", "for-torch-2.15.0-cu132-sm120-12345678")
+    built(yard, "other", "torch-2.whl")
+    (yard / "wheelhouse" / "by-hand.whl").write_text("", encoding="utf-8")
+    purge.run(opened(yard), yes=True)
+    assert left(yard) == [
+        "build/other/wheel.json",
+        "wheelhouse/by-hand.whl",
+        "wheelhouse/torch-2.whl",
+        "wheelhouse/torch-2.whl.json",
+    ]
+    assert not (yard / "wheelhouse" / "for-torch-2.15.0-cu132-sm120-12345678").exists()
+    purge.run(opened(yard), yes=True)  # nothing left is nothing to do
+
+
+def test_purge_keeps_a_wheel_that_another_profile_names(yard: Path, heard: Heard) -> None:
+    wheel = built(yard, "mine", "torch-1.whl")
+    built(yard, "other", "torch-1.whl")
+    purge.run(opened(yard), yes=True)
+    assert wheel.is_file()
+    assert not (yard / "build" / "mine").exists()
+
+
+def test_purge_takes_no_path_out_of_a_manifest(yard: Path, heard: Heard) -> None:
+    (yard / "thesis.tex").write_text("", encoding="utf-8")
+    built(yard, "mine", "x.whl")
+    text = (yard / "build" / "mine" / "wheel.json").read_text(encoding="utf-8")
+    changed = text.replace("x.whl", "../thesis.tex")
+    (yard / "build" / "mine" / "wheel.json").write_text(changed, encoding="utf-8")
+    purge.run(opened(yard), yes=True)
+    assert (yard / "thesis.tex").is_file()
+
+
+def test_purge_refuses_a_build_folder_that_is_not_ours_and_keeps_its_wheels(
+    yard: Path, heard: Heard
+) -> None:
+    wheel = built(yard, "mine", "torch-1.whl")
+    (yard / "build" / "mine" / files.TAG).unlink()
+    with pytest.raises(NotOwnedError):
+        purge.run(opened(yard), yes=True)
+    assert wheel.is_file()
+
+
+def test_purge_waits_for_nobody_who_is_at_work(yard: Path, heard: Heard) -> None:
+    wheel = built(yard, "mine", "torch-1.whl")
+    with files.lock(yard / "build" / "mine"), pytest.raises(BusyError):
+        purge.run(opened(yard), yes=True)
+    assert wheel.is_file()
+
+
+def test_purge_of_a_broken_profile_tells_what_is_wrong(yard: Path, heard: Heard) -> None:
+    subject = broken(yard, "tagret: {}\n")
+    with pytest.raises(BuildError, match="tagret: unknown key"):
+        purge.run(subject, yes=True)

@@ -1,0 +1,179 @@
+"""The wheel stage: what the wheel is called, what must have been installed, and what extensions
+see of it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+
+from tasks.choice import Choice, ToolkitChoice
+from tasks.digest import sha256_text
+from tasks.errors import BadArtifactError
+from tasks.knowledge import load
+from tasks.model import Arch, Interpreter, Layout, Stage, TorchFound
+from tasks.settings.schema import Settings
+from tasks.stages.deps.job import Deps, Program
+from tasks.stages.source.job import SourceTree
+from tasks.stages.wheel.built import version_of
+from tasks.stages.wheel.installed import require, surface
+from tasks.stages.wheel.plan import local_version, plan
+
+KNOWLEDGE = load(Path(__file__).parents[2] / "config" / "knowledge")
+LAYOUT = Layout(PurePosixPath("/yard"), "p", PurePosixPath("/yard/wheelhouse"))
+CHOICE = Choice(
+    system="linux",
+    strategy="source",
+    strategy_why="asked for",
+    targets=(Arch(12, 0),),
+    targets_why="asked for",
+    ptx=False,
+    torch="2.6.0",
+    cuda="13.0",
+    toolkit=ToolkitChoice("pypi", "13.0"),
+    python=Interpreter("/usr/bin/python3", "3.12.1"),
+)
+TREE = SourceTree("/src", "git", "1a2b3c4d5e6f", {}, "", "abcdef0123456789")
+TOOL = Program("/t", "1")
+DEPS = Deps("/venv/bin/python", "3.12.1", "env-1", None, "/venv/bin", None, None, TOOL, TOOL, TOOL,
+            TOOL, None)  # fmt: skip
+
+
+def stage(choice: Choice = CHOICE, **asked: Any) -> Stage:
+    return plan(Settings.model_validate(asked), LAYOUT, choice, KNOWLEDGE)
+
+
+def version(asked: str = "auto", choice: Choice = CHOICE, tree: SourceTree = TREE) -> str:
+    return version_of(stage(choice, wheel={"local_version": asked}).job, tree)
+
+
+@pytest.mark.parametrize(
+    ("targets", "cuda", "named"),
+    [
+        ([Arch(12, 0)], "13.0", "cu130.sm120"),
+        ([Arch(8, 9), Arch(9, 0, "a"), Arch(12, 0)], "12.8", "cu128.sm89.sm90a.sm120"),
+        ([], None, "cpu"),
+    ],
+)
+def test_the_local_version_names_cuda_and_archs(
+    targets: list[Arch], cuda: str | None, named: str
+) -> None:
+    choice = replace(CHOICE, targets=tuple(targets), cuda=cuda)
+    assert local_version(choice) == named
+    assert version(choice=choice) == f"2.6.0+{named}.g1a2b3c4"
+
+
+def test_a_tree_without_commit_is_named_by_its_digest() -> None:
+    assert version(tree=replace(TREE, commit="")) == "2.6.0+cu130.sm120.tabcdef0"
+
+
+def test_edits_are_named_by_theirs() -> None:
+    first, second = (version(tree=replace(TREE, edits=text)) for text in ("a", "b"))
+    assert first == f"2.6.0+cu130.sm120.g1a2b3c4.d{sha256_text('a')[:6]}"
+    assert first != second
+
+
+def test_none_and_a_persons_own_are_taken_whole() -> None:
+    assert version("none") == "2.6.0"
+    assert version("mine.3", tree=replace(TREE, edits="a")) == "2.6.0+mine.3"
+
+
+def test_prebuilt_takes_the_exact_release_and_existing_nothing() -> None:
+    job = stage(replace(CHOICE, strategy="prebuilt"), torch={"sha256": "a" * 64}).job
+    assert (job.requirement, job.cuda, job.sha256) == ("torch==2.6.0", "13.0", "a" * 64)
+    python = Interpreter("/usr/bin/python3", "3.12.1", TorchFound("2.6.0", "13.0", "/s/torch"))
+    found = stage(replace(CHOICE, strategy="existing", python=python))
+    assert (found.job.python, found.job.folder) == ("/usr/bin/python3", "/s/torch")
+    assert found.reads == (LAYOUT.manifest("deps"),)
+
+
+FOUND = TorchFound("2.15.0+cu132", "13.2", "/s/torch")
+
+
+def test_the_torch_that_was_meant_is_accepted() -> None:
+    require(FOUND, "2.15.0", "13.2")
+    require(TorchFound("2.15.0+cpu", None, "/s/torch"), "2.15.0", None)
+
+
+@pytest.mark.parametrize(
+    ("found", "release", "cuda", "message"),
+    [
+        (FOUND, "2.14.1", "13.2",
+         "/s/torch: torch 2.15.0+cu132 was installed, and 2.14.1 was meant"),
+        (FOUND, "2.15.0", "13.0",
+         ("/s/torch: this torch 2.15.0+cu132 has CUDA 13.2, and CUDA 13.0 was meant\n"
+         '  → set toolkit.version: "13.2"')),
+        (FOUND, "2.15.0", None,
+         ("/s/torch: this torch 2.15.0+cu132 has CUDA 13.2, and no CUDA was meant\n"
+         '  → set toolkit.version: "13.2"')),
+        (TorchFound("2.15.0+cpu", None, "/s/torch"), "2.15.0", "13.2",
+         ("/s/torch: this torch 2.15.0+cpu has no CUDA, and CUDA 13.2 was meant\n"
+         "  → choose another torch.index")),
+    ],
+)  # fmt: skip
+def test_another_torch_than_was_meant_is_told(
+    found: TorchFound, release: str, cuda: str | None, message: str
+) -> None:
+    with pytest.raises(BadArtifactError) as told:
+        require(found, release, cuda)
+    assert str(told.value) == message
+
+
+@pytest.fixture
+def torch(tmp_path: Path) -> TorchFound:
+    """An installed torch without RECORD."""
+    folder = tmp_path / "site" / "torch"
+    for name in ("include/a.h", "share/cmake/x.cmake", "lib/libtorch.so", "_C.so", "nn.py"):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name, encoding="utf-8")
+    return TorchFound("2.15.0+cu132", "13.2", str(folder))
+
+
+def recorded(torch: TorchFound, **digests: str) -> TorchFound:
+    rows = {
+        "torch/include/a.h": "1",
+        "torch/share/cmake/x.cmake": "2",
+        "torch/lib/libtorch.so": "3",
+        "torch/_C.so": "4",
+        "torch/nn.py": "5",
+        **{f"torch/{name}": digest for name, digest in digests.items()},
+    }
+    info = Path(torch.folder).parent / "torch-2.15.0.dist-info"
+    info.mkdir(exist_ok=True)
+    text = "".join(f"{name},sha256={digest},1\n" for name, digest in rows.items())
+    (info / "RECORD").write_text(text, encoding="utf-8")
+    return torch
+
+
+def test_the_surface_names_release_cuda_python_and_environment(torch: TorchFound) -> None:
+    found = surface(recorded(torch), DEPS)
+    assert (found.release, found.cuda, found.python_tag) == ("2.15.0", "13.2", "cp312")
+    assert found.identity == "env-1"
+
+
+def test_the_surface_moves_with_what_extensions_compile_against(torch: TorchFound) -> None:
+    before = surface(recorded(torch), DEPS)
+    assert surface(recorded(torch, **{"nn.py": "9"}), DEPS) == before
+    header = surface(recorded(torch, **{"include/a.h": "9"}), DEPS)
+    library = surface(recorded(torch, **{"lib/libtorch.so": "9"}), DEPS)
+    assert (header.headers != before.headers, header.libraries) == (True, before.libraries)
+    assert (library.headers, library.libraries != before.libraries) == (before.headers, True)
+    assert surface(recorded(torch, **{"_C.so": "9"}), DEPS).libraries != before.libraries
+    assert surface(torch, replace(DEPS, identity="env-2")) != before
+
+
+def test_without_record_size_and_time_stand_for_the_bytes(torch: TorchFound) -> None:
+    before = surface(torch, DEPS)
+    assert surface(torch, DEPS) == before
+    os.utime(Path(torch.folder) / "nn.py", (1, 1))
+    assert surface(torch, DEPS) == before
+    os.utime(Path(torch.folder) / "include" / "a.h", (1, 1))
+    moved = surface(torch, DEPS)
+    assert (moved.headers != before.headers, moved.libraries) == (True, before.libraries)
+    (Path(torch.folder) / "_C.so").write_text("longer than before", encoding="utf-8")
+    assert surface(torch, DEPS).libraries != before.libraries
