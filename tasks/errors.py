@@ -13,6 +13,17 @@ import re
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s\"]+@")
 
 
+_SECRET = re.compile(
+    r"(^|_)(TOKENS?|PASSWORDS?|PASSWD|SECRETS?|CREDENTIALS?|API_?KEYS?|ACCESS_KEYS?)($|_)",
+    re.IGNORECASE,
+)
+
+
+def names_a_secret(variable: str) -> bool:
+    """Whether a variable of this name usually holds something that must not be written down."""
+    return _SECRET.search(variable) is not None
+
+
 def redact(text: str) -> str:
     """Take user names, passwords and tokens out of every URL in `text`."""
     return _CREDENTIALS.sub("***@", text)

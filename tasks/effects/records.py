@@ -17,6 +17,7 @@ from typing import Any
 from tasks.digest import canonical, changes, plain
 from tasks.effects.files import write_atomic
 from tasks.effects.manifests import record_of
+from tasks.errors import redact
 from tasks.model import Stage
 
 
@@ -31,7 +32,7 @@ def write(stage: Stage, reason: str, seconds: float, version: str) -> None:
         "inputs": plain(stage.inputs),
         "reads": _read_now(stage),
     }
-    write_atomic(record_of(stage.leaves[0]), canonical(record))
+    write_atomic(record_of(stage.leaves[0]), redact(canonical(record)))
 
 
 def reason(stage: Stage) -> str:
@@ -41,7 +42,8 @@ def reason(stage: Stage) -> str:
     last = last_record(stage)
     if last is None:
         return "first time"
-    moved = list(changes(last["inputs"], plain(stage.inputs)))
+    now = json.loads(redact(json.dumps(plain(stage.inputs), ensure_ascii=False)))
+    moved = list(changes(last["inputs"], now))
     if moved:
         return moved[0] + (f" (and {len(moved) - 1} more)" if len(moved) > 1 else "")
     newer = [name for name, digest in _read_now(stage).items() if last["reads"].get(name) != digest]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from tasks.effects import files, manifests
-from tasks.errors import BadArtifactError, BuildError
+from tasks.errors import BadArtifactError, BuildError, redact
 from tasks.model import Artifact
 
 
@@ -32,7 +32,7 @@ def keep(wheel: Path, wheelhouse: PurePath, asked: str, source: str) -> tuple[Pa
     arriving = place.with_name(f".{place.name}.part")
     shutil.move(wheel, arriving)
     arriving.replace(place)
-    manifests.publish(origin_of(place), Origin(asked, source, known))
+    manifests.publish(origin_of(place), Origin(asked, redact(source), known))
     return place, known
 
 
@@ -46,7 +46,7 @@ def kept(wheelhouse: PurePath, asked: str, source: str) -> tuple[Path, Artifact]
         except BuildError:
             continue
         wheel = path.with_suffix("")
-        if (origin.asked, origin.source) == (asked, source) and wheel.is_file():
+        if (origin.asked, origin.source) == (asked, redact(source)) and wheel.is_file():
             known = files.artifact(wheel)
             return (wheel, known) if known == origin.artifact else None
     return None

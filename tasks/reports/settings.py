@@ -11,11 +11,9 @@ from typing import Any
 from tasks.digest import canonical, plain
 from tasks.effects.files import write_atomic
 from tasks.effects.voice import show
-from tasks.errors import BuildError, redact
+from tasks.errors import BuildError, names_a_secret, redact
 from tasks.reports.subject import Subject
 from tasks.settings.load import Loaded, load
-
-_SECRET = ("token", "password", "secret", "key", "credential")
 
 
 def run(subject: Subject, json: str = "") -> None:
@@ -62,7 +60,7 @@ def _at(settings: Any, key: str) -> Any:
 
 
 def _value(key: str, value: Any) -> Any:
-    if any(word in key.lower() for word in _SECRET):
+    if names_a_secret(key.rpartition(".")[2]):
         return "***"
     if hasattr(value, "model_dump"):
         value = value.model_dump(exclude_defaults=True)

@@ -13,7 +13,7 @@ from typing import Literal
 
 import psutil
 
-from tasks.effects import compilers, git, packages, probe
+from tasks.effects import compilers, environments, git, probe
 from tasks.errors import MissingToolError
 from tasks.knowledge.combinations import Combination, judge
 from tasks.knowledge.toolkits import driver_floor
@@ -39,7 +39,7 @@ class Symptom:
 def of_machine(subject: Subject) -> Iterator[Symptom]:
     """What is true of this machine whatever the profile."""
     yield Symptom("ok", "python", f"{platform.python_version()} at {sys.executable}")
-    uv = packages.find_uv()
+    uv = environments.find_uv()
     yield (
         Symptom("ok", "uv", uv)
         if uv

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from tasks.errors import names_a_secret
 from tasks.settings import forms
 
 
@@ -34,7 +35,20 @@ GitUrl = Annotated[str, AfterValidator(_safe_url)]
 Name = Annotated[str, Field(pattern=forms.NAME)]
 Module = Annotated[str, Field(pattern=forms.MODULE)]
 Switch = Annotated[str, Field(pattern=forms.SWITCH)]
-Variables = dict[Annotated[str, Field(pattern=forms.VARIABLE)], str]
+
+
+def _no_secret(name: str) -> str:
+    """What stands in env is written into env.sh and the manifests."""
+    if names_a_secret(name):
+        raise ValueError(
+            f"{name} reads like a secret, and what stands here is written to files and logs; "
+            "give it to the tool that needs it through that tool's own configuration"
+        )
+    return name
+
+
+Variable = Annotated[str, Field(pattern=forms.VARIABLE), AfterValidator(_no_secret)]
+Variables = dict[Variable, str]
 
 
 class Section(BaseModel):

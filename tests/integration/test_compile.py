@@ -13,7 +13,7 @@ import pytest
 
 from tasks.choice import Choice, ToolkitChoice
 from tasks.digest import canonical
-from tasks.effects import files, manifests, packages
+from tasks.effects import environments, files, manifests, packages
 from tasks.errors import BuildError, CommandFailedError
 from tasks.model import Interpreter, Layout
 from tasks.settings.schema import Settings
@@ -33,9 +33,9 @@ NEEDED = ("build", "cmake", "ninja", "scikit-build-core", "setuptools", "wheel")
 @pytest.fixture(scope="session")
 def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tools")
-    uv, log = packages.find_uv(), folder / "log"
-    packages.create_venv(folder / "venv", sys.executable, uv, log)
-    python = packages.python_of(folder / "venv")
+    uv, log = environments.find_uv(), folder / "log"
+    environments.create_venv(folder / "venv", sys.executable, uv, log)
+    python = environments.python_of(folder / "venv")
     packages.Packages(str(python), uv, log).install(NEEDED)
     return folder / "venv"
 
@@ -68,7 +68,7 @@ class Yard:
         return job
 
     def _publish(self, settings: Settings) -> None:
-        scripts = packages.scripts_folder(self.venv)
+        scripts = environments.scripts_folder(self.venv)
         flags = {name: str(int(bool(value))) for name, value in settings.build.flags.items()}
         environment = Environment(
             set={**flags, "CMAKE_BUILD_TYPE": settings.build.type},
@@ -83,10 +83,10 @@ class Yard:
 
 def deps(venv: Path) -> Deps:
     suffix = ".exe" if sys.platform == "win32" else ""
-    scripts = packages.scripts_folder(venv)
+    scripts = environments.scripts_folder(venv)
     found = {name: Program(str(scripts / f"{name}{suffix}"), "") for name in ("cmake", "ninja")}
     return Deps(
-        python=str(packages.python_of(venv)),
+        python=str(environments.python_of(venv)),
         python_version="3.12.0",
         identity="1",
         overlay=None,
@@ -174,7 +174,7 @@ def test_wheel_comes_out_of_what_was_compiled(tmp_path: Path, venv: Path, backen
     job = yard.job()
     (outputs,) = action.run(job)
     before = steps(Path(outputs.build))
-    scripts = packages.scripts_folder(venv)
+    scripts = environments.scripts_folder(venv)
     env = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
     env["PYTORCH_BUILD_VERSION"] = "2.6.0+cpu.g1234567"
     argv = outputs.wheel_argv(tmp_path / "out")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import files, packages, shell
+from tasks.effects import environments, files, shell
 from tasks.effects.packages import Download, Extra, Packages, download, explained, index_options
 from tasks.errors import CommandFailedError, FetchError, MissingToolError
 from tasks.model import Command
@@ -174,8 +174,8 @@ def test_only_the_last_command_of_the_log_counts(tmp_path: Path) -> None:
 
 
 def test_a_venv_is_made_with_pip_in_it(runs: Runs, tmp_path: Path) -> None:
-    packages.create_venv(tmp_path / "venv", "/usr/bin/python3", "/uv", tmp_path / "deps.log")
-    packages.create_venv(tmp_path / "venv", "/usr/bin/python3", None, tmp_path / "deps.log")
+    environments.create_venv(tmp_path / "venv", "/usr/bin/python3", "/uv", tmp_path / "deps.log")
+    environments.create_venv(tmp_path / "venv", "/usr/bin/python3", None, tmp_path / "deps.log")
     assert runs.argv == [
         (
             "/uv", "venv", "--seed", "--allow-existing", "--no-python-downloads", "--python",
@@ -192,14 +192,14 @@ def test_a_python_without_venv_is_told_with_the_command(runs: Runs, tmp_path: Pa
 
     runs.then = fail
     with pytest.raises(MissingToolError) as told:
-        packages.create_venv(tmp_path / "venv", "/usr/bin/python3", None, tmp_path / "deps.log")
+        environments.create_venv(tmp_path / "venv", "/usr/bin/python3", None, tmp_path / "deps.log")
     assert str(told.value) == (
         "l:2: make the build environment failed (exit 1)\n  → apt install python3-venv python3-dev"
     )
 
 
 def test_uv_is_our_own_or_the_one_on_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert packages.find_uv()
+    assert environments.find_uv()
     monkeypatch.setitem(sys.modules, "uv", None)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert packages.find_uv() is None
+    assert environments.find_uv() is None

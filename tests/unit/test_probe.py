@@ -15,7 +15,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from tasks.effects import packages, probe
+from tasks.effects import environments, probe, pythons
 from tasks.effects.probe import Asked, Pin
 from tasks.errors import SettingsError
 from tasks.model import Gpu, Host, Interpreter, ToolkitFound, TorchFound
@@ -107,8 +107,9 @@ def test_pinned_facts_are_not_looked_at_again(
 ) -> None:
     host = Host("linux", "x86_64", Interpreter("/gone", "3.12.1"), (RTX_5090,))
     probe.pin(tmp_path / "host.json", Asked("auto", None), host)
-    for look in ("cards", "interpreter", "_toolkits"):
+    for look in ("cards", "_toolkits"):
         monkeypatch.delattr(probe, look)
+    monkeypatch.delattr(pythons, "interpreter")
     assert probe.host(Asked("auto", None), tmp_path / "host.json").gpus == (RTX_5090,)
 
 
@@ -142,7 +143,7 @@ def test_looking_writes_nothing(elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_auto_is_the_python_behind_our_own_venv() -> None:
-    found = probe.interpreter("auto")
+    found = pythons.interpreter("auto")
     assert found.version == ".".join(map(str, sys.version_info[:3]))
     assert not Path(found.path).parent.parent.joinpath("pyvenv.cfg").exists()
 
@@ -150,13 +151,13 @@ def test_auto_is_the_python_behind_our_own_venv() -> None:
 def test_a_path_becomes_absolute(monkeypatch: pytest.MonkeyPatch) -> None:
     python = Path(sys.executable)
     monkeypatch.chdir(python.parent)
-    assert probe.interpreter(f"./{python.name}").path == str(python)
+    assert pythons.interpreter(f"./{python.name}").path == str(python)
 
 
 @pytest.mark.parametrize("asked", ["/no/such/python", "no-such-python", "~/no/python"])
 def test_a_path_with_no_python_is_told(asked: str) -> None:
     with pytest.raises(SettingsError) as told:
-        probe.interpreter(asked)
+        pythons.interpreter(asked)
     assert str(told.value) == (
         f'python: "{asked}" is not a Python that runs here\n  → write a version ("3.12") or a path'
     )
@@ -165,16 +166,16 @@ def test_a_path_with_no_python_is_told(asked: str) -> None:
 @unix
 def test_a_program_that_is_no_python_is_told(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="is not a Python that runs here"):
-        probe.interpreter(str(program(tmp_path / "python3", "exit 1")))
+        pythons.interpreter(str(program(tmp_path / "python3", "exit 1")))
 
 
 def test_a_version_that_is_not_here_is_told_with_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(packages, "find_uv", lambda: None)
+    monkeypatch.setattr(environments, "find_uv", lambda: None)
     with pytest.raises(SettingsError) as told:
-        probe.interpreter("3.99")
+        pythons.interpreter("3.99")
     assert str(told.value) == (
         "python: there is no Python 3.99 here\n"
         "  → install it (apt install python3.99 python3.99-venv python3.99-dev; "
@@ -190,14 +191,14 @@ def test_a_shim_with_nothing_behind_it_is_passed_over(
     real = program(tmp_path / "real" / "python3.98", f'exec "{sys.executable}" "$@"')
     program(tmp_path / "shims" / "uv", f"echo {real}")
     monkeypatch.setenv("PATH", f"{tmp_path / 'shims'}:/usr/bin:/bin")
-    monkeypatch.setattr(packages, "find_uv", lambda: None)
-    assert probe.interpreter("3.98").path == str(real)
+    monkeypatch.setattr(environments, "find_uv", lambda: None)
+    assert pythons.interpreter("3.98").path == str(real)
 
 
 def torch_in(folder: Path, version_py: str) -> tuple[str, Path]:
     """A venv whose torch ends the process if anybody imports it."""
     venv.create(folder, symlinks=sys.platform != "win32")
-    python = packages.python_of(folder)
+    python = environments.python_of(folder)
     query = "import sysconfig; print(sysconfig.get_path('platlib'))"
     done = subprocess.run([python, "-c", query], capture_output=True, text=True, check=True)
     torch = Path(done.stdout.strip()) / "torch"
@@ -209,10 +210,10 @@ def torch_in(folder: Path, version_py: str) -> tuple[str, Path]:
 
 def test_an_installed_torch_is_read_and_not_imported(tmp_path: Path) -> None:
     python, torch = torch_in(tmp_path / "venv", VERSION_PY)
-    assert probe.interpreter(python).torch == TorchFound("2.15.0+cu132", "13.2", str(torch))
+    assert pythons.interpreter(python).torch == TorchFound("2.15.0+cu132", "13.2", str(torch))
     cpu = VERSION_PY.replace("'13.2'", "None").replace("+cu132", "+cpu")
     (torch / "version.py").write_text(cpu, encoding="utf-8")
-    assert probe.interpreter(python).torch == TorchFound("2.15.0+cpu", None, str(torch))
+    assert pythons.interpreter(python).torch == TorchFound("2.15.0+cpu", None, str(torch))
 
 
 def test_a_pin_holds_what_was_asked(tmp_path: Path) -> None:

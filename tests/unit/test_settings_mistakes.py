@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import SettingsError
+from tasks.errors import SettingsError, names_a_secret
 from tasks.settings.load import load
 
 TAGS = (
@@ -216,6 +216,20 @@ def test_a_text_of_the_wrong_form_is_told_the_right_one(
     tmp_path: Path, text: str, message: str
 ) -> None:
     assert told(tmp_path, text) == f"1: {message}"
+
+
+@pytest.mark.parametrize(
+    "name", ["GITHUB_TOKEN", "API_KEY", "my_password", "AWS_SECRET_ACCESS_KEY"]
+)
+def test_a_secret_has_no_place_in_env(tmp_path: Path, name: str) -> None:
+    shown = told(tmp_path, f"build: {{env: {{{name}: hunter2}}}}")
+    assert f"{name} reads like a secret" in shown
+    assert "hunter2" not in shown
+
+
+def test_a_variable_that_only_sounds_like_a_secret_is_fine() -> None:
+    assert not names_a_secret("TOKENIZERS_PARALLELISM")
+    assert not names_a_secret("KEYBOARD")
 
 
 def test_a_password_in_a_url_is_not_shown(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from tasks.effects import compilers, files, packages, probe, shell
+from tasks.effects import compilers, environments, files, pythons, shell
 from tasks.effects.packages import Packages
 from tasks.effects.voice import warn
 from tasks.errors import BuildError, MissingToolError
@@ -35,7 +35,7 @@ def run(job: DepsJob) -> tuple[Deps]:
     return (
         Deps(
             python=python,
-            python_version=probe.interpreter(python).version,
+            python_version=pythons.interpreter(python).version,
             identity=_identity(job),
             overlay=str(job.overlay) if job.existing else None,
             scripts=str(scripts),
@@ -74,7 +74,7 @@ def _require_blas(job: DepsJob, cxx: Program) -> None:
 
 def _environment(job: DepsJob) -> str:
     """The interpreter to install into, with the tools beside it."""
-    uv = packages.find_uv()
+    uv = environments.find_uv()
     if uv is None:
         warn("uv cannot run here; pip does its work, more slowly")
     if job.existing:
@@ -86,7 +86,7 @@ def _environment(job: DepsJob) -> str:
             )
         return job.base
     _make_venv(job, uv)
-    python = str(packages.python_of(job.venv))
+    python = str(environments.python_of(job.venv))
     Packages(python, uv, job.log).install(
         [*job.tools, *job.toolkit_packages], what="install the build tools"
     )
@@ -95,16 +95,16 @@ def _environment(job: DepsJob) -> str:
 
 def _make_venv(job: DepsJob, uv: str | None) -> None:
     """A venv of another Python is made anew; one of the same is filled up."""
-    wanted = probe.interpreter(job.base).version
-    python = packages.python_of(job.venv)
+    wanted = pythons.interpreter(job.base).version
+    python = environments.python_of(job.venv)
     try:
-        usable = python.exists() and probe.interpreter(str(python)).version == wanted
+        usable = python.exists() and pythons.interpreter(str(python)).version == wanted
     except BuildError:
         usable = False
     if usable and _identity_file(job).exists():
         return
     files.remove_owned(job.venv)
-    packages.create_venv(job.venv, job.base, uv, job.log)
+    environments.create_venv(job.venv, job.base, uv, job.log)
     files.write_atomic(_identity_file(job), secrets.token_hex(8))
 
 
@@ -151,7 +151,7 @@ def _require_headers(python: str) -> None:
 
 
 def _scripts(job: DepsJob) -> Path:
-    folder = packages.scripts_folder(job.venv)
+    folder = environments.scripts_folder(job.venv)
     return Path(job.overlay) / "bin" if job.existing else folder
 
 

@@ -6,7 +6,7 @@ import importlib.metadata
 import sys
 from pathlib import Path
 
-from tasks.effects import compilers, cudahome, files, packages, probe
+from tasks.effects import compilers, cudahome, environments, files, probe
 from tasks.effects.packages import Packages
 from tasks.errors import MissingToolError
 from tasks.stages.deps.job import CudaHome, DepsJob
@@ -32,10 +32,10 @@ def make(job: DepsJob, python: str) -> CudaHome | None:
 
 
 def _of_packages(job: DepsJob, python: str) -> CudaHome:
-    site = packages.site_packages(python)
+    site = environments.site_packages(python)
     if job.existing:
         site = files.own(job.toolkit_folder)
-        into = Packages(python, packages.find_uv(), job.log, site)
+        into = Packages(python, environments.find_uv(), job.log, site)
         into.install(job.toolkit_packages, what="install the CUDA toolkit")
     home = cudahome.assemble(site, job.cuda_home)
     return CudaHome(str(home), probe.nvcc_version(home), _pins(site))
@@ -51,7 +51,7 @@ def _pins(site: Path) -> tuple[str, ...]:
 def find_cuobjdump(job: DepsJob, python: str, toolkit: CudaHome | None) -> str:
     """Of the toolkit, of triton in the environment, of PATH; else its own package."""
     name = "cuobjdump.exe" if sys.platform == "win32" else "cuobjdump"
-    places = [packages.site_packages(python) / "triton/backends/nvidia/bin" / name]
+    places = [environments.site_packages(python) / "triton/backends/nvidia/bin" / name]
     if toolkit:
         places.insert(0, Path(toolkit.home) / "bin" / name)
     for place in places:
@@ -60,6 +60,6 @@ def find_cuobjdump(job: DepsJob, python: str, toolkit: CudaHome | None) -> str:
     if found := compilers.program("cuobjdump"):
         return found.path
     folder = files.own(job.toolkit_folder)
-    into = Packages(python, packages.find_uv(), job.log, folder)
+    into = Packages(python, environments.find_uv(), job.log, folder)
     into.install([_CUOBJDUMP], what="install cuobjdump")
     return str(next(folder.glob(f"nvidia/cu*/bin/{name}")))

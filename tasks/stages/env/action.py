@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.effects import capacity, files, manifests, packages
+from tasks.effects import capacity, environments, files, manifests
 from tasks.effects.packages import Extra, Packages
 from tasks.effects.render import render
 from tasks.stages.deps.job import Deps
@@ -30,7 +30,7 @@ def _install_requirements(job: EnvJob, deps: Deps, tree: Path) -> None:
     if not wanted:
         return
     pins = deps.toolkit.pins if deps.toolkit else ()
-    into = Packages(deps.python, packages.find_uv(), job.log)
+    into = Packages(deps.python, environments.find_uv(), job.log)
     into.install((), Extra(pins, files=tuple(wanted)), "install the tree's requirements")
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tasks.effects import files, git, manifests, packages, wheelfile, wheelhouse
+from tasks.effects import environments, files, git, manifests, wheelfile, wheelhouse
 from tasks.effects.packages import Extra, Packages
 from tasks.effects.voice import say, tick, warn
-from tasks.errors import BuildError
+from tasks.errors import BuildError, redact
 from tasks.stages.deps.job import Deps
 from tasks.stages.extensions import sources
 from tasks.stages.extensions.build import build
@@ -31,7 +31,7 @@ def run(job: ExtensionJob) -> tuple[Built]:
     recorded = wheelfile.verify(wheel, deps.python_version)
     held = archs(job, deps.cuobjdump, wheel, recorded) if deps.cuobjdump else {}
     kept, artifact = wheelhouse.keep(wheel, _shelf(job), job.name, job.location)
-    into = Packages(deps.python, packages.find_uv(), job.log)
+    into = Packages(deps.python, environments.find_uv(), job.log)
     into.install_wheel(kept, Extra(options=("--no-deps",)))
     for name, found in held.items():
         say(f"{Path(name).name} holds {', '.join(found)}")
@@ -54,7 +54,7 @@ def _unreachable(job: ExtensionJob) -> Built:
     """Said aloud each time, and tried again next time."""
     warn(f"{job.name} was NOT built: the host of {job.location} does not answer")
     say("it is optional, so the build goes on; the next doit build tries it again")
-    return Built(job.name, "unreachable", {job.kind: job.location})
+    return Built(job.name, "unreachable", {job.kind: redact(job.location)})
 
 
 def _shelf(job: ExtensionJob) -> Path:
@@ -64,5 +64,5 @@ def _shelf(job: ExtensionJob) -> Path:
 
 
 def _installed(deps: Deps, recorded: Mapping[str, str]) -> tuple[str, ...]:
-    site = packages.site_packages(deps.python)
+    site = environments.site_packages(deps.python)
     return tuple(str(site / name) for name in wheelfile.libraries(recorded))

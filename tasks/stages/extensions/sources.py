@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tasks.effects import archive, files, git, packages, trees
 from tasks.effects.packages import Download
-from tasks.errors import BadArtifactError
+from tasks.errors import BadArtifactError, redact
 from tasks.stages.deps.job import Deps
 from tasks.stages.extensions.job import ExtensionJob
 
@@ -37,7 +37,12 @@ def _clone(job: ExtensionJob, clone: Path, tree: Path) -> Mapping[str, str]:
     git.clone_at(job.location, job.ref, clone, job.submodules, job.mirrors, job.log)
     trees.copy(clone, tree)
     state = git.state(clone)
-    return {"git": job.location, "ref": job.ref, "commit": state.commit, "edits": state.edits}
+    return {
+        "git": redact(job.location),
+        "ref": job.ref,
+        "commit": state.commit,
+        "edits": state.edits,
+    }
 
 
 def _sdist(job: ExtensionJob, deps: Deps, landing: Path, tree: Path) -> Mapping[str, str]:

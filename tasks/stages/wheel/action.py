@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.effects import cudahome, files, manifests, packages, wheelfile, wheelhouse
+from tasks.effects import cudahome, environments, files, manifests, packages, wheelfile, wheelhouse
 from tasks.effects.packages import Download, Extra, Packages
 from tasks.effects.voice import say, tick
 from tasks.model import Artifact, TorchFound
@@ -35,7 +35,7 @@ def _prebuilt(job: PrebuiltJob, deps: Deps) -> tuple[Wheel, Surface]:
     tick(f"checking {path.name}")
     wheelfile.verify(path, deps.python_version)
     tick("installing torch and the libraries it needs")
-    into = Packages(deps.python, packages.find_uv(), job.log)
+    into = Packages(deps.python, environments.find_uv(), job.log)
     into.install_wheel(path, Extra(deps.toolkit.pins if deps.toolkit else (), job.index))
     found = installed.torch_of(deps.python)
     installed.require(found, job.requirement.partition("==")[2], job.cuda)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.digest import canonical, sha256_text
-from tasks.effects import files, manifests, packages, shell, wheelfile, wheelhouse
+from tasks.effects import environments, files, manifests, shell, wheelfile, wheelhouse
 from tasks.effects.packages import Extra, Packages
 from tasks.effects.voice import say, tick
 from tasks.errors import BuildError
@@ -108,7 +108,7 @@ def _install(job: BuiltJob, deps: Deps, wheel: Path, content: str) -> Artifact:
     kept, artifact = wheelhouse.keep(
         wheel, job.wheelhouse, f"torch {job.release} as built", str(job.compiled)
     )
-    into = Packages(deps.python, packages.find_uv(), job.log)
+    into = Packages(deps.python, environments.find_uv(), job.log)
     into.install_wheel(kept, Extra(deps.toolkit.pins if deps.toolkit else ()))
     manifests.publish(job.content, Content(content, artifact, deps.identity))
     return artifact

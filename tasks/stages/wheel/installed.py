@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tasks.digest import canonical, sha256_text
-from tasks.effects import probe, wheelfile
+from tasks.effects import pythons, wheelfile
 from tasks.errors import BadArtifactError
 from tasks.model import TorchFound
 from tasks.stages.deps.job import Deps
@@ -20,7 +20,7 @@ _LIBRARIES = ("torch/lib/", "torch/_C")
 
 def torch_of(python: str) -> TorchFound:
     """The torch that an interpreter would import."""
-    found = probe.interpreter(python).torch
+    found = pythons.interpreter(python).torch
     if found is None:
         raise BadArtifactError(
             "torch is not there after it was installed",

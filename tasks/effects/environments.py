@@ -1,0 +1,70 @@
+"""Python environments: made by uv, which comes with us, or by venv where uv cannot run."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path, PurePath
+
+from tasks.effects import shell
+from tasks.errors import CommandFailedError, MissingToolError
+from tasks.model import Command
+
+
+def find_uv() -> str | None:
+    """uv's program: the one of our own dependency, else one on PATH, else None."""
+    try:
+        import uv  # noqa: PLC0415 - where the package is missing, pip does the work
+    except ImportError:
+        return shutil.which("uv")
+    try:
+        return str(uv.find_uv_bin())
+    except (FileNotFoundError, AttributeError):
+        return shutil.which("uv")
+
+
+def scripts_folder(venv: PurePath) -> Path:
+    """Where a venv keeps its programs."""
+    return Path(venv) / ("Scripts" if sys.platform == "win32" else "bin")
+
+
+def python_of(venv: PurePath) -> Path:
+    """The interpreter of a venv."""
+    return scripts_folder(venv) / ("python.exe" if sys.platform == "win32" else "python")
+
+
+def create_venv(venv: PurePath, base: str, uv: str | None, log: PurePath) -> None:
+    """Make a venv of the interpreter `base`, with pip in it."""
+    argv: tuple[str, ...]
+    if uv:
+        argv = (
+            uv,
+            "venv",
+            "--seed",
+            "--allow-existing",
+            "--no-python-downloads",
+            "--python",
+            base,
+            str(venv),
+        )
+    else:
+        argv = (base, "-m", "venv", str(venv))
+    try:
+        shell.run(Command(argv, shell.host_env(), "make the build environment", log=log))
+    except CommandFailedError as error:
+        hint = (
+            "apt install python3-venv python3-dev"
+            if sys.platform == "linux"
+            else "reinstall Python with its venv"
+        )
+        raise MissingToolError(error.what, where=error.where, todo=hint) from error
+
+
+def site_packages(python: str) -> Path:
+    """Where an interpreter keeps compiled packages."""
+    query = "import sysconfig; print(sysconfig.get_path('platlib'))"
+    return Path(
+        shell.capture(
+            Command((python, "-c", query), shell.host_env(), "find site-packages")
+        ).strip()
+    )
