@@ -47,9 +47,9 @@ def stage_tasks(yard: Yard) -> Iterator[Task]:
     validate.
     """
     plan = yard.plan
+    yield from _groups(plan)  # first: doit puts a subtask into a group that is there already
     for stage in plan.stages:
         yield _task(yard, stage)
-    yield from _groups(plan)
     if "validate" not in plan.absent:
         yield {**_task(yard, plan.validate), "task_dep": ["build"]}
     for name, reason in plan.absent.items():

@@ -40,6 +40,7 @@ class Bench:
         self.inputs: dict[str, Any] = {"flag": "A"}
         self.asks: Literal["", "always", "moved"] = ""
         self.moved = False
+        self.more: tuple[Stage, ...] = ()
         monkeypatch.setattr(graph, "_action", self._action)
         monkeypatch.setattr(signal, "signal", lambda *_: None)
         self.out = io.StringIO()
@@ -54,11 +55,13 @@ class Bench:
     def stage(self, name: str, *reads: str) -> Stage:
         paths = tuple(self.layout.manifest(read) for read in reads)
         asks: Literal["", "always", "moved"] = self.asks if name == "deps" else ""
-        return Stage(name, name, f"{name}!", None, self.inputs if name == "deps" else {},
-                     (self.layout.manifest(name),), paths, (), asks)  # fmt: skip
+        room = name.partition(":")[0]
+        inputs = self.inputs if name == "deps" else {}
+        leaves = (self.layout.manifest(name),)
+        return Stage(name, room, f"{name}!", None, inputs, leaves, paths, (), asks)
 
     def doit(self, *argv: str) -> int:
-        stages = (self.stage("deps"), self.stage("wheel", "deps"))
+        stages = (self.stage("deps"), self.stage("wheel", "deps"), *self.more)
         absent = {"source": "it has none", "compile": "it has none"}
         plan = Plan(stages, self.stage("validate", "wheel"), (("profile", "trial"),), absent)
         self.out = io.StringIO()
@@ -233,3 +236,14 @@ def test_names_of_tasks_are_none_of_doits_own(bench: Bench) -> None:
     taken = set(DoitMain(ModuleTaskLoader({})).get_cmds().to_dict())
     stages = {"deps", "source", "env", "compile", "wheel", "extensions", "validate"}
     assert not taken & (stages | {"build", "doctor", "settings", "purge", "check"})
+
+
+def test_the_extensions_are_a_group_that_can_be_built_and_cleaned_as_one(bench: Bench) -> None:
+    bench.more = (bench.stage("extensions:a", "wheel"), bench.stage("extensions:b", "wheel"))
+    assert bench.doit("extensions") == 0
+    assert bench.ran == ["deps", "wheel", "extensions:a", "extensions:b"]
+    assert bench.doit("clean", "extensions") == 0
+    assert not Path(bench.layout.manifest("extensions:a")).exists()
+    assert Path(bench.layout.manifest("wheel")).exists()
+    assert bench.doit("extensions:b") == 0
+    assert bench.ran == ["extensions:b"]
