@@ -86,6 +86,16 @@ def test_the_resolver_did_not_move_the_toolkit(yard: Yard) -> None:
         assert installed[name] == version
 
 
+def test_looking_at_the_environment_again_changes_nothing_downstream(yard: Yard) -> None:
+    """The packages that torch brought lie beside the toolkit's by now, and are none of it."""
+    before = yard.manifest("deps")
+    yard.must("clean", "deps")
+    out = yard.must("build")
+    assert yard.manifest("deps") == before
+    assert "Prepared deps" in out
+    assert "Installed wheel" not in out
+
+
 def test_cmake_accepts_the_toolkit_made_of_packages(yard: Yard, tmp_path: Path) -> None:
     (tmp_path / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.24)\nproject(trial LANGUAGES CXX CUDA)\n"
@@ -156,3 +166,25 @@ def freeze(python: str) -> set[str]:
     )
     return {line.partition(" @ ")[0].strip() + "==1.0" * (" @ " in line) for line in
             done.stdout.splitlines()}  # fmt: skip
+
+
+def test_another_cuda_and_back_leaves_no_mixture(yard: Yard, tmp_path: Path) -> None:
+    """A toolkit of packages in place of another, in the same profile."""
+    other = Yard(tmp_path / "other")
+    profile = {"target": {"gpus": ["RTX 5090"]}, "extensions": [SMOKE]}
+    other.profile(**profile)
+    other.must("build")
+    newer = other.manifest("deps")
+    assert newer["toolkit"]["version"].startswith("13.2.")
+    toolkit = {"provider": "pypi"}
+    other.profile(**profile, torch={"version": "2.14.1"}, toolkit=toolkit)
+    other.must("build")
+    older = other.manifest("deps")
+    assert older["toolkit"]["version"].startswith("13.0.")
+    assert older["identity"] != newer["identity"]
+    assert not [pin for pin in older["toolkit"]["pins"] if "==13.2." in pin]
+    assert other.manifest("wheel")["version"] == "2.14.1+cu130"
+    other.must("validate")
+    other.profile(**profile)
+    other.must("build")
+    assert other.manifest("wheel")["version"] == "2.15.0+cu132"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from tasks.digest import canonical, sha256_text
 from tasks.effects import compilers, environments, files, pythons, shell
 from tasks.effects.packages import Packages
 from tasks.effects.voice import warn
@@ -94,18 +95,23 @@ def _environment(job: DepsJob) -> str:
 
 
 def _make_venv(job: DepsJob, uv: str | None) -> None:
-    """A venv of another Python is made anew; one of the same is filled up."""
+    """A venv of another Python or toolkit is made anew; one of the same is filled up.
+
+    What another toolkit left behind (its libraries, the torch that was linked with them) would be
+    found beside the new one.
+    """
     wanted = pythons.interpreter(job.base).version
+    made_for = sha256_text(canonical(job.toolkit_packages))
     python = environments.python_of(job.venv)
     try:
         usable = python.exists() and pythons.interpreter(str(python)).version == wanted
     except BuildError:
         usable = False
-    if usable and _identity_file(job).exists():
+    if usable and _identity_lines(job)[1:] == [made_for]:
         return
     files.remove_owned(job.venv)
     environments.create_venv(job.venv, job.base, uv, job.log)
-    files.write_atomic(_identity_file(job), secrets.token_hex(8))
+    files.write_atomic(_identity_file(job), f"{secrets.token_hex(8)}\n{made_for}\n")
 
 
 def _identity_file(job: DepsJob) -> Path:
@@ -114,7 +120,12 @@ def _identity_file(job: DepsJob) -> Path:
 
 def _identity(job: DepsJob) -> str:
     """Written once into a new environment; an existing interpreter is known by its path."""
-    return job.base if job.existing else _identity_file(job).read_text(encoding="utf-8")
+    return job.base if job.existing else _identity_lines(job)[0]
+
+
+def _identity_lines(job: DepsJob) -> list[str]:
+    file = _identity_file(job)
+    return file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
 
 
 def _missing(job: DepsJob) -> list[str]:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tasks.effects import compilers, cudahome, environments, files, probe
 from tasks.effects.packages import Packages
@@ -34,27 +38,56 @@ def make(job: DepsJob, python: str) -> CudaHome | None:
 def _of_packages(job: DepsJob, python: str) -> CudaHome:
     site = environments.site_packages(python)
     if job.existing:
+        files.remove_owned(job.toolkit_folder)
         site = files.own(job.toolkit_folder)
         into = Packages(python, environments.find_uv(), job.log, site)
         into.install(job.toolkit_packages, what="install the CUDA toolkit")
     home = cudahome.assemble(site, job.cuda_home)
-    return CudaHome(str(home), probe.nvcc_version(home), _pins(site))
+    return CudaHome(str(home), probe.nvcc_version(home), pins(site, job.toolkit_packages))
 
 
-def _pins(site: Path) -> tuple[str, ...]:
-    """The exact versions of NVIDIA's packages: constraints for every later install."""
+def pins(site: Path, asked: Sequence[str]) -> tuple[str, ...]:
+    """The exact versions of what `asked` brought: constraints for every later install.
+
+    Only of that: torch brings packages of NVIDIA's into the same folder, other ones with each
+    release, and they are no part of the toolkit.
+    """
     found = importlib.metadata.distributions(path=[str(site)])
-    named = ((item.metadata["Name"], item.version) for item in found)
-    return tuple(sorted(f"{n}=={v}" for n, v in named if n.startswith(("nvidia-", "cuda-toolkit"))))
+    here = {canonicalize_name(item.metadata["Name"]): item for item in found}
+    waiting = [Requirement(text) for text in asked]
+    pinned: dict[str, str] = {}
+    while waiting:
+        wanted = waiting.pop()
+        name = canonicalize_name(wanted.name)
+        if name in here and name not in pinned:
+            pinned[name] = f"{name}=={here[name].version}"
+            waiting += _requires(here[name], wanted.extras)
+    return tuple(sorted(pinned.values()))
+
+
+def _requires(item: importlib.metadata.Distribution, extras: Iterable[str]) -> list[Requirement]:
+    """What a package requires here, with these extras."""
+    listed = [Requirement(text) for text in item.requires or ()]
+    given = ["", *extras]
+    return [
+        requirement
+        for requirement in listed
+        if requirement.marker is None
+        or any(requirement.marker.evaluate({"extra": extra}) for extra in given)
+    ]
 
 
 def find_cuobjdump(job: DepsJob, python: str, toolkit: CudaHome | None) -> str:
-    """Of the toolkit, of triton in the environment, of PATH; else its own package."""
+    """Of the toolkit, of an existing torch's triton, of PATH; else its own package.
+
+    triton in an environment of ours does not count: it comes only with torch, and the answer would
+    be another one the next time.
+    """
     name = "cuobjdump.exe" if sys.platform == "win32" else "cuobjdump"
-    places = [environments.site_packages(python) / "triton/backends/nvidia/bin" / name]
-    if toolkit:
-        places.insert(0, Path(toolkit.home) / "bin" / name)
-    for place in places:
+    places = [Path(toolkit.home) / "bin" / name] if toolkit else []
+    if job.existing:
+        places.append(environments.site_packages(python) / "triton/backends/nvidia/bin" / name)
+    for place in [*places, *Path(job.toolkit_folder).glob(f"nvidia/cu*/bin/{name}")]:
         if place.is_file():
             return str(place)
     if found := compilers.program("cuobjdump"):
