@@ -86,7 +86,6 @@ def _task(yard: Yard, stage: Stage) -> Task:
         "clean": [(withdraw_manifests, [stage])],
         "io": {"capture": False},
         "verbosity": 2,
-        "meta": {"stage": stage},
     }
 
 
