@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Literal, TextIO
 
+from tasks.duration import elapsed
 from tasks.effects import voice
 from tasks.model import Plan, Stage
 
@@ -151,18 +152,6 @@ class Console:
         if self._transient:
             self.out.write("\r\x1b[2K")
             self._transient = ""
-
-
-def elapsed(seconds: float) -> str:
-    """`0.4 s`, `12 s`, `3 min 05 s`, `2 h 14 min`."""
-    whole = round(seconds)
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
 
 
 class Reporter:

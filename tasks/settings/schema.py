@@ -256,5 +256,5 @@ class Settings(Section):
     build: Build = Build()
     wheel: Wheel = Wheel()
     extensions: Annotated[tuple[Extension, ...], AfterValidator(_distinct)] = ()
-    """Extensions, in the order they are built."""
+    """Extensions, each built by itself; none may need another to be built first."""
     validation: Validation = Validation()

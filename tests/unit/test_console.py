@@ -7,7 +7,8 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from tasks.console import Console, elapsed
+from tasks.console import Console
+from tasks.duration import elapsed
 from tasks.model import Plan, Stage
 
 

@@ -241,7 +241,8 @@ def test_names_of_tasks_are_none_of_doits_own(bench: Bench) -> None:
 def test_the_extensions_are_a_group_that_can_be_built_and_cleaned_as_one(bench: Bench) -> None:
     bench.more = (bench.stage("extensions:a", "wheel"), bench.stage("extensions:b", "wheel"))
     assert bench.doit("extensions") == 0
-    assert bench.ran == ["deps", "wheel", "extensions:a", "extensions:b"]
+    assert bench.ran[:2] == ["deps", "wheel"]
+    assert set(bench.ran[2:]) == {"extensions:a", "extensions:b"}  # doit keeps no order of theirs
     assert bench.doit("clean", "extensions") == 0
     assert not Path(bench.layout.manifest("extensions:a")).exists()
     assert Path(bench.layout.manifest("wheel")).exists()

@@ -37,7 +37,7 @@ def test_new_total_starts_a_new_estimate() -> None:
     ("eta", "text"),
     [
         (None, "675/1350 (50 %)"),
-        (4.4, "675/1350 (50 %), 4 s left"),
+        (4.4, "675/1350 (50 %), 4.4 s left"),
         (247.0, "675/1350 (50 %), 4 min 07 s left"),
         (7260.0, "675/1350 (50 %), 2 h 01 min left"),
     ],

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from tasks.duration import elapsed
+
 _STEP = re.compile(r"\[(\d+)/(\d+)\]")
 
 
@@ -22,7 +24,7 @@ class Progress:
 
     def __str__(self) -> str:
         text = f"{self.done}/{self.total} ({100 * self.done // self.total} %)"
-        return text if self.eta is None else f"{text}, {_span(self.eta)} left"
+        return text if self.eta is None else f"{text}, {elapsed(self.eta)} left"
 
 
 @dataclass
@@ -48,12 +50,3 @@ class Meter:
         if steps <= 0 or now <= self._since:
             return None
         return (self._total - done) * (now - self._since) / steps
-
-
-def _span(seconds: float) -> str:
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02} min"

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from tasks.choice import Choice
 from tasks.model import Layout, Stage
-from tasks.settings.schema import Settings
+from tasks.settings.schema import Check, Settings
 from tasks.stages.validate.job import SmokeCheck, ValidateJob
 
 RECIPE = 1
-CHECKS = (
-    "import",
-    "version",
-    "cuda",
-    "archs",
-    "machine_code",
-    "device",
-    "matmul",
-    "convolution",
-    "extensions",
-)
+CHECKS: tuple[str, ...] = get_args(Check)
 
 
 def plan(settings: Settings, layout: Layout, choice: Choice) -> Stage:
