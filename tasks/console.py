@@ -46,6 +46,7 @@ class Console:
         self.stage_started = self.started
         self.ran = 0
         self.failed = False
+        self.interrupted = False
         self._headed = False
         self._transient = ""
         self._doing = self._stage = ""
@@ -119,7 +120,10 @@ class Console:
         """The last line of a run that had something to build."""
         self._clear()
         took = elapsed(time.monotonic() - self.started)
-        if self.failed:
+        if self.interrupted:
+            again = "nothing is lost: the same command goes on from here"
+            self._line("Interrupted", f"after {took}; {again}", colour="33")
+        elif self.failed:
             self._line(
                 "Stopped", f"after {took}; what was built before is still there", colour="31"
             )
@@ -164,7 +168,7 @@ class Reporter:
         self.building = False
         voice.listen(self.console)
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _leave)
+            signal.signal(number, self._leave)
 
     def initialize(self, tasks: Any, selected_tasks: Any) -> None:
         """The tasks are known; those that build get the head."""
@@ -190,6 +194,17 @@ class Reporter:
         """A clean action failed."""
         self.console.fail("clean", exception.get_msg())
 
+    def _leave(self, number: int, _: object) -> None:
+        """INT and TERM end the run in order, once: children are ended, doit saves its state, and
+        128 + number is the exit code.
+        """
+        for again in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(again, signal.SIG_IGN)
+        self.console.interrupted = True
+        if interrupt := sys.modules.get("tasks.effects.process_group"):
+            interrupt.interrupt_all()
+        raise SystemExit(128 + number)
+
     def _quiet(self, *_: Any) -> None:
         """doit tells more than a person wants to read."""
 
@@ -200,14 +215,3 @@ class Reporter:
 def reporter_for(console: Console) -> type[Reporter]:
     """A doit reporter class that speaks through `console`: doit makes the instance itself."""
     return type("TorchyardReporter", (Reporter,), {"console": console})
-
-
-def _leave(number: int, _: object) -> None:
-    """INT and TERM end the run in order, once: children are ended, doit saves its state, 128 +
-    number is the code.
-    """
-    for again in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(again, signal.SIG_IGN)
-    if interrupt := sys.modules.get("tasks.effects.process_group"):
-        interrupt.interrupt_all()
-    raise SystemExit(128 + number)

@@ -47,6 +47,7 @@ def test_a_kill_in_the_middle_of_an_extension_costs_only_that_extension(
     code, out = kill_when(yard.start("build"), tmp_path / "reached", number)
     expect_code(code, number)
     assert "Traceback" not in out
+    assert "Finished" not in out
     assert not (yard.build / "extensions" / "toy.json").exists()
     if number != signal.SIGKILL:
         assert not processes_with(str(yard.folder))
@@ -67,6 +68,7 @@ def test_a_kill_in_the_middle_of_the_wheel_is_not_taken_for_a_wheel(
     code, out = kill_when(yard.start("build"), tmp_path / "reached", number)
     expect_code(code, number)
     assert "Traceback" not in out
+    assert "Finished" not in out
     assert not (yard.build / "wheel.json").exists()
     if number != signal.SIGKILL:
         assert not processes_with(str(yard.folder))

@@ -100,6 +100,16 @@ def test_a_failed_run_says_that_the_rest_is_still_there() -> None:
     assert "Finished" not in out.getvalue()
 
 
+def test_an_interrupted_run_does_not_say_that_it_finished() -> None:
+    out = io.StringIO()
+    console = Console(plan(), out)
+    console.begin(stage(), "first time")
+    console.interrupted = True
+    console.close()
+    assert "Interrupted after" in out.getvalue()
+    assert "Finished" not in out.getvalue()
+
+
 def test_a_card_that_came_is_a_warning_under_the_head() -> None:
     out = io.StringIO()
     Console(plan(), out, drift=lambda: "the cards here are now 9.0").head()
