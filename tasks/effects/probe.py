@@ -15,12 +15,12 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 from tasks.effects import manifests, pythons, shell
 from tasks.errors import BuildError, CommandFailedError, MissingToolError
-from tasks.model import Command, Gpu, Host, System, ToolkitFound
+from tasks.model import Command, Gpu, Host, Interpreter, System, ToolkitFound
 
 _SYSTEMS: dict[str, System] = {"linux": "linux", "win32": "windows", "darwin": "macos"}
 
@@ -50,7 +50,7 @@ def host(asked: Asked, pin: PurePath) -> Host:
     except BuildError:
         return _look(asked, cards())
     if kept.asked == asked:
-        return _with(kept.host, pinned=True)
+        return replace(kept.host, python=_as_it_is(kept.host.python), pinned=True)
     return _look(asked, kept.host.gpus)
 
 
@@ -71,6 +71,13 @@ def _look(asked: Asked, gpus: tuple[Gpu, ...]) -> Host:
         gpus=gpus,
         toolkits=tuple(_toolkits(asked.toolkit_path)),
     )
+
+
+def _as_it_is(python: Interpreter) -> Interpreter:
+    """A torch that is installed already is its owner's: it is read each time, and never pinned."""
+    if python.torch is None:
+        return python
+    return replace(python, torch=pythons.torch_in([Path(python.torch.folder).parent]))
 
 
 def cards() -> tuple[Gpu, ...]:

@@ -39,7 +39,7 @@ def interpreter(asked: str) -> Interpreter:
     return Interpreter(
         str(Path(path).absolute()) if asked != "auto" else real,
         version,
-        _torch([Path(f) for f in folders if f]),
+        torch_in([Path(f) for f in folders if f]),
     )
 
 
@@ -84,7 +84,8 @@ def _known_to_uv(version: str) -> str | None:
         return None
 
 
-def _torch(folders: list[Path]) -> TorchFound | None:
+def torch_in(folders: list[Path]) -> TorchFound | None:
+    """The torch in the first of these folders that has one, by its version.py."""
     for folder in folders:
         version = folder / "torch" / "version.py"
         if version.is_file():

@@ -131,3 +131,39 @@ def test_purge_removes_what_is_ours_and_nothing_else(yard: Yard, tree: Path) -> 
     yard.must("purge", "--yes")
     assert not yard.build.exists()
     assert (tree / "CMakeLists.txt").is_file()
+
+
+def test_what_a_persons_pip_took_away_is_put_back(yard: Yard, tree: Path, extension: Path) -> None:
+    yard.profile(**source_profile(tree, extension))
+    yard.must("build")
+    python = yard.manifest("wheel")["python"]
+    for name in ("toyext", "torch"):
+        remove = [python, "-m", "pip", "uninstall", "-q", "-y", name]
+        subprocess.run(remove, check=True, capture_output=True)
+        assert "Up to date" not in yard.must("build")
+        assert installed(yard, "import torch, toyext; print(toyext.answer())") == "42"
+    assert "Up to date" in yard.must("build")
+
+
+def test_another_torch_in_an_existing_interpreter_is_seen(
+    yard: Yard, tree: Path, extension: Path, tmp_path: Path
+) -> None:
+    yard.profile(**source_profile(tree))
+    yard.must("build")
+    made = yard.manifest("wheel")
+    other = Yard(tmp_path / "other")
+    listed = [{"name": "toy", "path": str(extension), "imports": ["toyext"]}]
+    existing = {"target": {"gpus": []}, "torch": {"strategy": "existing"}, "extensions": listed}
+    other.profile(python=made["python"], **existing)
+    other.must("build")
+    assert other.manifest("wheel")["version"] == made["version"]
+    version = Path(made["folder"]) / "version.py"
+    version.write_text(
+        version.read_text(encoding="utf-8").replace(made["version"], "2.7.0"), encoding="utf-8"
+    )
+    assert "Built extensions:toy" in other.must("build")
+    assert other.manifest("wheel")["version"] == "2.7.0"
+    version.unlink()
+    code, out = other.doit("build")
+    assert code == 3
+    assert "holds no torch" in out

@@ -72,7 +72,10 @@ def test_existing_installs_no_torch_and_no_venv() -> None:
     assert names(plan) == ["deps", "env", "wheel"]
     assert plan.absent["compile"] == "strategy existing builds no torch"
     deps, _, wheel = plan.stages
-    assert deps.also == (PurePosixPath("/yard/build/p/overlay"),)
+    assert deps.also == (
+        PurePosixPath("/yard/build/p/overlay"),
+        PurePosixPath("/yard/build/p/cuda/bin/nvcc"),
+    )
     assert type(wheel.job).__name__ == "ExistingJob"
 
 

@@ -94,12 +94,18 @@ def test_a_card_that_does_not_answer_is_no_reason_to_stop(monkeypatch: pytest.Mo
 
 
 def test_what_was_pinned_is_read_back(tmp_path: Path) -> None:
-    python = Interpreter("/usr/bin/python3", "3.12.1", TorchFound("2.9.1", None, "/s/torch"))
+    folder = tmp_path / "site" / "torch"
+    folder.mkdir(parents=True)
+    (folder / "version.py").write_text("__version__ = '2.9.1'\n", encoding="utf-8")
+    torch = TorchFound("2.9.1", None, str(folder))
+    python = Interpreter("/usr/bin/python3", "3.12.1", torch)
     kits = (ToolkitFound("/opt/cuda", "13.2.86", asked=True),)
     host, asked = Host("linux", "x86_64", python, (RTX_5090,), kits), Asked("auto", "/opt/cuda")
     probe.pin(tmp_path / "host.json", asked, host)
     found = probe.host(asked, tmp_path / "host.json")
     assert found == Host("linux", "x86_64", python, (RTX_5090,), kits, pinned=True)
+    (folder / "version.py").unlink()
+    assert probe.host(asked, tmp_path / "host.json").python.torch is None
 
 
 def test_pinned_facts_are_not_looked_at_again(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 from tasks.choice import Choice
 from tasks.digest import plain
 from tasks.errors import KnowledgeError
@@ -56,7 +58,7 @@ def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledg
             **{name: plain(getattr(job, name)) for name in _SHOWN},
         },
         leaves=(layout.manifest("deps"),),
-        also=(environment,),
+        also=(environment, *_nvcc(layout, choice)),
     )
 
 
@@ -97,3 +99,9 @@ def _mkl(settings: Settings, choice: Choice) -> tuple[str, ...]:
 def _from_source(settings: Settings, choice: Choice) -> str:
     """The BLAS that a source build links; other strategies bring their own."""
     return settings.build.blas if choice.strategy == "source" else ""
+
+
+def _nvcc(layout: Layout, choice: Choice) -> tuple[PurePath, ...]:
+    """The toolkit that we put together, which a person can remove; Windows uses the packages'."""
+    ours = choice.toolkit.provider == "pypi" and choice.system == "linux"
+    return (layout.build / "cuda" / "bin" / "nvcc",) if ours else ()

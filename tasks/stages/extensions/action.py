@@ -45,7 +45,7 @@ def moved(job: ExtensionJob) -> bool:
         last = manifests.read(job.manifest, Built)
     except BuildError:
         return True
-    if last.status == "unreachable":
+    if last.status == "unreachable" or not all(Path(path).is_file() for path in last.libraries):
         return True
     return job.kind == "path" and last.source.get("digest") != sources.path_digest(job)
 

@@ -50,7 +50,7 @@ def plan(
         },
         leaves=(job.manifest,),
         reads=tuple(layout.manifest(name) for name in reads),
-        asks="moved" if job.kind == "path" or job.optional else "",
+        asks="moved",
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.digest import canonical, sha256_text
-from tasks.effects import environments, files, manifests, shell, wheelfile, wheelhouse
+from tasks.effects import environments, files, manifests, pythons, shell, wheelfile, wheelhouse
 from tasks.effects.packages import Extra, Packages
 from tasks.effects.voice import say, tick
 from tasks.errors import BuildError
@@ -99,6 +99,9 @@ def _same(job: BuiltJob, deps: Deps, content: str) -> Artifact | None:
     place = Path(job.wheelhouse) / last.artifact.name
     if (last.digest, last.identity) != (content, deps.identity) or not place.is_file():
         return None
+    found = pythons.interpreter(deps.python).torch
+    if found is None or not last.artifact.name.startswith(f"torch-{found.version}-"):
+        return None  # a person's pip took it away, or put another one there
     say(f"the same content as {last.artifact.name}: kept")
     return last.artifact
 

@@ -25,6 +25,7 @@ class PrebuiltJob:
     landing: PurePath
     deps: PurePath
     log: PurePath
+    wheel: PurePath
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class BuiltJob:
     env: PurePath
     compiled: PurePath
     log: PurePath
+    wheel: PurePath
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,10 @@ class ExistingJob:
 
     python: str
     folder: str
+    version: str
     log: PurePath
     deps: PurePath
+    wheel: PurePath
 
 
 @dataclass(frozen=True)

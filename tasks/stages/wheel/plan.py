@@ -44,6 +44,7 @@ def _stage(layout: Layout, job: Any, reads: tuple[str, ...], doc: str) -> Stage:
         inputs={"recipe": RECIPE, "kind": type(job).__name__, **inputs},
         leaves=(layout.manifest("wheel"), layout.manifest("surface")),
         reads=tuple(layout.manifest(name) for name in reads),
+        asks="moved",
     )
 
 
@@ -60,6 +61,7 @@ _SHOWN = frozenset(
         "backend",
         "python",
         "folder",
+        "version",
     ]
 )
 
@@ -74,6 +76,7 @@ def _prebuilt(settings: Settings, layout: Layout, choice: Choice) -> PrebuiltJob
         landing=layout.build / "landing",
         deps=layout.manifest("deps"),
         log=layout.logs / "wheel.log",
+        wheel=layout.manifest("wheel"),
     )
 
 
@@ -81,8 +84,10 @@ def _existing(layout: Layout, choice: Choice) -> ExistingJob:
     return ExistingJob(
         python=choice.python.path,
         folder=choice.python.torch.folder if choice.python.torch else "",
+        version=choice.torch,
         deps=layout.manifest("deps"),
         log=layout.logs / "wheel.log",
+        wheel=layout.manifest("wheel"),
     )
 
 
@@ -102,6 +107,7 @@ def _built(settings: Settings, layout: Layout, choice: Choice) -> BuiltJob:
         env=layout.manifest("env"),
         compiled=layout.manifest("compile"),
         log=layout.logs / "wheel.log",
+        wheel=layout.manifest("wheel"),
     )
 
 
