@@ -26,6 +26,7 @@ from tasks.errors import BuildError, NoSpaceError
 from tasks.model import Layout, Plan, Stage
 
 Task = dict[str, Any]
+_NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 
 
 @dataclass
@@ -131,13 +132,14 @@ def execute(yard: Yard, stage: Stage) -> TaskFailed | None:
         return TaskFailed(str(error))
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            return TaskFailed(
-                str(
-                    NoSpaceError(
-                        "the disk is full", where=str(error.filename), todo="free some room"
-                    )
-                )
+            full = NoSpaceError(
+                "the disk is full", where=str(error.filename), todo="free some room"
             )
+            return TaskFailed(str(full))
+        if error.errno in _NOT_WRITABLE:
+            todo = "see that this place can be written to, or choose another one in the settings"
+            told = BuildError(str(error.strerror).lower(), where=str(error.filename), todo=todo)
+            return TaskFailed(str(told))
         raise
     return None
 

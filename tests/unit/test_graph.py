@@ -184,6 +184,16 @@ def test_a_full_disk_is_told_as_one(bench: Bench) -> None:
     assert "the disk is full" in bench.out.getvalue()
 
 
+def test_a_place_that_cannot_be_written_is_told_as_one(bench: Bench) -> None:
+    def locked() -> str:
+        raise OSError(30, "Read-only file system", "/wheelhouse/x.whl")
+
+    bench.acts["wheel"] = locked
+    assert bench.doit() == 1
+    assert "/wheelhouse/x.whl: read-only file system" in bench.out.getvalue()
+    assert "Traceback" not in bench.out.getvalue()
+
+
 def test_a_stage_that_always_looks_runs_and_costs_nothing_downstream(bench: Bench) -> None:
     bench.asks = "always"
     bench.doit()
