@@ -77,10 +77,6 @@ class FetchError(BuildError):
     """Something could not be had from outside: no answer, no such version, or the wrong bytes."""
 
 
-class UnreachableError(FetchError):
-    """A host did not answer a TCP connect in time."""
-
-
 class NotOwnedError(BuildError):
     """A folder would be changed or removed that this tool did not make."""
 

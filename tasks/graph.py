@@ -131,16 +131,21 @@ def execute(yard: Yard, stage: Stage) -> TaskFailed | None:
     except BuildError as error:
         return TaskFailed(str(error))
     except OSError as error:
-        if error.errno == errno.ENOSPC:
-            full = NoSpaceError(
-                "the disk is full", where=str(error.filename), todo="free some room"
-            )
-            return TaskFailed(str(full))
-        if error.errno in _NOT_WRITABLE:
-            todo = "see that this place can be written to, or choose another one in the settings"
-            told = BuildError(str(error.strerror).lower(), where=str(error.filename), todo=todo)
-            return TaskFailed(str(told))
-        raise
+        told = _of_the_disk(error)
+        if told is None:
+            raise
+        return TaskFailed(str(told))
+    return None
+
+
+def _of_the_disk(error: OSError) -> BuildError | None:
+    """What a person can do something about; None where it is a bug of ours."""
+    where = str(error.filename)
+    if error.errno == errno.ENOSPC:
+        return NoSpaceError("the disk is full", where=where, todo="free some room")
+    if error.errno in _NOT_WRITABLE:
+        todo = "see that this place can be written to, or choose another one in the settings"
+        return BuildError(str(error.strerror).lower(), where=where, todo=todo)
     return None
 
 
