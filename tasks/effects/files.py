@@ -20,6 +20,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from tasks.effects import leftovers
+from tasks.effects.voice import warn
 from tasks.errors import BusyError, NoSpaceError, NotOwnedError
 from tasks.model import Artifact
 
@@ -150,15 +152,27 @@ def lock(folder: PurePath) -> Iterator[None]:
     try:
         guard.acquire(timeout=0)
     except Timeout as error:
-        pid = holder.read_text(encoding="utf-8") if holder.exists() else "unknown"
+        pid = _run_of(holder).partition("-")[0] or "unknown"
         raise BusyError(
             f"another torchyard run (process {pid}) is at work here",
             where=str(folder),
             todo="wait for it to finish, or stop it",
         ) from error
     try:
-        holder.write_text(str(os.getpid()), encoding="utf-8")
+        _end_leftovers(_run_of(holder))
+        holder.write_text(leftovers.RUN, encoding="utf-8")
         yield
     finally:
         holder.unlink(missing_ok=True)
         guard.release()
+
+
+def _run_of(holder: Path) -> str:
+    """The run that wrote its name there: the one at work, or one that was killed."""
+    return holder.read_text(encoding="utf-8") if holder.exists() else ""
+
+
+def _end_leftovers(killed: str) -> None:
+    ended = leftovers.end(killed) if killed else ()
+    if ended:
+        warn(f"a killed run had left at work, now ended: {', '.join(ended)}")

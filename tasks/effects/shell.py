@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from tasks.effects import process_group
+from tasks.effects import leftovers, process_group
 from tasks.effects.firsterror import first_error
 from tasks.errors import CommandFailedError, MissingToolError, redact
 from tasks.model import Command
@@ -106,7 +106,7 @@ def _start(command: Command, *, split: bool) -> subprocess.Popen[str]:
     try:
         return process_group.start(
             command.argv,
-            env=dict(command.env),
+            env={**command.env, leftovers.MARK: leftovers.RUN},
             cwd=command.cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -48,7 +48,7 @@ def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[str]:
 def test_the_promised_profiles_are_there() -> None:
     promised = {
         "quickstart", "rtx5090", "rtx5090-source", "cuda124-torch25", "libtorch-debug", "cpu",
-        "windows-rtx5090", "debian-trixie-cpu",
+        "windows-rtx5090", "debian-trixie-cpu", "debian-trixie-cuda",
     }  # fmt: skip
     assert set(SHIPPED) == promised
 

@@ -1,0 +1,217 @@
+"""PyTorch 2.6.0's own tree, as far as target c10: built once, pulled, edited, interrupted.
+
+One tree serves all tests of this file. Each begins with one that is up to date and leaves one that
+is; what was compiled in between is read from Ninja's log.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from subprocess import Popen
+
+import pytest
+
+from tests.ninjalog import Made, made, remade
+from tests.real.debian import Debian, InsideYard, Upstream, profile
+from tests.yard import processes_with
+
+pytestmark = pytest.mark.real
+
+OBJECTS = "c10/CMakeFiles/c10.dir"
+ONE = "c10/util/Backtrace.cpp"
+_NAMES = ("Allocator", "AutogradState", "CPUAllocator", "DispatchKey", "Stream", "TensorImpl")
+SEVERAL = tuple(f"c10/core/{name}.cpp" for name in _NAMES)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+
+
+@dataclass
+class Bench:
+    """A checkout of torchyard, the tree it builds, and what Ninja had made when we last looked."""
+
+    yard: InsideYard
+    upstream: Upstream
+    seen: Made = field(default_factory=dict)
+
+    def write_profile(self, **source: object) -> None:
+        here = {"path": str(self.upstream.clone), "submodules": True, **source}
+        self.yard.profile(**profile("debian-trixie-cpu", source=here, build={"target": "c10"}))
+
+    @property
+    def folder(self) -> Path:
+        return self.upstream.mine("build")
+
+    def news(self) -> set[str]:
+        """What Ninja made since the last look."""
+        before, self.seen = self.seen, made(self.folder)
+        return remade(before, self.seen)
+
+    def rebuilt(self) -> set[str]:
+        """Build, and say what Ninja made for it."""
+        self.news()
+        self.yard.must("build")
+        return self.news()
+
+
+@pytest.fixture(scope="module")
+def bench(debian: Debian) -> Bench:
+    made_here = Bench(InsideYard(debian, "c10"), Upstream(debian, "c10"))
+    made_here.write_profile()
+    made_here.yard.must("build")
+    return made_here
+
+
+def compiled_and_linked(*sources: str) -> set[str]:
+    """What Ninja makes where these sources of c10 changed."""
+    objects = {f"{OBJECTS}/{source.removeprefix('c10/')}.o" for source in sources}
+    return {*objects, "lib/libc10.so"}
+
+
+def test_one_target_of_the_real_tree_is_compiled(bench: Bench) -> None:
+    manifest = bench.yard.manifest("compile")
+    assert manifest["backend"] == "setup_py"
+    assert manifest["target"] == "c10"
+    assert bench.upstream.mine("build/lib/libc10.so").is_file()
+    assert compiled_and_linked(ONE, *SEVERAL) <= made(bench.folder).keys()
+    assert not [name for name in made(bench.folder) if name.startswith("caffe2/CMakeFiles/torch")]
+    log = (bench.yard.build / "logs" / "compile.log").read_text(encoding="utf-8")
+    assert "libc10.so" in log
+
+
+def test_second_run_is_a_no_op(bench: Bench) -> None:
+    bench.yard.must("build")
+    bench.news()
+    assert "Up to date" in bench.yard.must("build")
+    assert not bench.news()
+
+
+def test_after_clean_the_second_run_is_ninjas_no_op(bench: Bench) -> None:
+    before = bench.yard.manifest("compile")
+    bench.news()
+    bench.yard.must("clean")
+    bench.yard.must("build")
+    assert not bench.news()
+    assert bench.yard.manifest("compile") == before
+
+
+def test_a_pulled_commit_rebuilds_the_object_that_changed_and_what_links_it(bench: Bench) -> None:
+    bench.upstream.append(ONE, "static int added_upstream [[maybe_unused]] = 1;")
+    commit = bench.upstream.push("one source of c10")
+    bench.upstream.pull()
+    assert bench.rebuilt() == compiled_and_linked(ONE)
+    assert bench.yard.manifest("source")["commit"] == commit
+
+
+def test_a_docs_only_commit_rebuilds_nothing(bench: Bench) -> None:
+    before = bench.yard.manifest("compile")
+    bench.upstream.append("docs/README.md", "More words.")
+    bench.upstream.push("words only")
+    bench.upstream.pull()
+    assert not bench.rebuilt()
+    assert bench.yard.manifest("compile") == before
+
+
+def test_an_uncommitted_edit_is_built_and_survives(bench: Bench) -> None:
+    mine = bench.upstream.mine(ONE)
+    original = mine.read_text(encoding="utf-8")
+    edited = original + "static int added_by_hand [[maybe_unused]] = 2;\n"
+    mine.write_text(edited, encoding="utf-8")
+    assert bench.rebuilt() == compiled_and_linked(ONE)
+    assert mine.read_text(encoding="utf-8") == edited
+    assert bench.yard.manifest("source")["edits"]
+    mine.write_text(original, encoding="utf-8")
+    assert bench.rebuilt() == compiled_and_linked(ONE)
+    assert not bench.yard.manifest("source")["edits"]
+
+
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+def test_a_signal_in_the_middle_of_compile_costs_only_what_was_under_way(
+    bench: Bench, number: signal.Signals
+) -> None:
+    bench.upstream.append_each(SEVERAL, f"static int sent_{number.name} [[maybe_unused]] = 3;")
+    bench.upstream.push("several sources of c10")
+    bench.upstream.pull()
+    bench.news()
+    code, out = interrupt(bench, number)
+    assert code == (-number if number == signal.SIGKILL else 128 + number)
+    assert "Traceback" not in out
+    assert not (bench.yard.build / "compile.json").exists()
+    if number != signal.SIGKILL:
+        assert not processes_with("/c10.dir/")
+    first = bench.news()
+    out = bench.yard.must("build")
+    assert not processes_with("/c10.dir/")
+    assert ("left at work" in out) == (number == signal.SIGKILL)
+    second = bench.news()
+    assert first < compiled_and_linked(*SEVERAL)
+    assert first | second == compiled_and_linked(*SEVERAL)
+    assert not first & second
+    assert "Up to date" in bench.yard.must("build")
+
+
+def test_settings_that_changed_and_changed_back_around_an_interruption_end_as_they_began(
+    bench: Bench,
+) -> None:
+    bench.upstream.append_each(SEVERAL, "static int patched [[maybe_unused]] = 4;")
+    patch = bench.yard.folder / "several.patch"
+    patch.write_text(bench.upstream.diff(), encoding="utf-8")
+    bench.upstream.undo()
+    first = bench.yard.manifest("compile")
+    bench.write_profile(patches=[patch.name])
+    bench.news()
+    interrupt(bench, signal.SIGTERM)
+    assert bench.news()
+    bench.write_profile()
+    bench.yard.must("build")
+    assert bench.yard.manifest("compile") == first
+    assert "patched" not in bench.upstream.mine(SEVERAL[0]).read_text(encoding="utf-8")
+    assert "Up to date" in bench.yard.must("build")
+
+
+def test_a_changed_switch_is_refused_and_nothing_is_lost(bench: Bench) -> None:
+    bench.yard.must("build")
+    bench.news()
+    code, out = bench.yard.doit("build", env={"TORCHYARD__BUILD__FLAGS__USE_NUMPY": "false"})
+    assert code == 1
+    assert "build.flags.USE_NUMPY: configured with 1, asked for 0" in out
+    bench.yard.must("build")
+    assert not bench.news()
+
+
+def test_a_submodule_that_moved_upstream_is_brought_along(bench: Bench) -> None:
+    small = "third_party/small"
+    bench.upstream.add_submodule(small, {"small.h": "#define SMALL 1\n"})
+    bench.upstream.push("a submodule")
+    bench.upstream.pull()
+    bench.yard.must("build")
+    held = bench.upstream.mine(f"{small}/small.h")
+    assert held.read_text(encoding="utf-8") == "#define SMALL 1\n"
+
+    moved = bench.upstream.move_submodule(small, {"small.h": "#define SMALL 2\n"})
+    bench.upstream.push("the submodule moves")
+    bench.upstream.pull()
+    assert not bench.rebuilt()
+    assert held.read_text(encoding="utf-8") == "#define SMALL 2\n"
+    assert bench.yard.manifest("source")["submodules"] == {small: moved}
+
+
+def interrupt(bench: Bench, number: signal.Signals) -> tuple[int, str]:
+    """Build without help of the compiler cache, and send the signal once Ninja has made one object
+    of several.
+    """
+    child = bench.yard.start("build", env={"CCACHE_RECACHE": "1"})
+    wait_for_one(bench, child)
+    child.send_signal(number)
+    out, _ = child.communicate(timeout=120)
+    return child.returncode, out
+
+
+def wait_for_one(bench: Bench, child: Popen[str]) -> None:
+    for _ in range(6000):
+        if remade(bench.seen, made(bench.folder)):
+            return
+        assert child.poll() is None, child.communicate()[0]
+        time.sleep(0.02)
+    raise AssertionError("Ninja made nothing")

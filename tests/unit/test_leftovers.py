@@ -1,0 +1,68 @@
+"""What a killed run leaves at work is found by its mark and ended, and nothing else is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks.effects import files, leftovers
+
+SLEEP = (sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)")
+IGNORE = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+DEAF = (sys.executable, "-c", f"{IGNORE} {SLEEP[2]}")
+
+
+Child = subprocess.Popen[str]
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Child]]:
+    children: list[Child] = []
+
+    def started(run: str, argv: tuple[str, ...] = SLEEP) -> Child:
+        env = {**os.environ, leftovers.MARK: run}
+        child = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True)
+        children.append(child)
+        assert child.stdout
+        child.stdout.readline()
+        return child
+
+    yield started
+    for child in children:
+        child.kill()
+        child.communicate()
+
+
+def test_the_children_of_that_run_are_ended_and_named(start: Callable[..., Child]) -> None:
+    mine, other = start("1-aa"), start("1-bb")
+    assert leftovers.end("1-aa") == (Path(sys.executable).name,)
+    assert mine.poll() is not None
+    assert other.poll() is None
+
+
+def test_a_child_that_does_not_listen_is_killed(
+    start: Callable[..., Child], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leftovers, "_PATIENCE", 0.2)
+    child = start("2-aa", DEAF)
+    assert leftovers.end("2-aa")
+    assert child.poll() is not None
+
+
+def test_a_run_that_left_nothing_is_no_news() -> None:
+    assert leftovers.end("3-nobody") == ()
+
+
+def test_the_next_holder_of_a_lock_ends_what_a_killed_one_left(
+    start: Callable[..., Child], tmp_path: Path
+) -> None:
+    files.own(tmp_path / "build")
+    (tmp_path / "build" / ".lock.pid").write_text("4-aa", encoding="utf-8")
+    child = start("4-aa")
+    with files.lock(tmp_path / "build"):
+        assert child.poll() is not None
