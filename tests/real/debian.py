@@ -20,6 +20,7 @@ VENV = PurePosixPath("/src/venv")
 CCACHE = PurePosixPath("/src/ccache")
 _SRC = PurePosixPath("/src")
 _LOCAL = ("-c", "protocol.file.allow=always")  # git refuses submodules from this machine
+_NETWORK = ("PIP_", "UV_", "SSL_", "HTTP", "http", "NO_PROXY", "no_proxy", "ALL_PROXY")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -49,10 +50,10 @@ class Debian:
         self, argv: Sequence[str], at: PurePosixPath, env: Mapping[str, str] | None = None
     ) -> subprocess.Popen[str]:
         """A process inside. The one that is started is the command itself: signals reach it."""
-        variables = {"PATH": _PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", **(env or {})}
-        given = [f"{name}={value}" for name, value in variables.items()]
+        ours = {name: value for name, value in os.environ.items() if name.startswith(_NETWORK)}
         return subprocess.Popen(
-            ["chroot", self.root, "/usr/bin/env", "-i", "-C", at, *given, *argv],
+            ["chroot", self.root, "/usr/bin/env", "-C", at, *argv],
+            env={**ours, "PATH": _PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", **(env or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -9,6 +9,8 @@ import pytest
 from tasks.errors import BuildError
 from tasks.stages.compile import cache
 from tasks.stages.compile.backends import BACKENDS, detect
+from tasks.stages.compile.forwarding import ALIASES, PASSTHROUGH
+from tasks.stages.compile.job import BackendName
 from tasks.stages.compile.work import Work
 
 TREE, OURS = PurePosixPath("/tree"), PurePosixPath("/ours")
@@ -53,7 +55,8 @@ def test_setup_py_wheel_comes_out_of_the_trees_own_folder() -> None:
 
 def test_scikit_compiles_and_makes_the_wheel_in_the_same_folder() -> None:
     config = ("-Cbuild-dir=/ours/cmake", "-Ccmake.build-type=Debug")
-    assert argvs("scikit_build_core", work()) == [(*BUILD, "/ours/scratch", *config, ".")]
+    unpacked = "-Cinstall.components=nothing"
+    assert argvs("scikit_build_core", work()) == [(*BUILD, "/ours/scratch", *config, unpacked, ".")]
     wheel = BACKENDS["scikit_build_core"].wheel_command(work()).argv
     assert wheel == (*BUILD, "{dest}", *config, ".")
 
@@ -86,7 +89,11 @@ def test_cmake_alone_leaves_an_install_prefix() -> None:
     ("backend", "ignored", "honoured"),
     [
         ("setup_py", ["USE_CUDA", "BLAS", "CFLAGS"], []),
-        ("scikit_build_core", ["BLAS", "TORCH_CUDA_ARCH_LIST", "CFLAGS"], ["USE_CUDA", "CMAKE_X"]),
+        (
+            "scikit_build_core",
+            [*PASSTHROUGH, *ALIASES, "CFLAGS", "CC", "CMAKE_CXX_COMPILER", "CMAKE_GENERATOR"],
+            ["USE_CUDA", "BUILD_TEST", "CMAKE_BUILD_TYPE", "HAVE_X_EXITCODE"],
+        ),
         ("cmake", ["CFLAGS"], ["USE_CUDA", "BLAS", "TORCH_CUDA_ARCH_LIST"]),
     ],
 )
@@ -110,8 +117,8 @@ def configured(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def refuse(folder: Path, **wanted: str) -> None:
-    cache.refuse_ignored(BACKENDS["setup_py"], folder, wanted)
+def refuse(folder: Path, backend: BackendName = "setup_py", /, **wanted: str) -> None:
+    cache.refuse_ignored(BACKENDS[backend], folder, wanted)
 
 
 def test_cache_is_read_by_name(configured: Path) -> None:
@@ -147,6 +154,28 @@ def test_switch_that_is_not_asked_for_any_more_is_refused(configured: Path) -> N
     cache.remember(configured, {"USE_MPI": "1"})
     with pytest.raises(BuildError, match="asked for nothing"):
         refuse(configured)
+
+
+@pytest.mark.parametrize("backend", ["setup_py", "scikit_build_core", "cmake"])
+def test_no_backend_takes_a_switch_back_that_is_not_asked_for_any_more(
+    configured: Path, backend: BackendName
+) -> None:
+    cache.remember(configured, {"USE_MPI": "1", "USE_NCCL": "0"})
+    with pytest.raises(BuildError, match=r"USE_MPI: configured with 1, asked for nothing"):
+        refuse(configured, backend, USE_NCCL="0")
+
+
+def test_scikit_build_core_takes_a_changed_switch_and_refuses_what_hides_behind_an_alias(
+    configured: Path,
+) -> None:
+    kept = {"USE_MPI": "1", "USE_CUDA_STATIC_LINK": "0", "CUDNN_LIB_DIR": "/old"}
+    with (configured / "CMakeCache.txt").open("a", encoding="utf-8") as file:
+        file.write("CAFFE2_STATIC_LINK_CUDA:STRING=0\nCUDNN_LIBRARY:STRING=/old\n")
+    cache.remember(configured, kept)
+    refuse(configured, "scikit_build_core", **{**kept, "USE_MPI": "0"})
+    for changed in ({"USE_CUDA_STATIC_LINK": "1"}, {"CUDNN_LIB_DIR": "/new"}):
+        with pytest.raises(BuildError, match=next(iter(changed))):
+            refuse(configured, "scikit_build_core", **{**kept, **changed})
 
 
 def test_other_target_gpus_are_refused_though_the_cache_does_not_name_them(

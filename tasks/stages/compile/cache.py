@@ -15,6 +15,7 @@ from tasks.digest import canonical
 from tasks.effects import files, manifests
 from tasks.errors import BuildError
 from tasks.stages.compile.backends import Backend
+from tasks.stages.compile.forwarding import ALIASES
 
 # Read by CMake only when it configures a folder for the first time, and cached under other names.
 _FIRST_TIME = (
@@ -86,10 +87,11 @@ def _changed(
     """Name, old and new value of what moved since the folder was configured."""
     for name in sorted({*before, *wanted}):
         new, old = wanted.get(name, ""), before.get(name, "")
-        held = cache.get(name)
+        held = cache.get(name, cache.get(ALIASES.get(name, "")))
         if held is None and name not in _FIRST_TIME:
             continue
-        if backend.ignores(name) and not _same(old, new) and not _same(held or "", new):
+        kept = name not in wanted or backend.ignores(name)  # no backend takes a value back
+        if kept and not _same(old, new) and not _same(held or "", new):
             yield name, old or held or "nothing", new or "nothing"
 
 

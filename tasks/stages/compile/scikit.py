@@ -1,13 +1,14 @@
 """scikit-build-core, from 2.14: CMake in a folder of ours that is kept. Pure.
 
-It has no step that only compiles, so a wheel is made each time. Which variables reach CMake is told
-by PyTorch's cmake/EnvVarForwarding.cmake (commit 002e962d8b17).
+It has no step that only compiles: compiling makes a wheel that holds no library and is thrown away.
+Which variables reach CMake, and when, is told in `forwarding`.
 """
 
 from __future__ import annotations
 
 from pathlib import PurePath
 
+from tasks.stages.compile.forwarding import is_taken_again
 from tasks.stages.compile.work import Step, Work, wheel_argv
 
 
@@ -22,10 +23,11 @@ def products(work: Work) -> tuple[PurePath, ...]:
 
 
 def compile_steps(work: Work) -> tuple[Step, ...]:
-    """A wheel that is thrown away; with a target, one that installs no component."""
-    config = list(_config(work))
-    if work.target:
-        config += [f"build.targets={work.target}", "install.components=nothing"]
+    """A wheel that is thrown away: it installs no component, since packing the libraries takes
+    minutes.
+    """
+    target = (f"build.targets={work.target}",) if work.target else ()
+    config = (*_config(work), *target, "install.components=nothing")
     argv = wheel_argv(work, *config, dest=str(work.ours / "scratch"))
     return (Step("compile PyTorch", argv, _env(work)),)
 
@@ -36,8 +38,8 @@ def wheel_command(work: Work) -> Step:
 
 
 def ignores(name: str) -> bool:
-    """All but the prefixes that override the cache (`_envfwd_apply`)."""
-    return not name.startswith(("USE_", "BUILD_", "CMAKE_"))
+    """All but what the environment overrides."""
+    return not is_taken_again(name)
 
 
 def _config(work: Work) -> tuple[str, ...]:
