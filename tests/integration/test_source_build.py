@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import commit, git, source_profile
+from tests.sharedlibrary import linux
 from tests.toyextension import make_extension
 from tests.yard import Yard
 
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.integration
 
 
 def installed(yard: Yard, code: str) -> str:
-    python = yard.manifest("wheel")["python"]
+    python = yard.manifest("deps")["python"]
     done = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True)
     return done.stdout.strip()
 
@@ -80,6 +81,65 @@ def test_an_edited_extension_is_built_again_and_a_broken_one_leaves_the_old_inst
     assert "extension-toy.log:" in out
     assert "Traceback" not in out
     assert installed(yard, "import toyext; print(toyext.answer())") == "43"
+
+
+LOST = """
+add_library(lost SHARED lost/lost.cpp)
+target_link_libraries(torch_cpu PRIVATE lost)
+"""
+
+
+@linux
+def test_a_wheel_that_needs_what_is_nowhere_is_not_installed(yard: Yard, tree: Path) -> None:
+    yard.profile(**source_profile(tree))
+    assert "2 libraries" in yard.must("build")
+    linked = yard.manifest("wheel-libraries")["libraries"]["torch/lib/libtorch_cpu.so"]
+    assert linked["needed"]["libc10.so"] == "wheel"
+    before = installed(yard, "import torch; print(torch.__version__)")
+
+    (tree / "lost").mkdir()
+    (tree / "lost" / "lost.cpp").write_text("double lost() { return 0; }\n", encoding="utf-8")
+    for name, old, new in (
+        ("CMakeLists.txt", "\ninstall(TARGETS", f"{LOST}\ninstall(TARGETS"),
+        ("aten/add.cpp", 'extern "C"', 'double lost();\n\nextern "C"'),
+        ("aten/add.cpp", "one + other", "lost() + one + other"),
+    ):
+        path = tree / name
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    code, out = yard.doit("build")
+    assert code == 1
+    told = "liblost.so is nowhere on this machine (needed by torch/lib/libtorch_cpu.so)"
+    assert told in " ".join(out.split())
+    assert "Traceback" not in out
+    assert not (yard.build / "wheel.json").exists()
+    assert installed(yard, "import torch; print(torch.__version__)") == before
+    assert installed(yard, "import torch; print(torch.add(1, 1))") == "2.0"
+
+    git(tree, "reset", "-q", "--hard")
+    (tree / "lost" / "lost.cpp").unlink()
+    assert "the same content" in yard.must("build")
+
+
+def test_a_torch_that_does_not_import_is_told_and_tried_again(yard: Yard, tree: Path) -> None:
+    yard.profile(**source_profile(tree))
+    source = tree / "torch" / "__init__.py"
+    good = source.read_text(encoding="utf-8")
+    source.write_text(f"{good}\nraise ImportError('the cause of it')\n", encoding="utf-8")
+    for _ in range(2):
+        code, out = yard.doit("build")
+        assert code == 1
+        assert "does not import: ImportError: the cause of it" in " ".join(out.split())
+        assert "wheel.log:" in out
+        names = ("wheel", "surface", "wheel-content")
+        assert not [name for name in names if (yard.build / f"{name}.json").exists()]
+        assert not list((yard.folder / "wheelhouse").glob("*.whl*"))
+
+    source.write_text(good, encoding="utf-8")
+    yard.must("build")
+    version = yard.manifest("wheel")["version"]
+    assert installed(yard, "import torch; print(torch.__version__)") == version
+    assert "Up to date" in yard.must("build")
 
 
 def test_validate_checks_what_it_can_and_says_what_it_did_not_run(yard: Yard, tree: Path) -> None:

@@ -21,7 +21,7 @@ from tasks.stages.compile.job import Compiled
 from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import Environment
 from tasks.stages.source.job import SourceTree
-from tasks.stages.wheel import installed
+from tasks.stages.wheel import imported, installed, libraries
 from tasks.stages.wheel.job import BuiltJob, Surface, Wheel
 
 VERSION_FILES = ("torch/version.py", "torch/_version.py")
@@ -29,8 +29,8 @@ VERSION_FILES = ("torch/version.py", "torch/_version.py")
 
 @dataclass(frozen=True)
 class Content:
-    """What was last installed: the digest of the wheel's content without its version, and the wheel
-    that has it.
+    """What was last installed, and imported: the digest of the wheel's content without its version,
+    and the wheel that has it.
     """
 
     digest: str
@@ -39,7 +39,9 @@ class Content:
 
 
 def run(job: BuiltJob, deps: Deps) -> tuple[Wheel, Surface]:
-    """Make it, check it, and install it when it holds something new."""
+    """Make it, check it, and where it holds something new look at its libraries, install it and
+    import it.
+    """
     compiled = manifests.read(job.compiled, Compiled)
     if compiled.backend == "cmake":
         return _libraries(job, deps, compiled)
@@ -48,7 +50,10 @@ def run(job: BuiltJob, deps: Deps) -> tuple[Wheel, Surface]:
     tick(f"checking {wheel.name}")
     recorded = wheelfile.verify(wheel, deps.python_version)
     content = wheelfile.content_digest(recorded, VERSION_FILES)
-    artifact = _same(job, deps, content) or _install(job, deps, wheel, content)
+    artifact = _same(job, deps, content)
+    if artifact is None:
+        libraries.require(job, deps, wheel, recorded)
+        artifact = _install(job, deps, wheel, content)
     found = installed.torch_of(deps.python)
     say(f"torch {found.version} ({artifact.name}, sha256 {artifact.sha256[:12]}…)")
     release = found.version.partition("+")[0]
@@ -97,7 +102,9 @@ def _same(job: BuiltJob, deps: Deps, content: str) -> Artifact | None:
     except BuildError:
         return None
     place = Path(job.wheelhouse) / last.artifact.name
-    if (last.digest, last.identity) != (content, deps.identity) or not place.is_file():
+    if (last.digest, last.identity) != (content, deps.identity):
+        return None
+    if not place.is_file() or not Path(job.libraries).is_file():
         return None
     found = pythons.interpreter(deps.python).torch
     if found is None or not last.artifact.name.startswith(f"torch-{found.version}-"):
@@ -113,6 +120,11 @@ def _install(job: BuiltJob, deps: Deps, wheel: Path, content: str) -> Artifact:
     )
     into = Packages(deps.python, environments.find_uv(), job.log)
     into.install_wheel(kept, Extra(deps.toolkit.pins if deps.toolkit else ()))
+    try:
+        imported.require(job, deps.python, installed.torch_of(deps.python).version)
+    except BuildError:
+        wheelhouse.drop(kept)  # other profiles, and other people, take wheels from there
+        raise
     manifests.publish(job.content, Content(content, artifact, deps.identity))
     return artifact
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Literal
@@ -9,6 +10,9 @@ from typing import Literal
 from tasks.model import Artifact
 
 Kind = Literal["wheel", "libtorch", "existing"]
+# Who supplies a library: the wheel itself, the CUDA toolkit or NVIDIA's packages, another Python
+# package, something left in the build folder or the source tree, the system, the driver
+Origin = Literal["wheel", "toolkit", "environment", "build", "system", "driver"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,8 @@ class BuiltJob:
 
     `local` is the local version without the commit ("cu130.sm120"), None for no local version, and
     `local_is_whole` says that a person chose it, so that no commit is added. `content` keeps the
-    digest of what was last installed.
+    digest of what was last installed and imported, `libraries` what its libraries need. `build` is
+    the build folder of this profile.
     """
 
     release: str
@@ -42,9 +47,11 @@ class BuiltJob:
     local_is_whole: bool
     cuda: str | None
     wheelhouse: PurePath
+    build: PurePath
     landing: PurePath
     prefix: PurePath
     content: PurePath
+    libraries: PurePath
     deps: PurePath
     source: PurePath
     env: PurePath
@@ -98,3 +105,23 @@ class Surface:
     headers: str
     libraries: str
     identity: str
+
+
+@dataclass(frozen=True)
+class Linked:
+    """What one library is linked with: library → who supplies it; and the absolute paths in it, of
+    RPATH above all → whose they are.
+    """
+
+    needed: Mapping[str, Origin]
+    paths: Mapping[str, Origin]
+
+
+@dataclass(frozen=True)
+class WheelLibraries:
+    """wheel-libraries.json, for people: what the libraries of a wheel need and who has it here, and
+    so what another machine has to have.
+    """
+
+    wheel: str
+    libraries: Mapping[str, Linked]

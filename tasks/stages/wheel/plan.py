@@ -11,7 +11,7 @@ from tasks.model import Layout, Stage
 from tasks.settings.schema import Settings
 from tasks.stages.wheel.job import BuiltJob, ExistingJob, PrebuiltJob
 
-RECIPE = 1
+RECIPE = 2
 
 
 def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledge) -> Stage:
@@ -99,9 +99,11 @@ def _built(settings: Settings, layout: Layout, choice: Choice) -> BuiltJob:
         local_is_whole=asked not in {"auto", "none"},
         cuda=choice.cuda,
         wheelhouse=layout.wheelhouse,
+        build=layout.build,
         landing=layout.build / "landing",
         prefix=layout.build / "libtorch",
         content=layout.build / "wheel-content.json",
+        libraries=layout.build / "wheel-libraries.json",
         deps=layout.manifest("deps"),
         source=layout.manifest("source"),
         env=layout.manifest("env"),

@@ -1,0 +1,123 @@
+"""What the libraries of a built wheel need, looked at before it replaces what is installed.
+
+They are read out of the wheel, one at a time, and not in the build folder: the wheel is what is
+installed, CMake rewrites RPATH on the way into it, and the tree keeps libraries of earlier builds.
+They are unpacked for that, since a reader seeks, and going back in a packed file means unpacking it
+from its beginning. Programs in torch/bin are left out: an import starts none of them.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path, PurePath
+
+from tasks.effects import elf, environments, files, loader, manifests, shell, wheelfile
+from tasks.effects.elf import Linkage
+from tasks.effects.voice import say, tick, warn
+from tasks.stages.compile.job import Compiled
+from tasks.stages.deps.job import Deps
+from tasks.stages.env.job import Environment
+from tasks.stages.wheel.job import BuiltJob, Origin, WheelLibraries
+from tasks.stages.wheel.linkage import bound, judge, summary
+from tasks.stages.wheel.loading import Loaded, Need, Search, load, order
+
+
+def require(job: BuiltJob, deps: Deps, wheel: Path, recorded: Mapping[str, str]) -> None:
+    """Leave wheel-libraries.json; `BadArtifactError` where a library is nowhere on this machine.
+
+    Windows and macOS have formats of their own, which are not read: the file is then empty.
+    """
+    tick("looking at what its libraries need")
+    held = linkages(wheel, recorded, job.landing)
+    found = WheelLibraries(wheel.name, {})
+    if held:
+        site = environments.site_packages(deps.python)
+        found = judge(wheel, held, _needs(job, deps, held, site), _owner(job, deps, held, site))
+        for warning in bound(found):
+            warn(warning)
+        say(summary(found))
+    manifests.publish(job.libraries, found)
+
+
+def linkages(wheel: Path, recorded: Mapping[str, str], landing: PurePath) -> dict[str, Linkage]:
+    """Each ELF library of a wheel whose members are `recorded`, by its name there."""
+    found: dict[str, Linkage] = {}
+    folder = files.own(Path(landing) / "libraries")
+    with zipfile.ZipFile(wheel) as archive:
+        for name in wheelfile.libraries(recorded):
+            unpacked = Path(archive.extract(name, folder))
+            linkage = elf.read(unpacked)
+            unpacked.unlink()  # a whole torch holds gigabytes of them
+            if linkage:
+                found[name] = linkage
+    return found
+
+
+def _needs(job: BuiltJob, deps: Deps, held: Mapping[str, Linkage], site: Path) -> list[Need]:
+    """What the libraries need, and get once the wheel is installed in `site`."""
+    named = {str(site / name): name for name in order(held)}
+    python = os.path.realpath(deps.python)  # the loader's $ORIGIN of a program follows links
+    by = Loaded(python, elf.read(Path(python)) or Linkage(""))
+    libraries = [by, *(Loaded(place, held[name], by) for place, name in named.items())]
+    needs = load(libraries, _search(job, held, site))
+    return [replace(need, library=named[need.library]) for need in needs if need.library in named]
+
+
+def _search(job: BuiltJob, held: Mapping[str, Linkage], site: Path) -> Search:
+    """The environment is that of the import, and of validate. torch/__init__.py itself looks into
+    NVIDIA's packages where the loader finds nothing.
+    """
+    env = manifests.read(job.env, Environment).over(shell.host_env())
+    packages = sorted(str(folder) for folder in site.glob("nvidia/*/lib"))
+    return Search(
+        path=tuple(folder for folder in env.get("LD_LIBRARY_PATH", "").split(":") if folder),
+        cache=loader.cache(env),
+        folders=(*loader.folders(), *packages),
+        look=_look(held, site),
+    )
+
+
+def _look(held: Mapping[str, Linkage], site: Path) -> Callable[[str], Linkage | None]:
+    """What lies at a place once the wheel is installed; the torch that is there now goes."""
+    ours = {str(site / name): linkage for name, linkage in held.items()}
+    folders = tuple(f"{folder}/" for folder in _folders(held, site))
+
+    def look(place: str) -> Linkage | None:
+        if place in ours or place.startswith(folders):
+            return ours.get(place)
+        try:
+            return elf.read(Path(place))
+        except OSError:
+            return None
+
+    return look
+
+
+def _folders(held: Mapping[str, Linkage], site: Path) -> list[Path]:
+    """torch and functorch."""
+    return sorted({site / PurePath(name).parts[0] for name in held})
+
+
+def _owner(
+    job: BuiltJob, deps: Deps, held: Mapping[str, Linkage], site: Path
+) -> Callable[[str], Origin]:
+    """Who has a place: the first of these whose folder, with all links followed, has it in it."""
+    home = deps.toolkit.home if deps.toolkit else "/usr"
+    places: list[tuple[Origin, PurePath]] = [
+        *(("wheel", folder) for folder in _folders(held, site)),
+        ("toolkit", site / "nvidia"),
+        *((("toolkit", Path(home)),) if home != "/usr" else ()),  # there all is the system's
+        ("environment", Path(deps.scripts).parent),
+        ("build", job.build),
+        ("build", Path(manifests.read(job.compiled, Compiled).tree)),
+    ]
+    owners = [(of, PurePath(os.path.realpath(folder))) for of, folder in places]
+
+    def owner(place: str) -> Origin:
+        real = PurePath(os.path.realpath(place))
+        return next((of for of, folder in owners if real.is_relative_to(folder)), "system")
+
+    return owner
