@@ -116,6 +116,7 @@ def test_loading_imports_no_action_and_nothing_that_is_only_for_work() -> None:
         "rich",
         "psutil",
         "uv",
+        "elftools",
         "tasks.stages.deps.action",
         "tasks.stages.wheel.action",
     )
