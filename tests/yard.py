@@ -27,7 +27,10 @@ class Yard:
         self.folder = folder
         for name in ("tasks", "templates", "config"):
             shutil.copytree(
-                ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "local*")
+                ROOT / name,
+                folder / name,
+                ignore=shutil.ignore_patterns("__pycache__", "local*"),
+                dirs_exist_ok=True,
             )
         shutil.copy(ROOT / "dodo.py", folder)
         self.build = folder / "build" / NAME

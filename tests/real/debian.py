@@ -70,11 +70,16 @@ class Debian:
 class InsideYard(Yard):
     """A checkout inside the root, its own compiler cache included."""
 
-    def __init__(self, debian: Debian, name: str) -> None:
+    def __init__(self, debian: Debian, name: str, *, keep: bool = False) -> None:
         self.debian = debian
         self.inside = PurePosixPath("/src/yards") / name
-        shutil.rmtree(debian.outside(self.inside), ignore_errors=True)
+        if not keep:
+            shutil.rmtree(debian.outside(self.inside), ignore_errors=True)
         super().__init__(debian.outside(self.inside))
+
+    def add(self, folder: Path) -> None:
+        """Put a folder into the checkout."""
+        shutil.copytree(folder, self.folder / folder.name, dirs_exist_ok=True)
 
     def start(self, *argv: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         """doit, with its output to be read."""
@@ -86,11 +91,13 @@ class InsideYard(Yard):
 class Upstream:
     """A bare repository to pull from, somebody who pushes to it, and a person's clone."""
 
-    def __init__(self, debian: Debian, name: str) -> None:
+    def __init__(self, debian: Debian, name: str, *, keep: bool = False) -> None:
         self.debian = debian
         self.folder = PurePosixPath("/src/trees") / name
         self.bare, self.author = self.folder / "upstream.git", self.folder / "author"
         self.clone = self.folder / "pytorch"
+        if keep and debian.outside(self.clone).exists():
+            return
         shutil.rmtree(debian.outside(self.folder), ignore_errors=True)
         self._git("clone", "-q", "--bare", "/src/upstream.git", str(self.bare))
         self._git("clone", "-q", str(self.bare), str(self.author))

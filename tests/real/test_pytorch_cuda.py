@@ -21,9 +21,9 @@ def yard(debian_cuda: Debian) -> InsideYard:
     return InsideYard(debian_cuda, "cuda")
 
 
-def choose(yard: InsideYard, target: str, **sections: object) -> None:
+def choose(yard: InsideYard, compiled: str, **sections: object) -> None:
     """Write the profile with that target of CMake's."""
-    yard.profile(**profile("debian-trixie-cuda", build={"target": target}, **sections))
+    yard.profile(**profile("debian-trixie-cuda", build={"target": compiled}, **sections))
 
 
 def test_an_arch_that_the_toolkit_does_not_know_is_refused_before_cmake_starts(
