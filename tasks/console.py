@@ -1,24 +1,26 @@
 """What a person sees of a run: who and why first, then a line for each stage, then what came of it.
 
-A doit reporter and the listener of `tasks.effects.voice`. On a terminal the stage at work shows
-live progress in place; elsewhere (CI, a pipe) each line is written once. It decides nothing.
+It listens to `tasks.effects.voice`. On a terminal the stage at work shows live progress in place;
+elsewhere (CI, a pipe) each line is written once, and a long build leaves one now and then. It
+decides nothing.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
+import contextlib
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Literal, TextIO
+from dataclasses import dataclass, field
+from typing import Literal, TextIO
 
+from tasks import bar
 from tasks.duration import elapsed
-from tasks.effects import voice
 from tasks.model import Plan, Stage
+from tasks.progress import Milestones, Progress
+from tasks.screen import Screen
 
-_VERBS = {
+VERBS = {
     "deps": ("Preparing", "Prepared"),
     "source": ("Reading", "Read"),
     "env": ("Rendering", "Rendered"),
@@ -28,8 +30,27 @@ _VERBS = {
     "validate": ("Validating", "Validated"),
 }
 Outcome = Literal["changed", "unchanged", "skipped"]
-_BUILDS = {"build", *_VERBS}
 _WIDTH = 12
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What the stage at work said last, and when."""
+
+    text: str
+    progress: Progress | None
+    when: float
+
+
+@dataclass
+class _Work:
+    """The stage at work."""
+
+    doing: str
+    what: str
+    started: float
+    said: _Said
+    milestones: Milestones = field(default_factory=Milestones)
 
 
 class Console:
@@ -40,18 +61,13 @@ class Console:
     ) -> None:
         self.plan = plan
         self.drift = drift
-        self.out = out or sys.stdout
-        self.live = self.out.isatty() and os.environ.get("CI") is None
+        self.screen = Screen(out or sys.stdout)
         self.started = time.monotonic()
-        self.stage_started = self.started
         self.ran = 0
         self.failed = False
         self.interrupted = False
         self._headed = False
-        self._transient = ""
-        self._doing = self._stage = ""
-
-    # what the run itself tells
+        self._work: _Work | None = None
 
     def head(self) -> None:
         """Profile, strategy, target, torch, toolkit and places, each with its reason: once, before
@@ -61,157 +77,111 @@ class Console:
             return
         self._headed = True
         for key, value in self.plan.headline:
-            self._line(key, value, bold=False)
+            self._line(key, value, style="")
         for warning in (*self.plan.warnings, self.drift()):
             if warning:
                 self.warn(warning)
 
     def begin(self, stage: Stage, reason: str) -> None:
         """A stage starts."""
-        self.stage_started = time.monotonic()
         self.ran += 1
-        self._doing, self._stage = _VERBS[stage.room][0], stage.name
-        text = self._format(self._doing, f"{stage.name} ({reason})")
-        self._show(text) if self.live else self.out.write(text + "\n")
-        self.out.flush()
+        doing, what, now = VERBS[stage.room][0], _subject(stage), time.monotonic()
+        self._work = _Work(doing, what, now, _Said(reason, None, now))
+        if self.screen.live:
+            self.screen.follow(self._moving)
+        else:
+            self._line(doing, f"{what} ({reason})")
 
     def end(self, stage: Stage, reason: str, outcome: Outcome) -> None:
         """A stage is done. One that only looked and found nothing moved says so."""
-        took = elapsed(time.monotonic() - self.stage_started)
-        done = _VERBS[stage.room][1]
+        took = self._rest()
+        done, what = VERBS[stage.room][1], _subject(stage)
         if outcome == "skipped":
             self.ran -= 1
-            self._line("Skipped", stage.name, colour="33")
+            self._line("Skipped", stage.name, style="1;33")
         elif outcome == "unchanged" and stage.asks == "always" and stage.room != "validate":
             self.ran -= 1
-            self._line("Unchanged", f"{stage.name} in {took}", bold=False)
+            self._line("Unchanged", f"{stage.name} in {took}", style="")
         else:
-            self._line(done, f"{stage.name} in {took}" + (f" ({reason})" if self.live else ""))
+            why = f" ({reason})" if self.screen.live else ""
+            self._line(done, f"{what} in {took}{why}")
 
     def say(self, text: str) -> None:
         """A line to keep."""
-        self._clear()
-        self.out.write(f"{'':{_WIDTH}} {text}\n")
-        self.out.flush()
+        self.screen.write(f"{'':{_WIDTH}} {text}")
 
     def show(self, text: str) -> None:
         """Lines of a report, as they are."""
-        self._clear()
-        self.out.write(text + "\n")
-        self.out.flush()
+        self.screen.write(text)
 
     def warn(self, text: str) -> None:
         """A line that must not be missed."""
-        self._line("Warning", text, colour="33")
+        self._line("Warning", text, style="1;33")
 
-    def tick(self, text: str) -> None:
-        """Progress of the stage at work; a terminal shows it."""
-        if self.live:
-            took = elapsed(time.monotonic() - self.stage_started)
-            self._show(self._format(self._doing, f"{self._stage} {took}: {text}"))
+    def tick(self, text: str, progress: Progress | None = None) -> None:
+        """What the stage at work does, and how far it is."""
+        # A child's last words may come when its stage is over. And who calls reads its output: if
+        # a closed pipe or terminal ended that, the child would wait for ever.
+        with contextlib.suppress(OSError, ValueError):
+            if self._work:
+                self._follow(self._work, text, progress)
 
     def fail(self, name: str, message: str) -> None:
         """A stage failed: what, where, what to do."""
         self.failed = True
-        self._line("Failed", name, colour="31")
-        self.out.write(message.rstrip() + "\n")
+        self._rest()
+        self._line("Failed", name, style="1;31")
+        self.screen.write(message.rstrip())
 
     def close(self) -> None:
         """The last line of a run that had something to build."""
-        self._clear()
+        self._rest()
         took = elapsed(time.monotonic() - self.started)
         if self.interrupted:
             again = "nothing is lost: the same command goes on from here"
-            self._line("Interrupted", f"after {took}; {again}", colour="33")
+            self._line("Interrupted", f"after {took}; {again}", style="1;33")
         elif self.failed:
-            self._line(
-                "Stopped", f"after {took}; what was built before is still there", colour="31"
-            )
+            kept = "what was built before is still there"
+            self._line("Stopped", f"after {took}; {kept}", style="1;31")
         elif self.ran:
             self._line("Finished", f"in {took}")
         else:
             self._line("Up to date", f"nothing to do ({took})")
 
-    # how lines look
+    def _follow(self, work: _Work, text: str, progress: Progress | None) -> None:
+        now = time.monotonic()
+        work.said = _Said(text, progress, now)
+        if self.screen.live:
+            self.screen.redraw()
+        elif progress and work.milestones.reached(progress, now - work.started):
+            self._line(work.doing, f"{work.what} {elapsed(now - work.started)}: {progress}")
 
-    def _line(self, verb: str, text: str, *, bold: bool = True, colour: str = "32") -> None:
-        self._clear()
-        self.out.write(self._format(verb, text, f"1;{colour}" if bold else "") + "\n")
-        self.out.flush()
+    def _rest(self) -> str:
+        """No stage is at work any more; how long it was."""
+        self.screen.settle()
+        started = self._work.started if self._work else self.started
+        self._work = None
+        return elapsed(time.monotonic() - started)
 
-    def _format(self, verb: str, text: str, style: str = "1;36") -> str:
+    def _moving(self, room: int, glyphs: bar.Glyphs) -> str:
+        """The line of the stage at work."""
+        work = self._work
+        if not work:
+            return ""
+        now, said = time.monotonic(), work.said
+        doing = "Stopping" if self.interrupted else work.doing
+        head = f"{doing:>{_WIDTH}} {work.what} {elapsed(now - work.started)}"
+        progress = said.progress.after(now - said.when) if said.progress else None
+        return bar.line(head, self.screen.spelled(said.text), progress, room, glyphs)
+
+    def _line(self, verb: str, text: str, style: str = "1;32") -> None:
         padded = f"{verb:>{_WIDTH}}"
-        return f"\x1b[{style}m{padded}\x1b[0m {text}" if self.live and style else f"{padded} {text}"
-
-    def _show(self, text: str) -> None:
-        width = shutil.get_terminal_size().columns + (
-            len("\x1b[1;36m\x1b[0m") if "\x1b" in text else 0
-        )
-        self._clear()
-        self._transient = text[: width - 1]
-        self.out.write(self._transient)
-        self.out.flush()
-
-    def _clear(self) -> None:
-        if self._transient:
-            self.out.write("\r\x1b[2K")
-            self._transient = ""
+        coloured = f"\x1b[{style}m{padded}\x1b[0m" if self.screen.live and style else padded
+        self.screen.write(f"{coloured} {text}")
 
 
-class Reporter:
-    """doit tells it what happens; the stages' own lines come from `graph.execute`."""
-
-    desc = "torchyard's lines"
-    console: Console
-
-    def __init__(self, outstream: Any, options: Any) -> None:
-        self.building = False
-        voice.listen(self.console)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._leave)
-
-    def initialize(self, tasks: Any, selected_tasks: Any) -> None:
-        """The tasks are known; those that build get the head."""
-        rooms = {str(name).partition(":")[0] for name in selected_tasks or ()}
-        self.building = self.console.plan is not None and bool(_BUILDS & rooms)
-        if self.building:
-            self.console.head()
-
-    def add_failure(self, task: Any, fail: Any) -> None:
-        """A task failed; what depends on it is not tried."""
-        self.console.fail(task.name, fail.get_msg() if fail.report else "")
-
-    def complete_run(self) -> None:
-        """The run is over."""
-        if self.building:
-            self.console.close()
-
-    def runtime_error(self, msg: str) -> None:
-        """doit itself cannot go on."""
-        self.console.fail("doit", msg)
-
-    def cleanup_error(self, exception: Any) -> None:
-        """A clean action failed."""
-        self.console.fail("clean", exception.get_msg())
-
-    def _leave(self, number: int, _: object) -> None:
-        """INT and TERM end the run in order, once: children are ended, doit saves its state, and
-        128 + number is the exit code.
-        """
-        for again in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(again, signal.SIG_IGN)
-        self.console.interrupted = True
-        if interrupt := sys.modules.get("tasks.effects.process_group"):
-            interrupt.interrupt_all()
-        raise SystemExit(128 + number)
-
-    def _quiet(self, *_: Any) -> None:
-        """doit tells more than a person wants to read."""
-
-    get_status = execute_task = add_success = _quiet
-    skip_uptodate = skip_ignore = teardown_task = _quiet
-
-
-def reporter_for(console: Console) -> type[Reporter]:
-    """A doit reporter class that speaks through `console`: doit makes the instance itself."""
-    return type("TorchyardReporter", (Reporter,), {"console": console})
+def _subject(stage: Stage) -> str:
+    """What a stage works on. Where its verb is its name already, its name would tell nothing."""
+    if stage.room == "compile":
+        return getattr(stage.job, "target", None) or "PyTorch"
+    return "the build" if stage.room == "validate" else stage.name

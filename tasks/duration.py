@@ -13,3 +13,18 @@ def elapsed(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+def roughly(seconds: float) -> str:
+    """No finer than an estimate is: `20 s`, `31 min`, `1 h`, `2 h 05 min`."""
+    if seconds < 55:
+        return f"{max(10, _to(10, seconds))} s"
+    minutes = _to(1, seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(_to(5, minutes), 60)
+    return f"{hours} h {minutes:02} min" if minutes else f"{hours} h"
+
+
+def _to(step: int, number: float) -> int:
+    return step * round(number / step)

@@ -7,19 +7,22 @@ that help with that (`settings`, `doctor`) open all the same when they alone wer
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.console import Console, reporter_for
+from tasks.console import Console
 from tasks.effects import probe
 from tasks.errors import BuildError
 from tasks.graph import Task, Yard, failing, stage_tasks
 from tasks.knowledge import load
 from tasks.model import Host
 from tasks.plan import layout_of, make_plan
+from tasks.reporter import reporter_for
 from tasks.reports.subject import Profile, Subject
+from tasks.screen import legible
 from tasks.settings.load import Loaded
 from tasks.settings.load import load as load_settings
 from tasks.stages.extensions.check import check as check_extensions
@@ -43,6 +46,7 @@ class Opened:
 
 def open_yard(root: Path, profile: str, environ: Mapping[str, str], argv: Sequence[str]) -> Opened:
     """Open `profile`. Raises `SettingsError`, unless only helpers were asked for."""
+    legible(sys.stderr)  # doit says there what is refused at load
     try:
         yard, subject = _open(root, profile, environ)
     except BuildError as error:

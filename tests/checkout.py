@@ -10,6 +10,7 @@ from tasks.errors import BuildError
 from tasks.knowledge import load as load_knowledge
 from tasks.model import Gpu, Host, Interpreter
 from tasks.plan import layout_of, make_plan
+from tasks.progress import Progress
 from tasks.reports.subject import Profile, Subject
 from tasks.settings.load import load
 
@@ -22,7 +23,10 @@ HOST = Host("linux", "x86_64", Interpreter("/usr/bin/python3", "3.12.4"), (CARD,
 class Heard(list[str]):
     """Everything that was said."""
 
-    say = show = warn = tick = list.append
+    say = show = warn = list.append
+
+    def tick(self, text: str, progress: Progress | None = None) -> None:
+        self.append(f"{text} {progress}" if progress else text)
 
     @property
     def text(self) -> str:

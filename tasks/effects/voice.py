@@ -10,6 +10,7 @@ import sys
 from typing import Protocol
 
 from tasks.errors import redact
+from tasks.progress import Progress
 
 
 class Listener(Protocol):
@@ -24,8 +25,8 @@ class Listener(Protocol):
     def warn(self, text: str) -> None:
         """Show a line so that it is seen."""
 
-    def tick(self, text: str) -> None:
-        """Show progress, in place of the last tick."""
+    def tick(self, text: str, progress: Progress | None = None) -> None:
+        """Show what is done now, in place of the last tick, and how far it is."""
 
 
 class _Plain:
@@ -38,7 +39,7 @@ class _Plain:
     def warn(self, text: str) -> None:
         sys.stdout.write(f"warning: {text}\n")
 
-    def tick(self, text: str) -> None:
+    def tick(self, text: str, progress: Progress | None = None) -> None:
         pass
 
 
@@ -65,6 +66,6 @@ def warn(text: str) -> None:
     _listener[0].warn(redact(text))
 
 
-def tick(text: str) -> None:
-    """Progress; only a terminal shows it."""
-    _listener[0].tick(redact(text))
+def tick(text: str, progress: Progress | None = None) -> None:
+    """What is done now; only a terminal shows it. A log gets a line of `progress` now and then."""
+    _listener[0].tick(redact(text), progress)

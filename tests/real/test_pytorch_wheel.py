@@ -41,6 +41,7 @@ PACKAGE = '''
 """A slice of torch: c10 alone."""
 
 import ctypes
+from pathlib import Path
 
 from torch.version import __version__ as __version__
 

@@ -10,6 +10,7 @@ import pytest
 
 from tasks.effects import voice
 from tests.checkout import ROOT, Heard, write
+from tests.unit.terminal import Terminal
 
 
 @pytest.fixture
@@ -29,3 +30,12 @@ def yard(tmp_path: Path) -> Path:
     shutil.copy(ROOT / "config" / "default.yaml", tmp_path / "config")
     write(tmp_path, "target: {gpus: ['12.0']}\n")
     return tmp_path
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A terminal of 100 columns where nobody is away."""
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    return Terminal()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import itertools
+import time
 from pathlib import PurePosixPath
 
 import pytest
@@ -10,13 +12,8 @@ import pytest
 from tasks.console import Console
 from tasks.duration import elapsed
 from tasks.model import Plan, Stage
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
+from tasks.progress import Progress
+from tests.unit.terminal import Terminal
 
 
 def stage(name: str = "wheel", asks: str = "") -> Stage:
@@ -29,24 +26,18 @@ def plan() -> Plan:
     return Plan((stage(),), stage("validate"), headline)
 
 
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    monkeypatch.delenv("CI", raising=False)
-    return Terminal()
-
-
 def test_in_a_log_each_line_is_written_once_and_progress_not_at_all() -> None:
     out = io.StringIO()
     console = Console(plan(), out)
     console.head()
     console.begin(stage(), "first time")
-    console.tick("90 %")
+    console.tick("x.cpp", Progress(90, 100))
     console.end(stage(), "first time", "changed")
     console.close()
     text = out.getvalue()
     assert "\r" not in text
     assert "\x1b" not in text
-    assert "90 %" not in text
+    assert "90/100" not in text
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert lines[0] == "profile trial"
     assert lines[2] == "Installing wheel (first time)"
@@ -54,14 +45,35 @@ def test_in_a_log_each_line_is_written_once_and_progress_not_at_all() -> None:
     assert lines[4].startswith("Finished in ")
 
 
+def test_a_long_build_leaves_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count(step=1.0)
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    out = io.StringIO()
+    console = Console(plan(), out)
+    console.begin(stage("compile"), "first time")
+    for done in range(1, 1369):
+        console.tick("x.cpp", Progress(done, 1368, 1368.0 - done))
+    console.end(stage("compile"), "first time", "changed")
+    lines = [" ".join(line.split()) for line in out.getvalue().splitlines()]
+    assert lines == [
+        "Compiling PyTorch (first time)",
+        "Compiling PyTorch 5 min 00 s: 300/1368 (21 %), about 18 min left",
+        "Compiling PyTorch 10 min 00 s: 600/1368 (43 %), about 13 min left",
+        "Compiling PyTorch 15 min 00 s: 900/1368 (65 %), about 8 min left",
+        "Compiling PyTorch 20 min 00 s: 1200/1368 (87 %), about 3 min left",
+        "Compiled PyTorch in 22 min 49 s",
+    ]
+
+
 def test_on_a_terminal_progress_replaces_itself_and_names_its_stage(terminal: Terminal) -> None:
     console = Console(plan(), terminal)
     console.begin(stage(), "first time")
-    console.tick("12/340 objects")
-    assert "Installing" in terminal.getvalue().rpartition("\r")[2]
-    assert "12/340 objects" in terminal.getvalue()
+    console.tick("x.cpp", Progress(12, 340))
+    moving = terminal.last
     console.end(stage(), "first time", "changed")
-    assert "(first time)" in terminal.getvalue().rpartition("\r")[2]
+    assert moving.startswith("  Installing wheel 0.0 s [")
+    assert moving.endswith("] 12/340 3 %, x.cpp")
+    assert terminal.last.startswith("   Installed wheel in 0.0 s (first time)")
 
 
 def test_a_line_of_progress_never_wraps(
@@ -71,7 +83,63 @@ def test_a_line_of_progress_never_wraps(
     console = Console(plan(), terminal)
     console.begin(stage(), "first time")
     console.tick("x" * 500)
-    assert len(terminal.getvalue().rpartition("\r")[2].replace("\x1b[1;36m", "")) <= 48
+    assert len(terminal.last) == 37
+    monkeypatch.setenv("COLUMNS", "100")
+    console.tick("x" * 500)
+    assert len(terminal.last) == 97
+    console.close()
+
+
+def test_what_a_child_says_after_its_stage_is_not_shown(terminal: Terminal) -> None:
+    console = Console(plan(), terminal)
+    console.begin(stage(), "first time")
+    console.close()
+    before = terminal.getvalue()
+    console.tick("x.cpp", Progress(12, 340))
+    assert terminal.getvalue() == before
+
+
+@pytest.mark.parametrize("gone", [BrokenPipeError, ValueError])
+def test_a_pipe_that_is_closed_does_not_stop_who_reads_a_child(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, gone: type[Exception]
+) -> None:
+    console = Console(plan(), terminal)
+    console.begin(stage(), "first time")
+    with monkeypatch.context() as closed:
+        closed.setattr(terminal, "write", lambda _: (_ for _ in ()).throw(gone))
+        console.tick("x.cpp", Progress(12, 340))
+    console.close()
+
+
+def test_an_interrupt_is_seen_at_once_to_have_been_heard(terminal: Terminal) -> None:
+    console = Console(plan(), terminal)
+    console.begin(stage(), "first time")
+    console.interrupted = True
+    console.tick("x.cpp")
+    assert terminal.last.startswith("    Stopping wheel")
+    console.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "begun", "done"),
+    [
+        ("deps", "Preparing deps", "Prepared deps in"),
+        ("source", "Reading source", "Read source in"),
+        ("env", "Rendering env", "Rendered env in"),
+        ("compile", "Compiling PyTorch", "Compiled PyTorch in"),
+        ("wheel", "Installing wheel", "Installed wheel in"),
+        ("extensions:smoke", "Building extensions:smoke", "Built extensions:smoke in"),
+        ("validate", "Validating the build", "Validated the build in"),
+    ],
+)
+def test_a_stage_is_told_as_one_says_it(name: str, begun: str, done: str) -> None:
+    out = io.StringIO()
+    console = Console(plan(), out)
+    console.begin(stage(name), "first time")
+    console.end(stage(name), "first time", "changed")
+    first, last = out.getvalue().splitlines()
+    assert first.strip() == f"{begun} (first time)"
+    assert last.strip().startswith(done)
 
 
 def test_a_run_with_nothing_to_do_says_so_at_once() -> None:

@@ -16,11 +16,12 @@ from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain
 
 from tasks import graph
-from tasks.console import Console, reporter_for
+from tasks.console import Console
 from tasks.effects import manifests
 from tasks.errors import BuildError
 from tasks.graph import Yard, stage_tasks
 from tasks.model import Layout, Plan, Stage
+from tasks.reporter import reporter_for
 
 
 @dataclass(frozen=True)

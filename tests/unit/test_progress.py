@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.stages.compile.progress import Meter, Progress
+from tasks.progress import Meter, Milestones, Progress
+
+
+def after(times: list[float], total: int) -> Progress | None:
+    """What the last of so many steps tells, which ended at `times`."""
+    meter, progress = Meter(), None
+    for done, now in enumerate(times, 1):
+        progress = meter.feed(f"[{done}/{total}] Building", now)
+    return progress
+
+
+def evenly(steps: int, seconds: float, since: float = 0.0) -> list[float]:
+    return [since + seconds * step for step in range(steps)]
 
 
 def test_other_lines_tell_nothing() -> None:
@@ -13,34 +25,110 @@ def test_other_lines_tell_nothing() -> None:
         assert meter.feed(line, 0.0) is None
 
 
-def test_estimate_goes_by_the_rate_so_far() -> None:
-    meter = Meter()
-    assert meter.feed("[1/101] Building", 10.0) == Progress(1, 101)
-    assert meter.feed("[11/101] Building", 20.0) == Progress(11, 101, 90.0)
-    assert meter.feed("[51/101] Building", 35.0) == Progress(51, 101, 25.0)
+def test_one_step_alone_is_no_progress() -> None:
+    assert Meter().feed("[0/1] Re-running CMake...", 0.0) is None
+
+
+def test_what_pip_indents_is_read_too() -> None:
+    assert Meter().feed("  [1/2] nvcc -c x.cu", 0.0) == Progress(1, 2)
+
+
+def test_no_estimate_before_there_is_a_basis() -> None:
+    quick, slow = after(evenly(400, 0.04), 1000), after(evenly(10, 60), 1000)
+    assert quick == Progress(400, 1000)
+    assert slow == Progress(10, 1000)
+
+
+def test_steady_steps_are_estimated_by_their_rate() -> None:
+    assert after(evenly(101, 2), 1001) == Progress(101, 1001, 1800.0)
+
+
+def test_a_few_long_steps_are_a_basis_where_there_are_no_more() -> None:
+    assert after(evenly(2, 120), 4) == Progress(2, 4, 240.0)
+
+
+def test_estimate_grows_when_the_steps_become_heavy() -> None:
+    light = evenly(500, 0.5)
+    heavy = evenly(100, 10, since=light[-1] + 10)
+    progress = after([*light, *heavy], 1000)
+    assert progress is not None
+    assert progress.eta is not None
+    overall = 400 * heavy[-1] / 599
+    assert overall * 2 < progress.eta < 400 * 10
 
 
 def test_build_that_goes_on_is_estimated_from_where_it_went_on() -> None:
     meter = Meter()
     meter.feed("[500/1000] Building", 0.0)
-    assert meter.feed("[510/1000] Building", 10.0) == Progress(510, 1000, 490.0)
+    assert meter.feed("[520/1000] Building", 40.0) == Progress(520, 1000, 960.0)
 
 
-def test_new_total_starts_a_new_estimate() -> None:
+@pytest.mark.parametrize("again", ["[1/1350] Building", "[1/4] Building"])
+def test_new_run_of_ninja_starts_a_new_estimate(again: str) -> None:
     meter = Meter()
-    meter.feed("[0/1] Re-running CMake...", 0.0)
-    assert meter.feed("[1/1350] Building", 60.0) == Progress(1, 1350)
-    assert meter.feed("[2/1350] Building", 61.0) == Progress(2, 1350, 1348.0)
+    for step in range(1, 101):
+        meter.feed(f"[{step}/1000] Building", step * 10.0)
+    progress = meter.feed(again, 1001.0)
+    assert progress is not None
+    assert progress.eta is None
+
+
+def test_steps_that_need_not_be_done_do_not_start_a_new_estimate() -> None:
+    meter = Meter()
+    for step in range(101):
+        meter.feed(f"[{step}/1000] Building", step * 1.0)
+    assert meter.feed("[110/510] Building", 110.0) == Progress(110, 510, 400.0)
+
+
+def test_estimate_runs_down_until_a_long_step_disproves_it() -> None:
+    progress = Progress(9, 10, 60.0)
+    assert progress.after(20.0) == Progress(9, 10, 40.0)
+    assert progress.after(70.0) == Progress(9, 10)
+    assert Progress(9, 10).after(5.0) == Progress(9, 10)
 
 
 @pytest.mark.parametrize(
     ("eta", "text"),
     [
         (None, "675/1350 (50 %)"),
-        (4.4, "675/1350 (50 %), 4.4 s left"),
-        (247.0, "675/1350 (50 %), 4 min 07 s left"),
-        (7260.0, "675/1350 (50 %), 2 h 01 min left"),
+        (4.4, "675/1350 (50 %), about 10 s left"),
+        (33.0, "675/1350 (50 %), about 30 s left"),
+        (247.0, "675/1350 (50 %), about 4 min left"),
+        (1857.0, "675/1350 (50 %), about 31 min left"),
+        (3590.0, "675/1350 (50 %), about 1 h left"),
+        (7590.0, "675/1350 (50 %), about 2 h 05 min left"),
     ],
 )
 def test_reads_as_a_person_would_say_it(eta: float | None, text: str) -> None:
     assert str(Progress(675, 1350, eta)) == text
+
+
+def lines_of(seconds: float, total: int = 1350) -> list[int]:
+    """The percents that a log shows of a build of steady steps."""
+    milestones = Milestones()
+    told = [Progress(done, total) for done in range(1, total + 1)]
+    return [
+        progress.percent
+        for progress in told
+        if milestones.reached(progress, seconds * progress.done / total)
+    ]
+
+
+def test_an_hour_leaves_about_ten_lines_in_a_log() -> None:
+    assert lines_of(3600) == [10, 20, 30, 40, 50, 60, 70, 80, 90]
+
+
+def test_four_hours_leave_no_more() -> None:
+    assert lines_of(14_400) == [10, 20, 30, 40, 50, 60, 70, 80, 90]
+
+
+def test_short_builds_leave_none_or_one() -> None:
+    assert lines_of(59) == []
+    assert lines_of(540) == [55]
+
+
+def test_a_second_run_of_ninja_is_told_from_its_own_start() -> None:
+    milestones = Milestones()
+    assert milestones.reached(Progress(3, 4), 400)
+    assert not milestones.reached(Progress(1, 100), 800)
+    assert milestones.reached(Progress(11, 100), 900)

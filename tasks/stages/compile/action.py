@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from tasks.effects import capacity, files, manifests, shell
-from tasks.effects.voice import tick
+from tasks.effects import capacity, files, manifests, ninja, shell
 from tasks.model import Command
 from tasks.stages.compile import cache, products
 from tasks.stages.compile.backends import BACKENDS, Backend, detect
 from tasks.stages.compile.job import BackendName, Compiled, CompileJob
-from tasks.stages.compile.progress import Meter
 from tasks.stages.compile.work import Step, Work
 from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import Environment
@@ -66,15 +63,8 @@ def _work(job: CompileJob, tree: Path, variables: Mapping[str, str]) -> Work:
 
 
 def _run(step: Step, work: Work, env: Mapping[str, str], job: CompileJob) -> None:
-    meter = Meter()
-
-    def show(line: str) -> None:
-        progress = meter.feed(line, time.monotonic())
-        if progress:
-            tick(f"{step.what} {progress}")
-
     command = Command(step.argv, {**env, **step.env}, step.what, cwd=work.tree, log=job.log)
-    shell.run(command, show)
+    shell.run(command, ninja.follow())
 
 
 def _compiled(name: BackendName, backend: Backend, work: Work) -> Compiled:

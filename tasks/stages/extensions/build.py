@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tasks.effects import capacity, files, manifests, shell
+from tasks.effects import capacity, files, manifests, ninja, shell
 from tasks.effects.voice import tick
 from tasks.errors import CommandFailedError
 from tasks.model import Command
@@ -23,7 +23,8 @@ def build(job: ExtensionJob, deps: Deps, tree: Path) -> Path:
     argv = (deps.python, "-m", "pip", "wheel", *options, str(tree / job.subdirectory))
     tick("compiling")
     try:
-        shell.run(Command(argv, environment(job), f"build {job.name}", log=job.log), tick)
+        command = Command(argv, environment(job), f"build {job.name}", log=job.log)
+        shell.run(command, ninja.follow())
     except CommandFailedError as error:
         error.todo = error.todo or f"the whole log is {job.log}"
         raise

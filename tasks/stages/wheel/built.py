@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tasks.digest import canonical, sha256_text
 from tasks.effects import environments, files, manifests, pythons, shell, wheelfile, wheelhouse
+from tasks.effects.ninja import follow
 from tasks.effects.packages import Extra, Packages
 from tasks.effects.voice import say, tick
 from tasks.errors import BuildError
@@ -92,7 +93,7 @@ def _run(job: BuiltJob, compiled: Compiled, dest: Path, more: dict[str, str]) ->
     env = manifests.read(job.env, Environment).over(shell.host_env())
     env.update({**compiled.variables, **more})
     argv = compiled.wheel_argv(dest)
-    shell.run(Command(argv, env, "make the wheel", cwd=Path(compiled.tree), log=job.log), tick)
+    shell.run(Command(argv, env, "make the wheel", cwd=Path(compiled.tree), log=job.log), follow())
 
 
 def _same(job: BuiltJob, deps: Deps, content: str) -> Artifact | None:

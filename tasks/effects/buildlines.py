@@ -1,0 +1,70 @@
+"""What a line of a build is about, in a word or two: the file of a step, not its command. Pure.
+
+PyTorch's setup.py makes Ninja show whole commands, and those of a compiler are 3 kB long. Whether a
+line tells of an error is for `tasks.effects.firsterror`.
+"""
+
+from __future__ import annotations
+
+import re
+
+_NUMBER = re.compile(r"\[\d+/\d+\]\s*")
+_NAME = r"(\"[^\"]+\"|'[^']+'|\S+)"
+_INPUT = re.compile(rf"(?<=\s)[-/](?:c\s+|T[cp]\s*)(?={_NAME})")  # of cl: /Tpx.cpp
+_OUTPUT = re.compile(rf"\s(?:-o\s+|/(?:out|OUT):){_NAME}")
+_ARCHIVE = re.compile(r"\s(\S+\.(?:a|lib))(?=\s|$)")
+_SOURCES = (".c", ".cc", ".cpp", ".cxx", ".cu", ".hip", ".m", ".mm", ".s", ".S", ".asm", ".rc")
+_MOST = 200  # characters
+
+
+def subject(line: str) -> str:
+    """`x.cpp` of a compiler's command, `libc10.so` of a linker's, `cmake -E copy`; the line itself
+    where it is none.
+    """
+    text = line.strip()
+    number = _NUMBER.match(text)
+    command = text[number.end() :] if number else text
+    short = _file_of(command) or _program(command)
+    if not short:
+        short = _told(command) if number else command.removeprefix("-- ")
+    return short[:_MOST]
+
+
+def _told(step: str) -> str:
+    """CMake's own words for a step: `x.cpp` of "Building CXX object x.cpp.o", else all of them."""
+    last = step.rpartition(" ")[2]
+    return _base(last) if _path(last) or "." in last.strip(".") else step
+
+
+def _file_of(command: str) -> str:
+    """What a compiler, linker or archiver makes or is given, "" of any other program."""
+    inputs = (_base(name) for name in _INPUT.findall(command))
+    for name in inputs:
+        if name.endswith(_SOURCES):
+            return name
+    if output := _OUTPUT.search(command):
+        return _base(output[1])
+    archive = _ARCHIVE.search(command) if " && " in command else None
+    return _base(archive[1]) if archive else ""
+
+
+def _program(command: str) -> str:
+    """`generate_code.py`, `tools.pyi.gen_pyi`, `cmake -E copy`, `protoc`; "" of what is none."""
+    if " && " not in command and not _path(command.partition(" ")[0]):
+        return ""
+    parts = (part.split() for part in command.split(" && "))
+    words = next((part for part in parts if part and part[0] not in ("cd", ":")), [command])
+    program, *rest = words
+    if _base(program).startswith("python"):
+        names = (word.removeprefix("-m") for word in rest)
+        return _base(next((name for name in names if name and name[0] != "-"), program))
+    return " ".join([_base(program), *(rest[:2] if rest[:1] == ["-E"] else ())])
+
+
+def _base(name: str) -> str:
+    base = re.split(r"[\\/]", name.strip("\"'"))[-1]
+    return base.removesuffix(".o").removesuffix(".obj")
+
+
+def _path(word: str) -> bool:
+    return "/" in word or "\\" in word

@@ -1,0 +1,75 @@
+"""What doit is told to report to: a run's head, its failures and its end go to the console.
+
+The stages' own lines come from `tasks.graph.execute`. INT and TERM are taken here, because doit
+makes the reporter before it runs anything.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import Any
+
+from tasks.console import VERBS, Console
+from tasks.effects import voice
+
+_BUILDS = {"build", *VERBS}
+
+
+class Reporter:
+    """doit tells it what happens; the stages' own lines come from `graph.execute`."""
+
+    desc = "torchyard's lines"
+    console: Console
+
+    def __init__(self, outstream: Any, options: Any) -> None:
+        self.building = False
+        voice.listen(self.console)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._leave)
+
+    def initialize(self, tasks: Any, selected_tasks: Any) -> None:
+        """The tasks are known; those that build get the head."""
+        rooms = {str(name).partition(":")[0] for name in selected_tasks or ()}
+        self.building = self.console.plan is not None and bool(_BUILDS & rooms)
+        if self.building:
+            self.console.head()
+
+    def add_failure(self, task: Any, fail: Any) -> None:
+        """A task failed; what depends on it is not tried."""
+        self.console.fail(task.name, fail.get_msg() if fail.report else "")
+
+    def complete_run(self) -> None:
+        """The run is over."""
+        if self.building:
+            self.console.close()
+
+    def runtime_error(self, msg: str) -> None:
+        """doit itself cannot go on."""
+        self.console.fail("doit", msg)
+
+    def cleanup_error(self, exception: Any) -> None:
+        """A clean action failed."""
+        self.console.fail("clean", exception.get_msg())
+
+    def _leave(self, number: int, _: object) -> None:
+        """INT and TERM end the run in order, once: children are ended, doit saves its state, and
+        128 + number is the exit code.
+        """
+        for again in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(again, signal.SIG_IGN)
+        self.console.interrupted = True
+        if interrupt := sys.modules.get("tasks.effects.process_group"):
+            interrupt.interrupt_all()
+        raise SystemExit(128 + number)
+
+    def _quiet(self, *_: Any) -> None:
+        """doit tells more than a person wants to read."""
+
+    get_status = execute_task = add_success = _quiet
+    skip_uptodate = skip_ignore = teardown_task = _quiet
+
+
+def reporter_for(console: Console) -> type[Reporter]:
+    """A doit reporter class that speaks through `console`: doit makes the instance itself."""
+    return type("TorchyardReporter", (Reporter,), {"console": console})

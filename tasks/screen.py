@@ -1,0 +1,134 @@
+"""Where all lines go: a log, or a terminal with one line at its end that is redrawn in place.
+
+A thread redraws that line each second, so that its clock runs while a compiler is silent. It knows
+neither stages nor progress.
+"""
+
+from __future__ import annotations
+
+import atexit
+import codecs
+import contextlib
+import io
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from typing import TextIO
+
+from tasks.bar import ASCII, BLOCKS, Glyphs, columns
+
+Draw = Callable[[int, Glyphs], str]  # a line for so many columns
+_BEAT = 1.0  # seconds
+_VERB = 12  # columns that are coloured
+_ECHO = len("^C")  # which a terminal adds to the line, and which must not wrap it
+_SPELLED = {"…": "...", "→": "->", "–": "-", "—": "-", "×": "x", "“": '"', "”": '"', "’": "'"}
+
+
+def _spell(error: UnicodeError) -> tuple[str | bytes, int]:
+    """One sign that an encoding lacks. A byte of a file name that is no text stays that byte."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    sign = error.object[error.start]
+    byte = ord(sign) - 0xDC00
+    return bytes([byte]) if 0x80 <= byte <= 0xFF else _SPELLED.get(sign, "?"), error.start + 1
+
+
+codecs.register_error("torchyard", _spell)
+
+
+def legible(stream: TextIO) -> None:
+    """See that whatever anyone writes there can be: a terminal or a log need not know UTF-8."""
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="torchyard")
+
+
+class Screen:
+    """A stream that takes whole lines; where it is `live`, with one more line that moves."""
+
+    def __init__(self, out: TextIO) -> None:
+        self.out = out
+        self.live = out.isatty() and "CI" not in os.environ and os.environ.get("TERM") != "dumb"
+        self.glyphs = BLOCKS if self.spelled("█▌…") == "█▌…" else ASCII
+        # The reader of a child's output, the beat and the main thread write. A handler of INT or
+        # TERM runs in the main thread, also in the middle of a write: it says nothing, and what it
+        # raises frees the lock. Should it ever say a line, a plain lock would wait for itself.
+        self._lock = threading.RLock()
+        self._draw: Draw | None = None
+        self._shown = 0  # columns of the moving line on the terminal now
+        self._beat: threading.Thread | None = None
+        self._over = threading.Event()
+        legible(out)
+
+    def spelled(self, text: str) -> str:
+        """`text` as this stream can show it."""
+        encoding = getattr(self.out, "encoding", None) or "utf-8"
+        return text.encode(encoding, "torchyard").decode(encoding, "replace")
+
+    def write(self, text: str) -> None:
+        """Lines to keep."""
+        with self._lock:
+            self._wipe()
+            self.out.write(f"{text}\n")
+            self.redraw()
+            self.out.flush()
+
+    def follow(self, draw: Draw) -> None:
+        """From now on what `draw` gives is the moving line, until `settle`."""
+        self.settle()
+        self._draw = draw
+        self.redraw()
+        self._over = threading.Event()
+        self._beat = threading.Thread(target=self._redraw_until, args=(self._over,), daemon=True)
+        self._beat.start()
+        atexit.register(self.settle)  # a daemon that writes while Python ends brings it down
+
+    def settle(self) -> None:
+        """Take the moving line away."""
+        self._over.set()
+        with self._lock:
+            self._draw = None
+            self._wipe()
+            self.out.flush()
+        if self._beat:  # outside of the lock, which it may be waiting for
+            self._beat.join(_BEAT)
+        self._beat = None
+        atexit.unregister(self.settle)
+
+    def redraw(self) -> None:
+        """Draw the moving line as it is now, for the terminal as wide as it is now."""
+        with self._lock:
+            if self._draw and self._is_ours():
+                text = self._draw(self._room() - _ECHO - 1, self.glyphs)
+                self._wipe()
+                self._shown = columns(text)
+                self.out.write(f"\x1b[1;36m{text[:_VERB]}\x1b[0m{text[_VERB:]}")
+                self.out.flush()
+            elif self._draw:
+                self._shown = 0  # the shell began a line of its own
+
+    def _wipe(self) -> None:
+        """Where the terminal has become narrower the old line takes several rows by now."""
+        if self._shown:
+            rows = (self._shown - 1) // max(self._room(), 1)
+            self.out.write(f"\x1b[{rows}A\r\x1b[J" if rows else "\r\x1b[2K")
+            self._shown = 0
+
+    def _redraw_until(self, over: threading.Event) -> None:
+        with contextlib.suppress(OSError, ValueError):  # the terminal is gone
+            while not over.wait(_BEAT):
+                self.redraw()
+
+    def _room(self) -> int:
+        """The terminal's own word: COLUMNS is how wide it was when the shell started us."""
+        with contextlib.suppress(OSError):
+            if width := os.get_terminal_size(self.out.fileno()).columns:
+                return width
+        return shutil.get_terminal_size().columns
+
+    def _is_ours(self) -> bool:
+        """False while a person has us in the background: the last line is their prompt then."""
+        try:
+            return os.tcgetpgrp(self.out.fileno()) in (0, os.getpgrp())
+        except (OSError, AttributeError):
+            return True  # no such thing here, or no terminal of ours

@@ -1,0 +1,78 @@
+"""Lines of real builds, in short."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis.strategies import text
+
+from tasks.effects import ninja
+from tasks.effects.buildlines import subject
+from tests.checkout import Heard
+
+FLAGS = "-DUSE_C10D_GLOO " * 200
+SET_UP = (
+    f"ccache /usr/bin/g++ {FLAGS} -MF caffe2/CMakeFiles/torch_cpu.dir/x.cpp.o.d "
+    "-o caffe2/CMakeFiles/torch_cpu.dir/x.cpp.o -c /src/pytorch/aten/src/ATen/x.cpp"
+)
+LINK = f"/usr/bin/g++ -fPIC {FLAGS} -shared -o lib/libc10.so c10/CMakeFiles/c10.dir/x.cpp.o && :"
+
+
+@pytest.mark.parametrize(
+    ("line", "short"),
+    [
+        ("[3/9] Building CXX object c10/CMakeFiles/c10.dir/util/Foo.cpp.o", "Foo.cpp"),
+        ("[3/9] Building CUDA object CMakeFiles\\torch.dir\\Sort.cu.obj", "Sort.cu"),
+        ("[9/9] Linking CXX shared library lib/libc10.so", "libc10.so"),
+        ("[1/4] Generating ATen headers", "Generating ATen headers"),
+        ("[0/1] Re-running CMake...", "Re-running CMake..."),
+        ("[5/9] Performing build step for 'nccl'", "Performing build step for 'nccl'"),
+        (f"[109/1368] {SET_UP}", "x.cpp"),
+        (f"[89/1368] : && {LINK}", "libc10.so"),
+        ("[1/2] nvcc -x cu -c -c '/src/my.cu' -o /b/my.o -Xcompiler -fPIC", "my.cu"),
+        ('[1/2] nvcc -x cu -c "/my src/my.cu" -o /b/my.o', "my.cu"),
+        ("[1/2] C:\\VS\\bin\\cl.exe /nologo /c /TpC:\\src\\x.cpp /FoC:\\b\\x.obj", "x.cpp"),
+        ('[1/2] cmd.exe /C "cd . && link.exe /nologo a.obj /out:bin\\c10.dll && cd ."', "c10.dll"),
+        ("[9/9] : && /bin/cmake -E rm -f lib/libfp16.a && /bin/ar qc lib/libfp16.a", "libfp16.a"),
+        ("[7/9] cd /src && /bin/cmake -E copy /a /b", "cmake -E copy"),
+        ("[7/9] cd /src && /venv/bin/python -m torchgen.gen --source-path /src", "torchgen.gen"),
+        ("[7/9] cd /src && /venv/bin/python -mtools.pyi.gen_pyi --x", "tools.pyi.gen_pyi"),
+        ("[7/9] cd /src && /venv/bin/python3 tools/generate_code.py --x", "generate_code.py"),
+        ("[7/9] /venv/bin/python3 -u -m", "python3"),
+        ("[7/9] : && :", ": && :"),
+        ("[7/9] /b/bin/protoc --cpp_out /b /src/x.proto", "protoc"),
+        ("g++ -pthread -fPIC -I/venv/include -c smoke.cpp -o build/smoke.o", "smoke.cpp"),
+        ("-- Performing Test HAS_AVX2 - Success", "Performing Test HAS_AVX2 - Success"),
+        ("  Preparing metadata (pyproject.toml)", "Preparing metadata (pyproject.toml)"),
+        ("adding 'torch/lib/libc10.so'", "adding 'torch/lib/libc10.so'"),
+        ("x" * 3000, "x" * 200),
+    ],
+)
+def test_a_line_tells_its_file_and_not_its_command(line: str, short: str) -> None:
+    assert subject(line) == short
+
+
+@given(text(alphabet="[1/2] -ocm&\\:'\".ax", max_size=300))
+def test_no_line_is_too_odd(line: str) -> None:
+    assert len(subject(line)) <= 200
+
+
+def test_while_ninja_counts_what_compilers_say_is_for_the_log(heard: Heard) -> None:
+    take = ninja.follow()
+    for line in (
+        "-- Configuring done (13.9s)",
+        f"[1/3] {SET_UP}",
+        "x.cpp:1:1: warning: unused",
+        "",
+        "[2/3] Linking CXX shared library lib/libx.so",
+        "-- Install configuration: Release",
+        "copying torch/version.py",
+    ):
+        take(line)
+    assert heard == [
+        "Configuring done (13.9s)",
+        "x.cpp 1/3 (33 %)",
+        "libx.so 2/3 (66 %)",
+        "Install configuration: Release",
+        "copying torch/version.py",
+    ]
