@@ -7,6 +7,7 @@ import sys
 from pathlib import Path, PurePath
 
 from tasks.effects import shell
+from tasks.effects.packages import explained
 from tasks.errors import CommandFailedError, MissingToolError
 from tasks.model import Command
 
@@ -52,6 +53,9 @@ def create_venv(venv: PurePath, base: str, uv: str | None, log: PurePath) -> Non
     try:
         shell.run(Command(argv, shell.host_env(), "make the build environment", log=log))
     except CommandFailedError as error:
+        told = explained(error)  # uv fetches pip for it
+        if told is not error:
+            raise told from error
         hint = (
             "apt install python3-venv python3-dev"
             if sys.platform == "linux"

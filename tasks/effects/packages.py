@@ -26,6 +26,7 @@ _NO_ANSWER = (
     "ConnectTimeoutError",
     "dns error",
 )
+_NOT_TRUSTED = ("invalid peer certificate", "CERTIFICATE_VERIFY_FAILED")
 _NO_VERSION = ("No solution found", "No matching distribution", "Could not find a version")
 
 
@@ -125,6 +126,13 @@ def explained(error: CommandFailedError) -> CommandFailedError | FetchError:
     log = Path(error.where.rpartition(":")[0]) if error.where else None
     if log and log.is_file():
         text += log.read_text(encoding="utf-8").rpartition("\n$ ")[2]
+    if any(sign in text for sign in _NOT_TRUSTED):
+        return FetchError(
+            error.what,
+            where=error.where,
+            todo="the certificate of the package index is not trusted: set SSL_CERT_FILE to your "
+            "organisation's bundle, or UV_SYSTEM_CERTS=1 to take the system's",
+        )
     if any(sign in text for sign in _NO_ANSWER):
         return FetchError(
             error.what,

@@ -135,6 +135,10 @@ NO_ANSWER = (
     "the package index did not answer: check the network, proxy and index settings "
     "(UV_INDEX_URL, PIP_INDEX_URL), then run the same command again"
 )
+NOT_TRUSTED = (
+    "the certificate of the package index is not trusted: set SSL_CERT_FILE to your organisation's "
+    "bundle, or UV_SYSTEM_CERTS=1 to take the system's"
+)
 NO_VERSION = "the index has no such version for this Python and platform"
 
 
@@ -144,6 +148,7 @@ NO_VERSION = "the index has no such version for this Python and platform"
         ("error: Failed to fetch: `https://i/torch/`\n  Caused by: dns error", NO_ANSWER),
         ("WARNING: Retrying ... NewConnectionError('...: refused')", NO_ANSWER),
         ("Temporary failure in name resolution", NO_ANSWER),
+        ("Failed to fetch: `https://i`\n invalid peer certificate: UnknownIssuer", NOT_TRUSTED),
         ("  x No solution found when resolving dependencies:", NO_VERSION),
         ("ERROR: No matching distribution found for torch==9", NO_VERSION),
         ("ERROR: Could not find a version that satisfies the requirement torch==9", NO_VERSION),
