@@ -19,3 +19,10 @@ def made(build: PurePath) -> Made:
 def remade(before: Made, after: Made) -> set[str]:
     """The outputs that were made in between."""
     return {output for output, line in after.items() if before.get(output) != line}
+
+
+def products(before: Made, after: Made) -> set[str]:
+    """Names of the objects and libraries among them: not of what describes the version, which both
+    PyTorch and others make each time.
+    """
+    return {Path(name).name for name in remade(before, after) if name.endswith((".o", ".so", ".a"))}

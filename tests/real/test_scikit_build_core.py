@@ -16,7 +16,7 @@ import pytest
 from tasks.effects import archive, environments, packages
 from tasks.stages.compile.backends import BACKENDS, detect
 from tasks.stages.compile.work import Step, Work
-from tests.ninjalog import Made, made, remade
+from tests.ninjalog import made, products
 
 pytestmark = pytest.mark.real
 
@@ -68,10 +68,6 @@ def compiled(work: Work) -> set[str]:
     for step in SCIKIT.compile_steps(work):
         run(work, step)
     return products(before, made(SCIKIT.folder(work)))
-
-
-def products(before: Made, after: Made) -> set[str]:
-    return {Path(name).name for name in remade(before, after) if name.endswith((".o", ".so", ".a"))}
 
 
 def test_the_project_is_known_by_its_backend(work: Work) -> None:
