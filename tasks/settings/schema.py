@@ -7,6 +7,7 @@ needs facts about GPUs, toolkits or this host is judged by the plan.
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -30,6 +31,8 @@ def _safe_url(text: str) -> str:
     return _no_option(text)
 
 
+Place = Annotated[str, AfterValidator(os.path.expanduser)]
+"""A file or folder, where ~ is the home of who runs this."""
 Ref = Annotated[str, AfterValidator(_no_option)]
 GitUrl = Annotated[str, AfterValidator(_safe_url)]
 Name = Annotated[str, Field(pattern=forms.NAME)]
@@ -77,7 +80,7 @@ class Toolkit(Section):
     """
     version: str = Field(default="auto", pattern=forms.CUDA)
     """Major.minor ("13.2"); `auto` is the CUDA that the torch was, or will be, built with."""
-    path: str | None = None
+    path: Place | None = None
     """CUDA_HOME, with provider `path`."""
 
 
@@ -108,13 +111,13 @@ class Source(Section):
     """Tag, branch or commit; `auto` is v<torch.version>."""
     submodules: bool = True
     """Fetch submodules, recursively."""
-    path: str | None = None
+    path: Place | None = None
     """A tree that is there already. It is read and built in, never reset, never cleaned."""
-    tarball: str | None = None
+    tarball: Place | None = None
     """A source archive: file or URL."""
     sha256: str | None = Field(default=None, pattern=forms.SHA256)
     """The tarball's digest; needed where it is a URL."""
-    patches: tuple[str, ...] = ()
+    patches: tuple[Place, ...] = ()
     """Patch files, applied in order."""
     mirrors: dict[str, str] = {}
     """Prefix of a URL → what to fetch instead (git's insteadOf)."""
@@ -149,14 +152,14 @@ class Wheel(Section):
 
     local_version: str = Field(default="auto", pattern=forms.LOCAL_VERSION)
     """`auto` names CUDA, archs and commit (2.6.0+cu130.sm120.g1a2b3c4); `none` leaves it out."""
-    wheelhouse: str = "wheelhouse"
+    wheelhouse: Place = "wheelhouse"
     """Folder for wheels, shared by all profiles; relative to the checkout."""
 
 
 class Smoke(Section):
     """A check of an installed extension."""
 
-    script: str
+    script: Place
     """Python file that validate runs in the built environment; exit 0 passes."""
     gpu: bool = True
     """It needs a card: without one it is reported as not run."""
@@ -173,7 +176,7 @@ class Extension(Section):
     """Tag, branch or commit."""
     submodules: bool = True
     """Fetch submodules, recursively."""
-    path: str | None = None
+    path: Place | None = None
     """A folder with its setup.py or pyproject.toml; relative to the checkout. It is copied, never
     built in.
     """

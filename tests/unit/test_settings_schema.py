@@ -141,3 +141,20 @@ def patterns(node: Any) -> Iterator[str]:
 def test_settings_are_frozen() -> None:
     with pytest.raises(ValidationError):
         Settings().python = "3.12"
+
+
+def test_a_tilde_is_the_home_of_who_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("USERPROFILE", "/home/me")
+    given = {
+        "source": {"path": "~/src/pytorch", "patches": ["~/a.patch", "b.patch"]},
+        "toolkit": {"path": "~/cuda"},
+        "wheel": {"wheelhouse": "~/wheels"},
+        "extensions": [{"name": "mine", "path": "~/mine"}],
+    }
+    settings = Settings.model_validate(given)
+    assert settings.source.path == "/home/me/src/pytorch"
+    assert settings.source.patches == ("/home/me/a.patch", "b.patch")
+    assert settings.toolkit.path == "/home/me/cuda"
+    assert settings.wheel.wheelhouse == "/home/me/wheels"
+    assert settings.extensions[0].path == "/home/me/mine"

@@ -27,7 +27,7 @@ def check(settings: Settings, root: Path) -> None:
 
 
 def _require_project(extension: Extension, root: Path, key: str) -> None:
-    folder = root / Path(extension.path or "").expanduser() / (extension.subdirectory or "")
+    folder = root / (extension.path or "") / (extension.subdirectory or "")
     if not folder.is_dir():
         raise SettingsError(
             f"there is no folder {folder}", where=f"{key}.path", todo="correct the path"

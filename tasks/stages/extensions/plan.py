@@ -89,8 +89,7 @@ def _source(extension: Extension, layout: Layout) -> tuple[Literal["git", "path"
     if extension.git:
         return "git", extension.git
     if extension.path:
-        home = extension.path.startswith("~")  # whose home that is, the action knows
-        return "path", extension.path if home else str(layout.root / extension.path)
+        return "path", str(layout.root / extension.path)
     return "sdist", extension.sdist or ""
 
 

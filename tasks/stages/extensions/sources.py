@@ -23,14 +23,14 @@ def fetch(job: ExtensionJob, deps: Deps) -> tuple[Path, Mapping[str, str]]:
         case "git":
             return tree, _clone(job, work / "clone", tree)
         case "path":
-            trees.copy(Path(job.location).expanduser(), tree)
+            trees.copy(Path(job.location), tree)
             return tree, {"path": job.location, "digest": trees.digest(tree)}
     return tree, _sdist(job, deps, work / "sdist", tree)
 
 
 def path_digest(job: ExtensionJob) -> str:
     """What a person's folder holds now."""
-    return trees.digest(Path(job.location).expanduser())
+    return trees.digest(Path(job.location))
 
 
 def _clone(job: ExtensionJob, clone: Path, tree: Path) -> Mapping[str, str]:
