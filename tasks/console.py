@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TextIO
 
@@ -57,10 +57,13 @@ class Console:
     """The lines of one run."""
 
     def __init__(
-        self, plan: Plan | None, out: TextIO | None = None, drift: Callable[[], str] = str
+        self,
+        plan: Plan | None,
+        out: TextIO | None = None,
+        notices: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self.plan = plan
-        self.drift = drift
+        self.notices = notices
         self.screen = Screen(out or sys.stdout)
         self.started = time.monotonic()
         self.ran = 0
@@ -78,9 +81,8 @@ class Console:
         self._headed = True
         for key, value in self.plan.headline:
             self._line(key, value, style="")
-        for warning in (*self.plan.warnings, self.drift()):
-            if warning:
-                self.warn(warning)
+        for warning in (*self.plan.warnings, *self.notices()):
+            self.warn(warning)
 
     def begin(self, stage: Stage, reason: str) -> None:
         """A stage starts."""

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tasks.choice import Choice
 from tasks.console import Console
 from tasks.effects import probe
 from tasks.errors import BuildError
 from tasks.graph import Task, Yard, failing, stage_tasks
-from tasks.knowledge import load
+from tasks.knowledge import Knowledge, load
 from tasks.model import Host
 from tasks.plan import layout_of, make_plan
 from tasks.reporter import reporter_for
@@ -81,7 +82,7 @@ def _open(root: Path, profile: str, environ: Mapping[str, str]) -> tuple[Yard, S
     host = probe.host(asked, pin)
     knowledge = load(root / "config" / "knowledge")
     choice, plan = make_plan(settings, host, knowledge, layout)
-    console = Console(plan, drift=lambda: _drift(loaded, host))
+    console = Console(plan, notices=lambda: _notices(loaded, host, knowledge, choice))
 
     def keep() -> None:
         if not host.pinned:
@@ -91,15 +92,23 @@ def _open(root: Path, profile: str, environ: Mapping[str, str]) -> tuple[Yard, S
     return Yard(plan, layout, console, keep), Subject(root, profile, opened)
 
 
-def _drift(loaded: Loaded, host: Host) -> str:
+def _notices(loaded: Loaded, host: Host, knowledge: Knowledge, choice: Choice) -> Iterator[str]:
+    """What is said under the head of a run that builds."""
+    from tasks.foreseen import foreseen  # noqa: PLC0415 - only where something is built
+
+    yield from _drift(loaded, host)
+    yield from foreseen(knowledge, host, choice)
+
+
+def _drift(loaded: Loaded, host: Host) -> Iterator[str]:
     """A card that came or went since the host was pinned: said, never acted on."""
     if not host.pinned or loaded.settings.target.gpus != "auto":
-        return ""
+        return
     now = {gpu.capability for gpu in probe.cards()}
     then = {gpu.capability for gpu in host.gpus}
     if now == then:
-        return ""
-    return (
+        return
+    yield (
         f"the cards here are now {_named(now)}, and this profile was planned for {_named(then)}; "
         "nothing is rebuilt for that. To accept what is here now: doit doctor --accept"
     )

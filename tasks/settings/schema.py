@@ -7,51 +7,12 @@ needs facts about GPUs, toolkits or this host is judged by the plan.
 
 from __future__ import annotations
 
-import os
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from tasks.errors import names_a_secret
 from tasks.settings import forms
-
-
-def _no_option(text: str) -> str:
-    """A ref or URL that starts with a dash would be read as an option by the program it is given
-    to.
-    """
-    if text.startswith("-"):
-        raise ValueError("must not start with '-'")
-    return text
-
-
-def _safe_url(text: str) -> str:
-    if text.startswith("ext::") or "\n" in text:
-        raise ValueError("this kind of git URL runs commands and is not accepted")
-    return _no_option(text)
-
-
-Place = Annotated[str, AfterValidator(os.path.expanduser)]
-"""A file or folder, where ~ is the home of who runs this."""
-Ref = Annotated[str, AfterValidator(_no_option)]
-GitUrl = Annotated[str, AfterValidator(_safe_url)]
-Name = Annotated[str, Field(pattern=forms.NAME)]
-Module = Annotated[str, Field(pattern=forms.MODULE)]
-Switch = Annotated[str, Field(pattern=forms.SWITCH)]
-
-
-def _no_secret(name: str) -> str:
-    """What stands in env is written into env.sh and the manifests."""
-    if names_a_secret(name):
-        raise ValueError(
-            f"{name} reads like a secret, and what stands here is written to files and logs; "
-            "give it to the tool that needs it through that tool's own configuration"
-        )
-    return name
-
-
-Variable = Annotated[str, Field(pattern=forms.VARIABLE), AfterValidator(_no_secret)]
-Variables = dict[Variable, str]
+from tasks.settings.values import GitUrl, Module, Name, Place, Ref, Switch, Variables
 
 
 class Section(BaseModel):

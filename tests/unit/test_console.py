@@ -180,7 +180,7 @@ def test_an_interrupted_run_does_not_say_that_it_finished() -> None:
 
 def test_a_card_that_came_is_a_warning_under_the_head() -> None:
     out = io.StringIO()
-    Console(plan(), out, drift=lambda: "the cards here are now 9.0").head()
+    Console(plan(), out, notices=lambda: ["the cards here are now 9.0"]).head()
     assert out.getvalue().splitlines()[-1].split() == [
         "Warning",
         "the",

@@ -1,0 +1,34 @@
+"""What is known to fail is said before a source build, and only before one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.foreseen import foreseen
+from tests.checkout import HOST, KNOWLEDGE, opened, write
+
+OLD = """
+target: {{gpus: ["12.0"]}}
+toolkit: {{version: "13.0"}}
+torch: {{strategy: {strategy}, version: "{torch}"}}
+"""
+
+
+def warnings(yard: Path, strategy: str, torch: str) -> list[str]:
+    write(yard, OLD.format(strategy=strategy, torch=torch))
+    profile = opened(yard).opened
+    assert profile
+    return list(foreseen(KNOWLEDGE, HOST, profile.choice))
+
+
+def test_a_release_that_does_not_configure_with_a_toolkit_is_told(yard: Path) -> None:
+    (told, *_) = warnings(yard, "source", "2.6.0")
+    assert "nvToolsExt" in told
+    assert "What helps: torch>=2.8" in told
+
+
+@pytest.mark.parametrize(("strategy", "torch"), [("source", "2.15.0"), ("prebuilt", "2.9.1")])
+def test_what_is_known_to_work_is_no_news(yard: Path, strategy: str, torch: str) -> None:
+    assert not warnings(yard, strategy, torch)
