@@ -39,6 +39,10 @@ CASES = {
         Combination(torch="2.7.1", cuda="12.9"),
         Combination(torch="2.8.0", cuda="12.9"),
     ),
+    "sources-2.6-cuda-13": (
+        Combination(strategy="source", torch="2.6.0", cuda="13.0"),
+        Combination(strategy="prebuilt", torch="2.6.0", cuda="13.0"),
+    ),
     "glibc-2.41": (
         Combination(system="linux", glibc="2.41", cuda="12.9.86"),
         Combination(system="linux", glibc="2.41", cuda="13.0"),
