@@ -57,7 +57,8 @@ def _linkage(stream: IO[bytes], path: PurePath) -> Linkage:
         dynamic = [part for part in elf.iter_segments() if isinstance(part, DynamicSegment)]
         tags = [tag for segment in dynamic for tag in segment.iter_tags()]
         machine = str(elf["e_machine"])
-    except (ELFError, AssertionError) as error:  # pyelftools asserts what a damaged file breaks
+    except (ELFError, AssertionError, ValueError, OSError, OverflowError) as error:
+        # what pyelftools stumbles over in a damaged file: it seeks where the file says
         raise BadArtifactError(
             f"this library cannot be read: {error}", where=str(path), todo="see how it came there"
         ) from error

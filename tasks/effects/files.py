@@ -159,11 +159,13 @@ def lock(folder: PurePath) -> Iterator[None]:
             todo="wait for it to finish, or stop it",
         ) from error
     try:
-        _end_leftovers(_run_of(holder))
-        holder.write_text(leftovers.RUN, encoding="utf-8")
-        yield
+        _end_leftovers(_run_of(holder), folder)
+        write_atomic(holder, leftovers.RUN)  # not before: the mark is how what is left is found
+        try:
+            yield
+        finally:
+            holder.unlink(missing_ok=True)
     finally:
-        holder.unlink(missing_ok=True)
         guard.release()
 
 
@@ -172,7 +174,13 @@ def _run_of(holder: Path) -> str:
     return holder.read_text(encoding="utf-8") if holder.exists() else ""
 
 
-def _end_leftovers(killed: str) -> None:
-    ended = leftovers.end(killed) if killed else ()
+def _end_leftovers(killed: str, folder: PurePath) -> None:
+    ended, alive = leftovers.end(killed) if killed else ((), ())
+    if alive:
+        raise BusyError(
+            f"a killed run left {', '.join(alive)} at work, and it cannot be ended",
+            where=str(folder),
+            todo="end it, then run the same command again",
+        )
     if ended:
         warn(f"a killed run had left at work, now ended: {', '.join(ended)}")

@@ -18,38 +18,40 @@ if TYPE_CHECKING:
 MARK = "TORCHYARD_RUN"
 RUN = f"{os.getpid()}-{secrets.token_hex(4)}"  # a process id comes again, this does not
 _PATIENCE = 5.0  # seconds between asking and killing
+_ROUNDS = 3  # what is ended may have started something in between
+# What is started for a build and serves others after it, too
+_SERVERS = ("ssh", "git-credential")
 
 
-def end(run: str) -> tuple[str, ...]:
-    """End what is left of that run; returns the names of the programs that were ended."""
+def end(run: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """End what is left of that run; the names of what was ended, and of what could not be."""
     import psutil  # noqa: PLC0415 - only after a run that was killed
 
-    found = list(_of(run))
-    names = tuple(sorted({_name(process) for process in found} - {""}))
-    for process in found:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.terminate()
-    _, deaf = psutil.wait_procs(found, timeout=_PATIENCE)
-    for process in deaf:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(deaf, timeout=_PATIENCE)
-    return names
+    ended: set[str] = set()
+    for _ in range(_ROUNDS):
+        found = dict(_of(run))
+        if not found:
+            return tuple(sorted(ended)), ()
+        for process in found:
+            with contextlib.suppress(psutil.Error):
+                process.terminate()
+        _, deaf = psutil.wait_procs(list(found), timeout=_PATIENCE)
+        for process in deaf:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(deaf, timeout=_PATIENCE)
+        ended.update(found.values())
+    return tuple(sorted(ended)), tuple(sorted(set(dict(_of(run)).values())))
 
 
-def _of(run: str) -> Iterator[psutil.Process]:
+def _of(run: str) -> Iterator[tuple[psutil.Process, str]]:
+    """Processes of that run, with the names of their programs."""
     import psutil  # noqa: PLC0415 - only after a run that was killed
 
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get(MARK) == run and process.pid != os.getpid():
-                yield process
-
-
-def _name(process: psutil.Process) -> str:
-    import psutil  # noqa: PLC0415 - only after a run that was killed
-
-    try:
-        return str(process.name())
-    except psutil.Error:
-        return ""
+            if process.environ().get(MARK) != run or process.pid == os.getpid():
+                continue
+            name = process.name()
+            if not name.startswith(_SERVERS) and process.status() != psutil.STATUS_ZOMBIE:
+                yield process, name

@@ -130,8 +130,8 @@ def explained(error: CommandFailedError) -> CommandFailedError | FetchError:
         return FetchError(
             error.what,
             where=error.where,
-            todo="the certificate of the package index is not trusted: set SSL_CERT_FILE to your "
-            "organisation's bundle, or UV_SYSTEM_CERTS=1 to take the system's",
+            todo="the certificate of the package index is not trusted: set SSL_CERT_FILE, and "
+            "PIP_CERT for pip, to your organisation's bundle",
         )
     if any(sign in text for sign in _NO_ANSWER):
         return FetchError(

@@ -55,7 +55,7 @@ class Torch(Section):
     """
     version: str = Field(default="2.15.0", pattern=forms.RELEASE)
     """The release, without a local part."""
-    index: str = "auto"
+    index: Place = "auto"
     """Package index for a prebuilt torch: a URL or a folder of wheels; `auto` is the one known to
     have it.
     """

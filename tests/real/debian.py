@@ -159,6 +159,13 @@ class Upstream:
         """What the person does."""
         self._git("pull", "-q", "--ff-only", at=self.clone)
 
+    def archive(self, name: str) -> PurePosixPath:
+        """The author's last commit as a release archive."""
+        packed = self.folder / f"{name}.tar.gz"
+        argv = ("archive", f"--prefix={name}/", "-o", str(packed), "HEAD")
+        self._git(*argv, at=self.author)
+        return packed
+
     def mine(self, name: str) -> Path:
         """A file of the person's clone, as it is called out here."""
         return self.debian.outside(self.clone / name)

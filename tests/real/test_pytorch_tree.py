@@ -197,6 +197,23 @@ def test_a_submodule_that_moved_upstream_is_brought_along(bench: Bench) -> None:
     assert bench.yard.manifest("source")["submodules"] == {small: moved}
 
 
+def test_an_archive_of_the_tree_is_unpacked_and_built_and_an_edit_in_it_as_well(
+    bench: Bench, debian: Debian
+) -> None:
+    archive = bench.upstream.archive("pytorch-2.6.0")
+    yard = InsideYard(debian, "archive")
+    source = {"path": None, "tarball": str(archive), "submodules": False}
+    yard.profile(**profile("debian-trixie-cpu", source=source, build={"target": "c10"}))
+    yard.must("build")
+    assert "Up to date" in yard.must("build")
+    tree = yard.build / "src" / "pytorch"
+    before = made(tree / "build")
+    with (tree / ONE).open("a", encoding="utf-8") as stream:
+        stream.write("static int added_by_hand [[maybe_unused]] = 5;\n")
+    yard.must("build")
+    assert remade(before, made(tree / "build")) == compiled_and_linked(ONE)
+
+
 def interrupt(bench: Bench, number: signal.Signals) -> tuple[int, str]:
     """Build without help of the compiler cache, and send the signal once Ninja has made one object
     of several.

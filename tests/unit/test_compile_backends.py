@@ -94,7 +94,7 @@ def test_cmake_alone_leaves_an_install_prefix() -> None:
             [*PASSTHROUGH, *ALIASES, "CFLAGS", "CC", "CMAKE_CXX_COMPILER", "CMAKE_GENERATOR"],
             ["USE_CUDA", "BUILD_TEST", "CMAKE_BUILD_TYPE", "HAVE_X_EXITCODE"],
         ),
-        ("cmake", ["CFLAGS"], ["USE_CUDA", "BLAS", "TORCH_CUDA_ARCH_LIST"]),
+        ("cmake", ["CFLAGS", *ALIASES], ["USE_CUDA", "BLAS", "TORCH_CUDA_ARCH_LIST"]),
     ],
 )
 def test_what_a_configured_folder_ignores(
@@ -163,6 +163,36 @@ def test_no_backend_takes_a_switch_back_that_is_not_asked_for_any_more(
     cache.remember(configured, {"USE_MPI": "1", "USE_NCCL": "0"})
     with pytest.raises(BuildError, match=r"USE_MPI: configured with 1, asked for nothing"):
         refuse(configured, backend, USE_NCCL="0")
+
+
+@pytest.mark.parametrize("backend", ["setup_py", "scikit_build_core", "cmake"])
+@pytest.mark.parametrize("name", ["CFLAGS", "LDFLAGS", "TORCH_NVCC_FLAGS"])
+def test_flags_that_are_not_asked_for_any_more_are_refused(
+    configured: Path, backend: BackendName, name: str
+) -> None:
+    cache.remember(configured, {name: "-g"})
+    with pytest.raises(BuildError, match=f"build.env.{name}: configured with -g, asked for nothi"):
+        refuse(configured, backend)
+
+
+def test_a_switch_that_an_interrupted_run_asked_for_can_be_taken_back(configured: Path) -> None:
+    cache.remember(configured, {"USE_NCCL": "0"})
+    refuse(configured, "scikit_build_core", USE_NCCL="0", USE_MPI="0")
+    cache.remember(configured, {"USE_NCCL": "0", "USE_MPI": "0"})  # and CMake never ran
+    refuse(configured, "scikit_build_core", USE_NCCL="0")
+    text = (configured / "CMakeCache.txt").read_text(encoding="utf-8")
+    (configured / "CMakeCache.txt").write_text(
+        text.replace("USE_MPI:BOOL=ON", "USE_MPI:BOOL=0"), encoding="utf-8"
+    )
+    with pytest.raises(BuildError, match="USE_MPI: configured with 0, asked for nothing"):
+        refuse(configured, "scikit_build_core", USE_NCCL="0")
+
+
+def test_an_alias_is_looked_up_where_a_person_configured_the_folder(configured: Path) -> None:
+    with (configured / "CMakeCache.txt").open("a", encoding="utf-8") as file:
+        file.write("CUDNN_LIBRARY:STRING=/old\n")
+    with pytest.raises(BuildError, match="CUDNN_LIB_DIR: configured with /old, asked for /new"):
+        refuse(configured, CUDNN_LIB_DIR="/new")
 
 
 def test_scikit_build_core_takes_a_changed_switch_and_refuses_what_hides_behind_an_alias(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tasks.effects import files, leftovers
+from tasks.errors import BusyError
 
 SLEEP = (sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)")
 IGNORE = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
@@ -40,7 +41,7 @@ def start() -> Iterator[Callable[..., Child]]:
 
 def test_the_children_of_that_run_are_ended_and_named(start: Callable[..., Child]) -> None:
     mine, other = start("1-aa"), start("1-bb")
-    assert leftovers.end("1-aa") == (Path(sys.executable).name,)
+    assert leftovers.end("1-aa") == ((Path(sys.executable).name,), ())
     assert mine.poll() is not None
     assert other.poll() is None
 
@@ -50,12 +51,12 @@ def test_a_child_that_does_not_listen_is_killed(
 ) -> None:
     monkeypatch.setattr(leftovers, "_PATIENCE", 0.2)
     child = start("2-aa", DEAF)
-    assert leftovers.end("2-aa")
+    assert leftovers.end("2-aa")[0]
     assert child.poll() is not None
 
 
 def test_a_run_that_left_nothing_is_no_news() -> None:
-    assert leftovers.end("3-nobody") == ()
+    assert leftovers.end("3-nobody") == ((), ())
 
 
 def test_the_next_holder_of_a_lock_ends_what_a_killed_one_left(
@@ -66,3 +67,23 @@ def test_the_next_holder_of_a_lock_ends_what_a_killed_one_left(
     child = start("4-aa")
     with files.lock(tmp_path / "build"):
         assert child.poll() is not None
+
+
+def test_what_is_left_is_still_known_after_an_interruption_of_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.own(tmp_path)
+    holder = tmp_path / ".lock.pid"
+    holder.write_text("5-aa", encoding="utf-8")
+
+    def interrupted(_: str) -> None:
+        raise SystemExit(130)
+
+    monkeypatch.setattr(leftovers, "end", interrupted)
+    with pytest.raises(SystemExit), files.lock(tmp_path):
+        pass
+    assert holder.read_text(encoding="utf-8") == "5-aa"
+    monkeypatch.setattr(leftovers, "end", lambda _: ((), ("ninja",)))
+    with pytest.raises(BusyError, match="left ninja at work"), files.lock(tmp_path):
+        pass
+    assert holder.read_text(encoding="utf-8") == "5-aa"

@@ -136,8 +136,8 @@ NO_ANSWER = (
     "(UV_INDEX_URL, PIP_INDEX_URL), then run the same command again"
 )
 NOT_TRUSTED = (
-    "the certificate of the package index is not trusted: set SSL_CERT_FILE to your organisation's "
-    "bundle, or UV_SYSTEM_CERTS=1 to take the system's"
+    "the certificate of the package index is not trusted: set SSL_CERT_FILE, and PIP_CERT for pip, "
+    "to your organisation's bundle"
 )
 NO_VERSION = "the index has no such version for this Python and platform"
 

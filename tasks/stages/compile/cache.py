@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
 from tasks.digest import canonical
@@ -36,9 +36,13 @@ _OFF = ("0", "OFF", "NO", "FALSE", "N")
 
 @dataclass(frozen=True)
 class Request:
-    """What a build folder was configured for: variables by name."""
+    """What a build folder was configured for: variables by name.
+
+    `defaults` are CMake's own values of those that were first asked for in a configured folder.
+    """
 
     variables: Mapping[str, str]
+    defaults: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_cache(folder: PurePath) -> dict[str, str]:
@@ -70,8 +74,12 @@ def refuse_ignored(backend: Backend, folder: PurePath, wanted: Mapping[str, str]
 
 
 def remember(folder: PurePath, wanted: Mapping[str, str]) -> None:
-    """Note in the build folder what it is configured for."""
-    files.write_atomic(_record(folder), canonical(Request(wanted)))
+    """Note in the build folder what it is about to be configured for."""
+    cache = read_cache(folder)
+    before = _before(folder, cache, wanted)
+    own = {name: cache[name] for name in wanted if name in cache and name not in before.variables}
+    request = Request(wanted, {**before.defaults, **own} if cache else {})
+    files.write_atomic(_record(folder), canonical(request))
 
 
 def key(name: str) -> str:
@@ -82,17 +90,22 @@ def key(name: str) -> str:
 
 
 def _changed(
-    backend: Backend, cache: Mapping[str, str], before: Mapping[str, str], wanted: Mapping[str, str]
+    backend: Backend, cache: Mapping[str, str], before: Request, wanted: Mapping[str, str]
 ) -> Iterator[tuple[str, str, str]]:
     """Name, old and new value of what moved since the folder was configured."""
-    for name in sorted({*before, *wanted}):
-        new, old = wanted.get(name, ""), before.get(name, "")
-        held = cache.get(name, cache.get(ALIASES.get(name, "")))
+    for name in sorted({*before.variables, *wanted}):
+        new, old, held = wanted.get(name, ""), before.variables.get(name, ""), _held(cache, name)
         if held is None and name not in _FIRST_TIME:
             continue
+        default = before.defaults.get(name, "") if name not in wanted else new
         kept = name not in wanted or backend.ignores(name)  # no backend takes a value back
-        if kept and not _same(old, new) and not _same(held or "", new):
+        if kept and not _same(old, new) and (held is None or not _same(held, default)):
             yield name, old or held or "nothing", new or "nothing"
+
+
+def _held(cache: Mapping[str, str], name: str) -> str | None:
+    """The cached value, under the name that CMake has it by."""
+    return cache.get(name, cache.get(ALIASES.get(name, "")))
 
 
 def _same(one: str, other: str) -> bool:
@@ -106,14 +119,13 @@ def _plain(value: str) -> str:
     return "OFF" if upper in _OFF else value
 
 
-def _before(
-    folder: PurePath, cache: Mapping[str, str], wanted: Mapping[str, str]
-) -> Mapping[str, str]:
+def _before(folder: PurePath, cache: Mapping[str, str], wanted: Mapping[str, str]) -> Request:
     """What the folder was configured for; where a person did that, the cache tells."""
     record = _record(folder)
     if record.exists():
-        return manifests.read(record, Request).variables
-    return {name: cache.get(name, value) for name, value in wanted.items()}
+        return manifests.read(record, Request)
+    held = {name: _held(cache, name) for name in wanted}
+    return Request({name: wanted[name] if text is None else text for name, text in held.items()})
 
 
 def _record(folder: PurePath) -> Path:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from tasks.stages.compile.forwarding import is_forwarded
+from tasks.stages.compile.forwarding import ALIASES, is_forwarded
 from tasks.stages.compile.job import DEST
 from tasks.stages.compile.work import Step, Work, cmake_build
 
@@ -39,8 +39,8 @@ def wheel_command(work: Work) -> Step:
 
 
 def ignores(name: str) -> bool:
-    """All but what is given on the command line as -D."""
-    return not is_forwarded(name)
+    """All but what is given on the command line as -D, under the name that counts."""
+    return name in ALIASES or not is_forwarded(name)
 
 
 def _variables(work: Work) -> dict[str, str]:
