@@ -21,7 +21,12 @@ NAME = "trial"
 
 
 class Yard:
-    """The checkout, and one profile in it that the test writes."""
+    """The checkout, and one profile in it that the test writes.
+
+    `patience` is how many seconds one run of doit may take.
+    """
+
+    patience: float | None = 600
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -53,8 +58,12 @@ class Yard:
 
     def doit(self, *argv: str, env: Mapping[str, str] | None = None) -> tuple[int, str]:
         """Exit code and everything that was printed."""
-        child = self.start(*argv, env=env)
-        out, _ = child.communicate(timeout=600)
+        with self.start(*argv, env=env) as child:
+            try:
+                out, _ = child.communicate(timeout=self.patience)
+            except BaseException:
+                child.terminate()
+                raise
         return child.returncode, out
 
     def must(self, *argv: str) -> str:

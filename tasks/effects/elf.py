@@ -7,31 +7,16 @@ dynamic section, https://refspecs.linuxfoundation.org/elf/gabi4+/ch5.dynamic.htm
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING
 
 from tasks.errors import BadArtifactError
+from tasks.stages.wheel.job import Linkage
 
 if TYPE_CHECKING:
     from elftools.elf.dynamic import DynamicTag
 
 _MAGIC = b"\x7fELF"
-
-
-@dataclass(frozen=True)
-class Linkage:
-    """The dynamic section of a library, or of a program.
-
-    `machine` is what it is made for ("EM_X86_64"), `soname` "" where it has none. `rpath` and
-    `runpath` are folders as they are written, `$ORIGIN` and all.
-    """
-
-    machine: str
-    soname: str = ""
-    needed: tuple[str, ...] = ()
-    rpath: tuple[str, ...] = ()
-    runpath: tuple[str, ...] = ()
 
 
 def read(path: PurePath) -> Linkage | None:

@@ -143,10 +143,11 @@ def require_space(folder: PurePath, needed_mib: int, what: str) -> None:
 
 @contextmanager
 def lock(folder: PurePath) -> Iterator[None]:
-    """Hold the build folder alone; `BusyError` names the process that has it. The system frees it
-    on any exit.
+    """Hold a folder alone, made where it is missing; `BusyError` names the process that has it. The
+    system frees it on any exit.
     """
     path = Path(folder) / ".lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
     holder = Path(folder) / ".lock.pid"
     guard = FileLock(path)
     try:

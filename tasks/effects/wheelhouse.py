@@ -52,11 +52,6 @@ def kept(wheelhouse: PurePath, asked: str, source: str) -> tuple[Path, Artifact]
     return None
 
 
-def drop(wheel: PurePath) -> None:
-    """Take a wheel out again, with its origin."""
-    manifests.withdraw(origin_of(wheel), wheel)
-
-
 def origin_of(wheel: PurePath) -> PurePath:
     """`NAME.whl` has `NAME.whl.json`."""
     return wheel.with_name(f"{wheel.name}.json")

@@ -65,6 +65,7 @@ def start(name: str, extensions: list[Mapping[str, Any]]) -> Bench:
     bench = Bench(
         InsideYard(debian, f"full-{name}", keep=True), Upstream(debian, f"full-{name}", keep=True)
     )
+    bench.yard.patience = None  # hours
     bench.yard.add(Path(__file__).parent / "extension")
     shipped = profile(f"debian-trixie-{name}", extensions=extensions)
     # one compiler for both: the CUDA build then takes the C++ objects of the other from the cache

@@ -20,7 +20,9 @@ VENV = PurePosixPath("/src/venv")
 CCACHE = PurePosixPath("/src/ccache")
 _SRC = PurePosixPath("/src")
 _LOCAL = ("-c", "protocol.file.allow=always")  # git refuses submodules from this machine
-_NETWORK = ("PIP_", "UV_", "SSL_", "HTTP", "http", "NO_PROXY", "no_proxy", "ALL_PROXY")
+_NETWORK = ("PIP_", "UV_", "SSL_CERT_FILE", "HTTP", "http", "NO_PROXY", "no_proxy", "ALL_PROXY")
+_NAMES_CERTIFICATES = ("SSL_CERT_FILE", "PIP_CERT")
+_CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"  # debian-root copies there what they name
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -42,6 +44,13 @@ class Debian:
         """`debian-root VERB`."""
         subprocess.run([SCRIPT, verb, self.folder], check=True)
 
+    def why_not(self) -> str:
+        """Why it cannot be made here, "" where it can."""
+        asked = subprocess.run(
+            [SCRIPT, "can", self.folder], check=True, stderr=subprocess.PIPE, text=True
+        )
+        return asked.stderr.strip()
+
     def outside(self, path: PurePosixPath) -> Path:
         """A path inside, as it is called out here."""
         return self.root / path.relative_to("/")
@@ -51,6 +60,7 @@ class Debian:
     ) -> subprocess.Popen[str]:
         """A process inside. The one that is started is the command itself: signals reach it."""
         ours = {name: value for name, value in os.environ.items() if name.startswith(_NETWORK)}
+        ours |= {name: _CERTIFICATES for name in ours if name in _NAMES_CERTIFICATES}
         return subprocess.Popen(
             ["chroot", self.root, "/usr/bin/env", "-C", at, *argv],
             env={**ours, "PATH": _PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", **(env or {})},
@@ -61,8 +71,8 @@ class Debian:
 
     def must(self, *argv: str, at: PurePosixPath = _SRC) -> str:
         """The output of a command that has to succeed."""
-        child = self.start(argv, at)
-        out, _ = child.communicate(timeout=900)
+        with self.start(argv, at) as child:
+            out, _ = child.communicate(timeout=900)
         assert child.returncode == 0, out
         return out.strip()
 
@@ -176,7 +186,7 @@ class Upstream:
 
 def where() -> Path:
     """The folder of the root: kept from one run of the tests to the next."""
-    return Path(os.environ.get(FOLDER, "/var/tmp/torchyard-debian"))
+    return Path(os.environ.get(FOLDER, "/var/lib/torchyard-debian"))
 
 
 def profile(name: str, **sections: object) -> dict[str, Any]:

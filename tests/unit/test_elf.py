@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tasks.effects import elf, loader, shell
-from tasks.effects.elf import Linkage
 from tasks.errors import BadArtifactError
+from tasks.stages.wheel.job import Linkage
 from tests.sharedlibrary import linux, make_library
 
 LISTING = """\

@@ -58,7 +58,9 @@ class Bench:
             for member in members:
                 archive.write(member, member.relative_to(self.folder / "wheel"))
         recorded = {member.relative_to(self.folder / "wheel").as_posix(): "" for member in members}
-        libraries.require(self.job, self._deps(), path, recorded)
+        manifests.publish(
+            self.job.libraries, libraries.look(self.job, self._deps(), path, recorded)
+        )
         return manifests.read(self.job.libraries, WheelLibraries)
 
     def refused(self, *members: Path) -> BadArtifactError:

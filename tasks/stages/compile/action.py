@@ -30,14 +30,15 @@ def run(job: CompileJob) -> tuple[Compiled]:
     environment = manifests.read(job.environment, Environment)
     backend, work = BACKENDS[name], _work(job, tree, environment.set)
     folder = backend.folder(work)
-    cache.refuse_ignored(backend, folder, environment.set)
     files.require_space(folder, _NEEDED_MIB, "compiling PyTorch")
     files.own(job.build)
-    cache.remember(folder, environment.set)
-    env = environment.over(shell.host_env())
-    for step in backend.compile_steps(work):
-        _run(step, work, env, job)
-    return (_compiled(name, backend, work),)
+    with files.lock(folder):  # of the tree, where another profile may be at work
+        cache.refuse_ignored(backend, folder, environment.set)
+        cache.remember(folder, environment.set)
+        env = environment.over(shell.host_env())
+        for step in backend.compile_steps(work):
+            _run(step, work, env, job)
+        return (_compiled(name, backend, work),)
 
 
 def _backend_of(job: CompileJob, tree: Path) -> BackendName:

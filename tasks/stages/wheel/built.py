@@ -53,8 +53,9 @@ def run(job: BuiltJob, deps: Deps) -> tuple[Wheel, Surface]:
     content = wheelfile.content_digest(recorded, VERSION_FILES)
     artifact = _same(job, deps, content)
     if artifact is None:
-        libraries.require(job, deps, wheel, recorded)
+        found_in = libraries.look(job, deps, wheel, recorded)
         artifact = _install(job, deps, wheel, content)
+        manifests.publish(job.libraries, found_in)
     found = installed.torch_of(deps.python)
     say(f"torch {found.version} ({artifact.name}, sha256 {artifact.sha256[:12]}…)")
     release = found.version.partition("+")[0]
@@ -92,8 +93,11 @@ def _make(job: BuiltJob, deps: Deps, compiled: Compiled, version: str) -> Path:
 def _run(job: BuiltJob, compiled: Compiled, dest: Path, more: dict[str, str]) -> None:
     env = manifests.read(job.env, Environment).over(shell.host_env())
     env.update({**compiled.variables, **more})
-    argv = compiled.wheel_argv(dest)
-    shell.run(Command(argv, env, "make the wheel", cwd=Path(compiled.tree), log=job.log), follow())
+    command = Command(
+        compiled.wheel_argv(dest), env, "make the wheel", cwd=Path(compiled.tree), log=job.log
+    )
+    with files.lock(Path(compiled.build)):
+        shell.run(command, follow())
 
 
 def _same(job: BuiltJob, deps: Deps, content: str) -> Artifact | None:
@@ -115,17 +119,14 @@ def _same(job: BuiltJob, deps: Deps, content: str) -> Artifact | None:
 
 
 def _install(job: BuiltJob, deps: Deps, wheel: Path, content: str) -> Artifact:
-    manifests.withdraw(job.content)
-    kept, artifact = wheelhouse.keep(
+    """Only a wheel that imports goes where other profiles, and other people, take wheels from."""
+    manifests.withdraw(job.content, job.libraries)
+    into = Packages(deps.python, environments.find_uv(), job.log)
+    into.install_wheel(wheel, Extra(deps.toolkit.pins if deps.toolkit else ()))
+    imported.require(job, deps.python, installed.torch_of(deps.python).version)
+    _, artifact = wheelhouse.keep(
         wheel, job.wheelhouse, f"torch {job.release} as built", str(job.compiled)
     )
-    into = Packages(deps.python, environments.find_uv(), job.log)
-    into.install_wheel(kept, Extra(deps.toolkit.pins if deps.toolkit else ()))
-    try:
-        imported.require(job, deps.python, installed.torch_of(deps.python).version)
-    except BuildError:
-        wheelhouse.drop(kept)  # other profiles, and other people, take wheels from there
-        raise
     manifests.publish(job.content, Content(content, artifact, deps.identity))
     return artifact
 

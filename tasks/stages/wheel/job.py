@@ -108,6 +108,21 @@ class Surface:
 
 
 @dataclass(frozen=True)
+class Linkage:
+    """The dynamic section of a library, or of a program.
+
+    `machine` is what it is made for ("EM_X86_64"), `soname` "" where it has none. `rpath` and
+    `runpath` are folders as they are written, `$ORIGIN` and all.
+    """
+
+    machine: str
+    soname: str = ""
+    needed: tuple[str, ...] = ()
+    rpath: tuple[str, ...] = ()
+    runpath: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Linked:
     """What one library is linked with: library → who supplies it; and the absolute paths in it, of
     RPATH above all → whose they are.

@@ -15,18 +15,17 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 
 from tasks.effects import elf, environments, files, loader, manifests, shell, wheelfile
-from tasks.effects.elf import Linkage
 from tasks.effects.voice import say, tick, warn
 from tasks.stages.compile.job import Compiled
 from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import Environment
-from tasks.stages.wheel.job import BuiltJob, Origin, WheelLibraries
+from tasks.stages.wheel.job import BuiltJob, Linkage, Origin, WheelLibraries
 from tasks.stages.wheel.linkage import bound, judge, summary
 from tasks.stages.wheel.loading import Loaded, Need, Search, load, order
 
 
-def require(job: BuiltJob, deps: Deps, wheel: Path, recorded: Mapping[str, str]) -> None:
-    """Leave wheel-libraries.json; `BadArtifactError` where a library is nowhere on this machine.
+def look(job: BuiltJob, deps: Deps, wheel: Path, recorded: Mapping[str, str]) -> WheelLibraries:
+    """What wheel-libraries.json is to say; `BadArtifactError` where a library is nowhere here.
 
     Windows and macOS have formats of their own, which are not read: the file is then empty.
     """
@@ -39,7 +38,7 @@ def require(job: BuiltJob, deps: Deps, wheel: Path, recorded: Mapping[str, str])
         for warning in bound(found):
             warn(warning)
         say(summary(found))
-    manifests.publish(job.libraries, found)
+    return found
 
 
 def linkages(wheel: Path, recorded: Mapping[str, str], landing: PurePath) -> dict[str, Linkage]:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
-from tasks.effects.elf import Linkage
 from tasks.errors import BadArtifactError
-from tasks.stages.wheel.job import Linked, Origin, WheelLibraries
+from tasks.stages.wheel.job import Linkage, Linked, Origin, WheelLibraries
 from tasks.stages.wheel.loading import Need
 
 # Of the driver's own packages, which a machine without a card does not have
