@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tasks.effects import files
 from tests.integration.conftest import commit, git, source_profile
 from tests.sharedlibrary import linux
 from tests.toyextension import make_extension
@@ -171,6 +173,16 @@ def test_the_libraries_alone_become_a_prefix_that_find_package_accepts(
     assert Path(wheel["prefix"], "share", "cmake", "Torch", "TorchConfig.cmake").is_file()
     assert (yard.folder / "wheelhouse" / wheel["artifact"]["name"]).is_file()
     assert "passed" in out
+
+
+def test_a_tree_in_which_another_profile_is_at_work_is_left_alone(yard: Yard, tree: Path) -> None:
+    yard.profile(**source_profile(tree))
+    with files.lock(tree / "build"):
+        code, out = yard.doit("build")
+    assert code == 1
+    assert f"{tree / 'build'}: another torchyard run (process {os.getpid()}) is at work" in out
+    assert not (tree / "build" / "CMakeCache.txt").exists()
+    yard.must("build")
 
 
 def test_clean_withdraws_claims_and_keeps_work(yard: Yard, tree: Path) -> None:
