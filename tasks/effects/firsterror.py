@@ -11,6 +11,7 @@ import re
 _ERROR = re.compile(
     r"""
       (?:^|[:\s])(?:fatal\ )?error(?:\ [A-Z]+\d+)?:\s\S   # gcc, clang, nvcc, msvc, pip, git
+    | \bld(?:\.\w+)?:\ .*(?:undefined\ reference|cannot\ find|undefined\ symbol)   # linkers
     | ^nvcc\ fatal | ^ninja:\ error | ^CMake\ Error
     | \bKilled\b | ^fatal:\s
     | ^\s*\w*(?:Error|Exception):\s                       # the last line of a Python traceback
@@ -21,7 +22,7 @@ _ERROR = re.compile(
 _NOISE = re.compile(
     r"Error checking compiler version|subprocess-exited-with-error|"
     r"-Werror|error: metadata-generation-failed"
-    r"|^\s*warning:|ninja: build stopped|Failed to build",
+    r"|^\s*warning:|ninja: build stopped|Failed to build|collect2: error: ld returned",
     re.IGNORECASE,
 )
 

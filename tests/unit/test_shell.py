@@ -152,6 +152,14 @@ def _runs(pid: int) -> bool:
         ),
         ("Traceback (most recent call last):\n  File x\nRuntimeError: no\n", (3, "RuntimeError")),
         ("cl : Command line error D8021 : x\nfoo.cpp(2): error C2065: 'x'", (2, "C2065")),
+        (
+            "/usr/bin/ld: a.so: undefined reference to `f'\ncollect2: error: ld returned 1",
+            (1, "`f'"),
+        ),
+        (
+            "/usr/bin/ld: cannot find -lcudart: No such file\ncollect2: error: ld returned 1",
+            (1, "-l"),
+        ),
         ("only words\n", (1, "only words")),
         ("", (0, "")),
     ],
