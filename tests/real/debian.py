@@ -17,7 +17,12 @@ from tests.yard import NAME, ROOT, Yard
 SCRIPT = Path(__file__).with_name("debian-root")
 FOLDER = "TORCHYARD_TEST_DEBIAN"
 VENV = PurePosixPath("/src/venv")
-CCACHE = PurePosixPath("/src/ccache")
+CACHE = {  # a compiler is known by its bytes: the root may be made anew
+    "CCACHE_DIR": "/src/ccache",
+    "CCACHE_BASEDIR": "/src",
+    "CCACHE_COMPILERCHECK": "content",
+    "CCACHE_MAXSIZE": "20G",
+}
 _SRC = PurePosixPath("/src")
 _LOCAL = ("-c", "protocol.file.allow=always")  # git refuses submodules from this machine
 _NETWORK = ("PIP_", "UV_", "SSL_CERT_FILE", "HTTP", "http", "NO_PROXY", "no_proxy", "ALL_PROXY")
@@ -94,8 +99,7 @@ class InsideYard(Yard):
     def start(self, *argv: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         """doit, with its output to be read."""
         command = [f"{VENV}/bin/python", "-m", "doit", *argv, f"profile={NAME}"]
-        cache = {"CCACHE_DIR": str(CCACHE), "CCACHE_BASEDIR": "/src", "CI": "true"}
-        return self.debian.start(command, self.inside, {**cache, **(env or {})})
+        return self.debian.start(command, self.inside, {**CACHE, "CI": "true", **(env or {})})
 
 
 class Upstream:
