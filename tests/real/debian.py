@@ -24,6 +24,7 @@ CACHE = {  # a compiler is known by its bytes: the root may be made anew
     "CCACHE_MAXSIZE": "20G",
 }
 _SRC = PurePosixPath("/src")
+_LOCALE = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}  # ccache asks for both
 _LOCAL = ("-c", "protocol.file.allow=always")  # git refuses submodules from this machine
 _NETWORK = ("PIP_", "UV_", "SSL_CERT_FILE", "HTTP", "http", "NO_PROXY", "no_proxy", "ALL_PROXY")
 _NAMES_CERTIFICATES = ("SSL_CERT_FILE", "PIP_CERT")
@@ -68,7 +69,7 @@ class Debian:
         ours |= {name: _CERTIFICATES for name in ours if name in _NAMES_CERTIFICATES}
         return subprocess.Popen(
             ["chroot", self.root, "/usr/bin/env", "-C", at, *argv],
-            env={**ours, "PATH": _PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", **(env or {})},
+            env={**ours, "PATH": _PATH, "HOME": "/root", **_LOCALE, **(env or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
