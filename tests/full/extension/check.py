@@ -1,7 +1,8 @@
 """What full_cpp computes is what torch computes."""
 
+import torch  # isort: split  (it loads the libraries that full_cpp needs)
+
 import full_cpp
-import torch
 
 x, y = torch.arange(7.0), torch.ones(7)
 found = full_cpp.axpy(2.0, x, y)
