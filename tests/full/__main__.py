@@ -93,7 +93,7 @@ def pull(bench: Bench) -> None:
     changes = {
         "a docs-only commit": ("docs/README.md", "More words."),
         "a Python-only commit": ("torch/hub.py", "\n\nADDED = 1"),
-        "one source of ATen": (KERNEL, "static int added [[maybe_unused]] = 1;"),
+        "one source of ATen": (KERNEL, "int added_upstream() { return 1; }"),
     }
     for what, (name, text) in changes.items():
         bench.upstream.append(name, text)

@@ -1,7 +1,6 @@
 """What full_cpp computes is what torch computes."""
 
-import torch  # isort: split  (it loads the libraries that full_cpp needs)
-
+import torch  # noqa: I001 - it loads the libraries that full_cpp needs
 import full_cpp
 
 x, y = torch.arange(7.0), torch.ones(7)
