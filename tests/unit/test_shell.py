@@ -116,8 +116,10 @@ def test_interrupt_all_ends_a_child_that_another_thread_waits_for(tmp_path: Path
     ended: list[int] = []
 
     def wait() -> None:
+        # in the background of a script INT is ignored, and children inherit that
+        listen = "import signal, time; signal.signal(2, signal.default_int_handler);"
         try:
-            shell.run(python("import time; print('up', flush=True); time.sleep(600)"), up.append)
+            shell.run(python(f"{listen} print('up', flush=True); time.sleep(600)"), up.append)
         except CommandFailedError as error:
             ended.append(error.code)
 
