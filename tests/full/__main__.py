@@ -68,7 +68,8 @@ def start(name: str, extensions: list[Mapping[str, Any]]) -> Bench:
     bench.yard.patience = None  # hours
     bench.yard.add(Path(__file__).parent / "extension")
     shipped = profile(f"debian-trixie-{name}", extensions=extensions)
-    # one compiler for both: the CUDA build then takes the C++ objects of the other from the cache
+    # one compiler for both: the CUDA build then takes C++ objects of the other from the cache, all
+    # but those that CMake wraps by an absolute path
     cuda = profile("debian-trixie-cuda")["build"]["env"]
     shipped["build"]["env"].update(CC="/usr/bin/gcc-13", CXX="/usr/bin/g++-13", **cuda)
     bench.yard.profile(
