@@ -15,19 +15,24 @@ from tasks.effects import files, shell
 from tasks.errors import CommandFailedError, FetchError
 from tasks.model import Command
 
-_NO_ANSWER = (
-    "Failed to fetch",
-    "error sending request",
-    "Could not connect",
-    "Max retries exceeded",
-    "connection broken by",
-    "NewConnectionError",
-    "Temporary failure in name resolution",
-    "ConnectTimeoutError",
-    "dns error",
+_NOT_TRUSTED = (
+    "the certificate of the package index is not trusted: set SSL_CERT_FILE, and PIP_CERT for pip, "
+    "to your organisation's bundle"
 )
-_NOT_TRUSTED = ("invalid peer certificate", "CERTIFICATE_VERIFY_FAILED")
-_NO_VERSION = ("No solution found", "No matching distribution", "Could not find a version")
+_NO_ANSWER = (
+    "the package index did not answer: check the network, proxy and index settings "
+    "(UV_INDEX_URL, PIP_INDEX_URL), then run the same command again"
+)
+_NO_VERSION = "the index has no such version for this Python and platform"
+
+# What to do where a resolver or downloader says one of these; the first that holds counts.
+_KINDS = (
+    (_NOT_TRUSTED, ("invalid peer certificate", "CERTIFICATE_VERIFY_FAILED")),
+    (_NO_ANSWER, ("Failed to fetch", "error sending request", "Could not connect")),
+    (_NO_ANSWER, ("Max retries exceeded", "connection broken by", "NewConnectionError")),
+    (_NO_ANSWER, ("Temporary failure in name resolution", "ConnectTimeoutError", "dns error")),
+    (_NO_VERSION, ("No solution found", "No matching distribution", "Could not find a version")),
+)
 
 
 @dataclass(frozen=True)
@@ -126,26 +131,9 @@ def explained(error: CommandFailedError) -> CommandFailedError | FetchError:
     log = Path(error.where.rpartition(":")[0]) if error.where else None
     if log and log.is_file():
         text += log.read_text(encoding="utf-8").rpartition("\n$ ")[2]
-    if any(sign in text for sign in _NOT_TRUSTED):
-        return FetchError(
-            error.what,
-            where=error.where,
-            todo="the certificate of the package index is not trusted: set SSL_CERT_FILE, and "
-            "PIP_CERT for pip, to your organisation's bundle",
-        )
-    if any(sign in text for sign in _NO_ANSWER):
-        return FetchError(
-            error.what,
-            where=error.where,
-            todo="the package index did not answer: check the network, proxy and index settings "
-            "(UV_INDEX_URL, PIP_INDEX_URL), then run the same command again",
-        )
-    if any(sign in text for sign in _NO_VERSION):
-        return FetchError(
-            error.what,
-            where=error.where,
-            todo="the index has no such version for this Python and platform",
-        )
+    for todo, signs in _KINDS:
+        if any(sign in text for sign in signs):
+            return FetchError(error.what, where=error.where, todo=todo)
     return error
 
 
