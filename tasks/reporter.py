@@ -16,6 +16,14 @@ from tasks.effects import voice
 _BUILDS = {"build", *VERBS}
 
 
+def leaving() -> tuple[signal.Signals, ...]:
+    """A terminal that is closed ends the run like TERM, unless nohup was asked to prevent that."""
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup is None or signal.getsignal(hangup) == signal.SIG_IGN:
+        return (signal.SIGINT, signal.SIGTERM)
+    return (signal.SIGINT, signal.SIGTERM, hangup)
+
+
 class Reporter:
     """doit tells it what happens; the stages' own lines come from `graph.execute`."""
 
@@ -25,7 +33,7 @@ class Reporter:
     def __init__(self, outstream: Any, options: Any) -> None:
         self.building = False
         voice.listen(self.console)
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in leaving():
             signal.signal(number, self._leave)
 
     def initialize(self, tasks: Any, selected_tasks: Any) -> None:
@@ -56,7 +64,7 @@ class Reporter:
         """INT and TERM end the run in order, once: children are ended, doit saves its state, and
         128 + number is the exit code.
         """
-        for again in (signal.SIGINT, signal.SIGTERM):
+        for again in leaving():
             signal.signal(again, signal.SIG_IGN)
         self.console.interrupted = True
         if interrupt := sys.modules.get("tasks.effects.process_group"):

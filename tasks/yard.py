@@ -16,7 +16,7 @@ from typing import Any
 from tasks.choice import Choice
 from tasks.console import Console
 from tasks.effects import probe
-from tasks.errors import BuildError
+from tasks.errors import BuildError, SettingsError
 from tasks.graph import Task, Yard, failing, stage_tasks
 from tasks.knowledge import Knowledge, load
 from tasks.model import Host
@@ -48,6 +48,7 @@ class Opened:
 def open_yard(root: Path, profile: str, environ: Mapping[str, str], argv: Sequence[str]) -> Opened:
     """Open `profile`. Raises `SettingsError`, unless only helpers were asked for."""
     legible(sys.stderr)  # doit says there what is refused at load
+    _refuse_other_words(argv)
     try:
         yard, subject = _open(root, profile, environ)
     except BuildError as error:
@@ -69,6 +70,19 @@ def open_yard(root: Path, profile: str, environ: Mapping[str, str], argv: Sequen
         yield from helper_tasks(subject)
 
     return Opened(config, tasks)
+
+
+def _refuse_other_words(argv: Sequence[str]) -> None:
+    """doit takes every NAME=VALUE and says nothing of those that nobody asks for."""
+    for word in argv:
+        name, equals, value = word.partition("=")
+        if equals and name.isidentifier() and name != "profile":
+            raise SettingsError(
+                f'"{word}" means nothing here',
+                where="the command line",
+                todo=f"choose a profile with profile={value}, and set keys in the profile, in "
+                "config/local.yaml, or as TORCHYARD__SECTION__KEY in the environment",
+            )
 
 
 def _open(root: Path, profile: str, environ: Mapping[str, str]) -> tuple[Yard, Subject]:

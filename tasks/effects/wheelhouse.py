@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from tasks.effects import files, manifests
+from tasks.effects.voice import warn
 from tasks.errors import BadArtifactError, BuildError, redact
 from tasks.model import Artifact
 
@@ -29,11 +30,22 @@ def keep(wheel: Path, wheelhouse: PurePath, asked: str, source: str) -> tuple[Pa
     place = Path(wheelhouse) / wheel.name
     place.parent.mkdir(parents=True, exist_ok=True)
     known = files.artifact(wheel)
+    _tell_of_another(place, asked, source)
     arriving = place.with_name(f".{place.name}.part")
     shutil.move(wheel, arriving)
     arriving.replace(place)
     manifests.publish(origin_of(place), Origin(asked, redact(source), known))
     return place, known
+
+
+def _tell_of_another(place: Path, asked: str, source: str) -> None:
+    """Two builds can have one name: of one commit, with other flags."""
+    try:
+        before = manifests.read(origin_of(place), Origin)
+    except BuildError:
+        return
+    if place.is_file() and (before.asked, before.source) != (asked, redact(source)):
+        warn(f"{place.name} takes the place of another wheel of that name, made by {before.source}")
 
 
 def kept(wheelhouse: PurePath, asked: str, source: str) -> tuple[Path, Artifact] | None:

@@ -178,3 +178,11 @@ def test_an_optional_extension_that_was_reached_and_does_not_compile_fails(
     code, out = yard.doit("build")
     assert code == 1
     assert "nonsense" in out
+
+
+def test_a_word_that_doit_would_ignore_is_refused(yard: Yard) -> None:
+    yard.profile(target={"gpus": []})
+    code, out = yard.doit("list", "prfile=cpu")
+    assert code == 3
+    assert '"prfile=cpu" means nothing here' in out
+    assert "profile=cpu" in out

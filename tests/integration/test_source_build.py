@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tasks.effects import files
+from tasks.effects.files import artifact
 from tests.integration.conftest import commit, git, source_profile
 from tests.sharedlibrary import linux
 from tests.toyextension import make_extension
@@ -142,6 +143,48 @@ def test_a_torch_that_does_not_import_is_told_and_tried_again(yard: Yard, tree: 
     version = yard.manifest("wheel")["version"]
     assert installed(yard, "import torch; print(torch.__version__)") == version
     assert "Up to date" in yard.must("build")
+
+
+def test_a_torch_that_does_not_import_gives_way_to_the_one_before(yard: Yard, tree: Path) -> None:
+    yard.profile(**source_profile(tree))
+    yard.must("build")
+    version = installed(yard, "import torch; print(torch.__version__)")
+    source = tree / "torch" / "__init__.py"
+    good = source.read_text(encoding="utf-8")
+    source.write_text(f"{good}\nraise ImportError('the cause of it')\n", encoding="utf-8")
+    for _ in range(2):
+        assert yard.doit("build")[0] == 1
+        assert installed(yard, "import torch; print(torch.__version__)") == version
+    source.write_text(good, encoding="utf-8")
+    yard.must("build")
+    assert yard.manifest("wheel")["version"] == version
+
+
+def test_another_local_version_renames_the_wheel_and_the_commit_alone_does_not(
+    yard: Yard, tree: Path
+) -> None:
+    yard.profile(**source_profile(tree))
+    yard.must("build")
+    yard.profile(**source_profile(tree), wheel={"local_version": "mine"})
+    yard.must("build")
+    assert yard.manifest("wheel")["version"] == "2.6.0+mine"
+    assert installed(yard, "import torch; print(torch.__version__)") == "2.6.0+mine"
+    yard.profile(**source_profile(tree))
+    yard.must("build")
+    assert yard.manifest("wheel")["version"].startswith("2.6.0+cpu.g")
+
+
+def test_a_wheel_that_another_profile_replaced_is_not_taken_for_ours(
+    yard: Yard, tree: Path, tmp_path: Path
+) -> None:
+    yard.profile(**source_profile(tree))
+    yard.must("build")
+    name = yard.manifest("wheel")["artifact"]["name"]
+    kept = yard.folder / "wheelhouse" / name
+    kept.write_bytes(kept.read_bytes() + b"another")
+    yard.must("clean")
+    assert "the same content" not in yard.must("build")
+    assert yard.manifest("wheel")["artifact"]["sha256"] == artifact(kept).sha256
 
 
 def test_validate_checks_what_it_can_and_says_what_it_did_not_run(yard: Yard, tree: Path) -> None:

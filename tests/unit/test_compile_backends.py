@@ -221,6 +221,22 @@ def test_variable_that_cmake_does_not_keep_may_change(configured: Path) -> None:
     refuse(configured, CCACHE_DIR="/b")
 
 
+def test_a_variable_that_cmake_has_not_seen_yet_is_refused_where_setup_py_hands_it_on_only_once(
+    configured: Path,
+) -> None:
+    cache.remember(configured, {"USE_MPI": "1"})
+    launcher = {"CMAKE_CXX_COMPILER_LAUNCHER": "ccache"}
+    with pytest.raises(BuildError, match="LAUNCHER: configured with nothing, asked for ccache"):
+        refuse(configured, **{"USE_MPI": "1", **launcher})
+    refuse(configured, "scikit_build_core", **{"USE_MPI": "1", **launcher})
+
+
+def test_values_of_a_first_configure_that_failed_are_not_taken_over(configured: Path) -> None:
+    (configured / "build.ninja").unlink()
+    refuse(configured, USE_MPI="0")
+    assert not (configured / "CMakeCache.txt").exists()
+
+
 def test_folder_that_was_never_configured_to_the_end_takes_everything(configured: Path) -> None:
     (configured / "build.ninja").unlink()
     refuse(configured, USE_MPI="0", CMAKE_BUILD_TYPE="Debug")

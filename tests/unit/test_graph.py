@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain
 
-from tasks import graph
+from tasks import graph, reporter
 from tasks.console import Console
 from tasks.effects import manifests
 from tasks.errors import BuildError
@@ -259,3 +260,13 @@ def test_the_extensions_are_a_group_that_can_be_built_and_cleaned_as_one(bench: 
     assert Path(bench.layout.manifest("wheel")).exists()
     assert bench.doit("extensions:b") == 0
     assert bench.ran == ["extensions:b"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGHUP")
+def test_a_closed_terminal_ends_the_run_unless_nohup_prevents_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_DFL)
+    assert signal.SIGHUP in reporter.leaving()
+    monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_IGN)
+    assert signal.SIGHUP not in reporter.leaving()

@@ -217,3 +217,15 @@ def test_other_archive_sets_the_former_tree_aside(tmp_path: Path, tree: Path) ->
     assert (Path(given.tree) / "new").exists()
     assert not mine.exists()
     assert (Path(given.tree).with_name("pytorch.1") / "mine").exists()
+
+
+def test_a_patch_that_a_person_took_out_is_applied_again(
+    tmp_path: Path, checkout: Path, patch: Path
+) -> None:
+    given = job(tmp_path, "path", checkout, patch)
+    patched = run(given)
+    subprocess.run(["git", "-C", str(checkout), "checkout", "-q", "--", "."], check=True)
+    assert (checkout / "setup.py").read_text(encoding="utf-8") != "patched\n"
+    assert run(given) == patched
+    assert (checkout / "setup.py").read_text(encoding="utf-8") == "patched\n"
+    assert run(given) == patched

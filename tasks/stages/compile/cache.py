@@ -15,7 +15,7 @@ from tasks.digest import canonical
 from tasks.effects import files, manifests
 from tasks.errors import BuildError
 from tasks.stages.compile.backends import Backend
-from tasks.stages.compile.forwarding import ALIASES
+from tasks.stages.compile.forwarding import ALIASES, is_forwarded
 
 # Read by CMake only when it configures a folder for the first time, and cached under other names.
 _FIRST_TIME = (
@@ -59,6 +59,8 @@ def refuse_ignored(backend: Backend, folder: PurePath, wanted: Mapping[str, str]
     """Raise a `BuildError` naming each new value that the folder would not take; change nothing."""
     cache = read_cache(folder)
     if not cache:
+        # of a first configure that failed: the next would take its values
+        (Path(folder) / "CMakeCache.txt").unlink(missing_ok=True)
         return
     lines = [
         f"{key(name)}: configured with {before}, asked for {after}"
@@ -95,7 +97,8 @@ def _changed(
     """Name, old and new value of what moved since the folder was configured."""
     for name in sorted({*before.variables, *wanted}):
         new, old, held = wanted.get(name, ""), before.variables.get(name, ""), _held(cache, name)
-        if held is None and name not in _FIRST_TIME:
+        is_new = is_forwarded(name) and name not in before.variables
+        if held is None and name not in _FIRST_TIME and not is_new:
             continue
         default = before.defaults.get(name, "") if name not in wanted else new
         kept = name not in wanted or backend.ignores(name)  # no backend takes a value back

@@ -14,6 +14,7 @@ from pathlib import Path, PurePath
 
 from tasks.digest import canonical
 from tasks.effects import files, git, manifests
+from tasks.effects.voice import say
 from tasks.errors import BuildError, LostEditsError
 
 
@@ -47,6 +48,7 @@ def bring(
 ) -> tuple[str, ...]:
     """Make the series in the tree the wanted one; a common beginning stays. The sha256 of each."""
     goal = wanted(patches)
+    _forget_gone(tree, state)
     keep = sum(1 for _ in _common(applied(tree, state), goal))
     take_back(tree, state, log, keep=keep)
     for patch, digest in list(zip(patches, goal, strict=True))[keep:]:
@@ -56,6 +58,20 @@ def bring(
         shutil.copyfile(patch, kept)
         _write(tree, state, (*applied(tree, state), digest))
     return goal
+
+
+def _forget_gone(tree: PurePath, state: PurePath) -> None:
+    """A person's `git stash` or `git checkout .` takes patches out, and no record knows of it.
+
+    One that fits only forward is gone. One that fits in neither direction has something over it.
+    """
+    series = applied(tree, state)
+    for number, digest in enumerate(series):
+        patch = _copy(state, digest)
+        if git.applies(tree, patch) and not git.applies(tree, patch, reverse=True):
+            say(f"a patch of this profile is no longer in {tree}: it is applied again")
+            _write(tree, state, series[:number])
+            return
 
 
 def _common(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:

@@ -31,12 +31,13 @@ VERSION_FILES = ("torch/version.py", "torch/_version.py")
 @dataclass(frozen=True)
 class Content:
     """What was last installed, and imported: the digest of the wheel's content without its version,
-    and the wheel that has it.
+    and the wheel that has it. `asked` is its version without the commit.
     """
 
     digest: str
     artifact: Artifact
     identity: str
+    asked: str = ""
 
 
 def run(job: BuiltJob, deps: Deps) -> tuple[Wheel, Surface]:
@@ -101,15 +102,13 @@ def _run(job: BuiltJob, compiled: Compiled, dest: Path, more: dict[str, str]) ->
 
 
 def _same(job: BuiltJob, deps: Deps, content: str) -> Artifact | None:
-    """The wheel that is installed, where the new one differs in nothing but its name."""
-    try:
-        last = manifests.read(job.content, Content)
-    except BuildError:
+    """The wheel that is installed, where the new one differs in nothing but the commit in its
+    name.
+    """
+    last = _last_good(job)
+    if last is None or not Path(job.libraries).is_file():
         return None
-    place = Path(job.wheelhouse) / last.artifact.name
-    if (last.digest, last.identity) != (content, deps.identity):
-        return None
-    if not place.is_file() or not Path(job.libraries).is_file():
+    if (last.digest, last.identity, last.asked) != (content, deps.identity, _asked(job)):
         return None
     found = pythons.interpreter(deps.python).torch
     if found is None or not last.artifact.name.startswith(f"torch-{found.version}-"):
@@ -118,17 +117,42 @@ def _same(job: BuiltJob, deps: Deps, content: str) -> Artifact | None:
     return last.artifact
 
 
+def _asked(job: BuiltJob) -> str:
+    return f"{job.release}+{job.local}"
+
+
 def _install(job: BuiltJob, deps: Deps, wheel: Path, content: str) -> Artifact:
-    """Only a wheel that imports goes where other profiles, and other people, take wheels from."""
+    """Only a wheel that imports goes where other profiles, and other people, take wheels from. One
+    that does not gives way to the one before it.
+    """
+    before = _last_good(job)
     manifests.withdraw(job.content, job.libraries)
     into = Packages(deps.python, environments.find_uv(), job.log)
-    into.install_wheel(wheel, Extra(deps.toolkit.pins if deps.toolkit else ()))
-    imported.require(job, deps.python, installed.torch_of(deps.python).version)
+    pins = Extra(deps.toolkit.pins if deps.toolkit else ())
+    into.install_wheel(wheel, pins)
+    try:
+        imported.require(job, deps.python, installed.torch_of(deps.python).version)
+    except BuildError:
+        if before:
+            into.install_wheel(Path(job.wheelhouse) / before.artifact.name, pins)
+            manifests.publish(job.content, before)
+            say(f"installed again instead: {before.artifact.name}")
+        raise
     _, artifact = wheelhouse.keep(
         wheel, job.wheelhouse, f"torch {job.release} as built", str(job.compiled)
     )
-    manifests.publish(job.content, Content(content, artifact, deps.identity))
+    manifests.publish(job.content, Content(content, artifact, deps.identity, _asked(job)))
     return artifact
+
+
+def _last_good(job: BuiltJob) -> Content | None:
+    """What was installed before, where its wheel is still what it was."""
+    try:
+        last = manifests.read(job.content, Content)
+    except BuildError:
+        return None
+    place = Path(job.wheelhouse) / last.artifact.name
+    return last if place.is_file() and files.artifact(place) == last.artifact else None
 
 
 def _libraries(job: BuiltJob, deps: Deps, compiled: Compiled) -> tuple[Wheel, Surface]:
