@@ -19,6 +19,7 @@ from tasks.stages.compile.plan import plan as plan_compile
 from tasks.stages.deps.plan import plan as plan_deps
 from tasks.stages.env.plan import plan as plan_env
 from tasks.stages.extensions.plan import plan as plan_extension
+from tasks.stages.source.job import SourceJob
 from tasks.stages.source.plan import plan as plan_source
 from tasks.stages.validate.plan import plan as plan_validate
 from tasks.stages.wheel.plan import plan as plan_wheel
@@ -38,7 +39,7 @@ def make_plan(
     plan = Plan(
         stages=stages,
         validate=plan_validate(settings, layout, choice),
-        headline=tuple(_headline(layout, choice)),
+        headline=tuple(_headline(layout, choice, stages)),
         absent=_absent(settings, choice),
     )
     return choice, plan
@@ -91,7 +92,7 @@ def _absent(settings: Settings, choice: Choice) -> dict[str, str]:
     return absent
 
 
-def _headline(layout: Layout, choice: Choice) -> list[tuple[str, str]]:
+def _headline(layout: Layout, choice: Choice, stages: tuple[Stage, ...]) -> list[tuple[str, str]]:
     archs = ", ".join(f"{arch} ({arch.sm})" for arch in choice.targets) or "CPU"
     cuda = f"CUDA {choice.cuda}" if choice.cuda else "CPU"
     return [
@@ -99,6 +100,15 @@ def _headline(layout: Layout, choice: Choice) -> list[tuple[str, str]]:
         ("strategy", f"{choice.strategy}: {choice.strategy_why}"),
         ("target", f"{archs}: {choice.targets_why}"),
         ("torch", f"{choice.torch} ({cuda})"),
+        *(("source", _named(stage.job)) for stage in stages if stage.room == "source"),
         ("toolkit", choice.toolkit.why or "none: a CPU build needs none"),
         ("into", f"{layout.build}, wheels in {layout.wheelhouse}"),
     ]
+
+
+def _named(source: SourceJob) -> str:
+    """Which tree, in a line."""
+    ref = f" at {source.ref}" if source.kind == "git" else ""
+    patches = len(source.patches)
+    more = f", with {patches} patch{'es' * (patches > 1)}" if patches else ""
+    return f"{source.location}{ref}{more}"

@@ -229,3 +229,13 @@ def inputs_far() -> dict[str, Any]:
 def test_a_card_that_goes_and_a_driver_change_nothing_where_targets_are_named() -> None:
     asked = Settings.model_validate({"target": {"gpus": ["12.0"]}})
     assert planned(host(), asked)[1] == planned(host(H200), asked)[1]
+
+
+def test_a_source_build_names_its_tree() -> None:
+    asked = {"torch": {"strategy": "source"}, "target": {"gpus": []}}
+    git = {"git": "https://example.org/t.git", "ref": "v1", "patches": ["a.patch", "b.patch"]}
+    told = dict(plan_of(host(), **asked, source=git).headline)
+    assert told["source"] == "https://example.org/t.git at v1, with 2 patches"
+    told = dict(plan_of(host(), **asked, source={"path": "/src/pytorch"}).headline)
+    assert told["source"] == "/src/pytorch"
+    assert "source" not in dict(plan_of(host(), target={"gpus": []}).headline)
