@@ -124,6 +124,13 @@ def test_a_wheel_that_needs_what_is_nowhere_is_not_installed(yard: Yard, tree: P
     assert "the same content" in yard.must("build")
 
 
+def test_a_switch_that_the_tree_does_not_know_is_told(yard: Yard, tree: Path) -> None:
+    profile = source_profile(tree)
+    yard.profile(**profile, build={"flags": {"USE_LUOD": True, "USE_LOUD": True}, "target": "c10"})
+    out = yard.must("build")
+    assert "this tree does not know USE_LUOD" in out
+
+
 def test_a_torch_that_does_not_import_is_told_and_tried_again(yard: Yard, tree: Path) -> None:
     yard.profile(**source_profile(tree))
     source = tree / "torch" / "__init__.py"

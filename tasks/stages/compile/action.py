@@ -6,16 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tasks.effects import capacity, files, manifests, ninja, shell
+from tasks.effects.voice import warn
 from tasks.model import Command
 from tasks.stages.compile import cache, products
 from tasks.stages.compile.backends import BACKENDS, Backend, detect
 from tasks.stages.compile.job import BackendName, Compiled, CompileJob
+from tasks.stages.compile.unused import Unused
 from tasks.stages.compile.work import Step, Work
 from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import Environment
 from tasks.stages.source.job import SourceTree
 
 _NEEDED_MIB = 1024  # a build that has less is sure to fail; a whole CUDA build takes some 30 GiB
+_OURS = {"USE_CUDA"}  # given to every tree, whether a person wrote it or not
 _PARALLEL = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
 
 
@@ -36,8 +39,13 @@ def run(job: CompileJob) -> tuple[Compiled]:
         cache.refuse_ignored(backend, folder, environment.set)
         cache.remember(folder, environment.set)
         env = environment.over(shell.host_env())
+        unused = Unused(environment.set.keys() - _OURS)
         for step in backend.compile_steps(work):
-            _run(step, work, env, job)
+            _run(step, work, env, job, unused)
+        if unused.names:
+            warn(
+                f"this tree does not know {', '.join(unused.names)}: see build.flags and build.env"
+            )
         return (_compiled(name, backend, work),)
 
 
@@ -63,9 +71,15 @@ def _work(job: CompileJob, tree: Path, variables: Mapping[str, str]) -> Work:
     )
 
 
-def _run(step: Step, work: Work, env: Mapping[str, str], job: CompileJob) -> None:
+def _run(step: Step, work: Work, env: Mapping[str, str], job: CompileJob, unused: Unused) -> None:
+    progress = ninja.follow()
+
+    def take(line: str) -> None:
+        unused.take(line)
+        progress(line)
+
     command = Command(step.argv, {**env, **step.env}, step.what, cwd=work.tree, log=job.log)
-    shell.run(command, ninja.follow())
+    shell.run(command, take)
 
 
 def _compiled(name: BackendName, backend: Backend, work: Work) -> Compiled:
