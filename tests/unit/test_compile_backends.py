@@ -233,6 +233,7 @@ def test_a_variable_that_cmake_has_not_seen_yet_is_refused_where_setup_py_hands_
 
 def test_values_of_a_first_configure_that_failed_are_not_taken_over(configured: Path) -> None:
     (configured / "build.ninja").unlink()
+    cache.drop_unfinished(configured)
     refuse(configured, USE_MPI="0")
     assert not (configured / "CMakeCache.txt").exists()
 

@@ -36,6 +36,7 @@ def run(job: CompileJob) -> tuple[Compiled]:
     files.require_space(folder, _NEEDED_MIB, "compiling PyTorch")
     files.own(job.build)
     with files.lock(folder):  # of the tree, where another profile may be at work
+        cache.drop_unfinished(folder)
         cache.refuse_ignored(backend, folder, environment.set)
         cache.remember(folder, environment.set)
         env = environment.over(shell.host_env())

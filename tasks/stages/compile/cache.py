@@ -55,12 +55,16 @@ def read_cache(folder: PurePath) -> dict[str, str]:
     return {entry["name"]: entry["value"] for entry in found if entry}
 
 
+def drop_unfinished(folder: PurePath) -> None:
+    """Remove the cache of a first configure that failed: the next would take its values."""
+    if not read_cache(folder):
+        (Path(folder) / "CMakeCache.txt").unlink(missing_ok=True)
+
+
 def refuse_ignored(backend: Backend, folder: PurePath, wanted: Mapping[str, str]) -> None:
     """Raise a `BuildError` naming each new value that the folder would not take; change nothing."""
     cache = read_cache(folder)
     if not cache:
-        # of a first configure that failed: the next would take its values
-        (Path(folder) / "CMakeCache.txt").unlink(missing_ok=True)
         return
     lines = [
         f"{key(name)}: configured with {before}, asked for {after}"

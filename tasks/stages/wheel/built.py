@@ -52,10 +52,11 @@ def run(job: BuiltJob, deps: Deps) -> tuple[Wheel, Surface]:
     tick(f"checking {wheel.name}")
     recorded = wheelfile.verify(wheel, deps.python_version)
     content = wheelfile.content_digest(recorded, VERSION_FILES)
-    artifact = _same(job, deps, content)
+    before = _last_good(job)
+    artifact = _same(job, deps, content, before)
     if artifact is None:
         found_in = libraries.look(job, deps, wheel, recorded)
-        artifact = _install(job, deps, wheel, content)
+        artifact = _install(job, deps, wheel, content, before)
         manifests.publish(job.libraries, found_in)
     found = installed.torch_of(deps.python)
     say(f"torch {found.version} ({artifact.name}, sha256 {artifact.sha256[:12]}…)")
@@ -101,11 +102,10 @@ def _run(job: BuiltJob, compiled: Compiled, dest: Path, more: dict[str, str]) ->
         shell.run(command, follow())
 
 
-def _same(job: BuiltJob, deps: Deps, content: str) -> Artifact | None:
+def _same(job: BuiltJob, deps: Deps, content: str, last: Content | None) -> Artifact | None:
     """The wheel that is installed, where the new one differs in nothing but the commit in its
     name.
     """
-    last = _last_good(job)
     if last is None or not Path(job.libraries).is_file():
         return None
     if (last.digest, last.identity, last.asked) != (content, deps.identity, _asked(job)):
@@ -121,11 +121,12 @@ def _asked(job: BuiltJob) -> str:
     return f"{job.release}+{job.local}"
 
 
-def _install(job: BuiltJob, deps: Deps, wheel: Path, content: str) -> Artifact:
+def _install(
+    job: BuiltJob, deps: Deps, wheel: Path, content: str, before: Content | None
+) -> Artifact:
     """Only a wheel that imports goes where other profiles, and other people, take wheels from. One
     that does not gives way to the one before it.
     """
-    before = _last_good(job)
     manifests.withdraw(job.content, job.libraries)
     into = Packages(deps.python, environments.find_uv(), job.log)
     pins = Extra(deps.toolkit.pins if deps.toolkit else ())
