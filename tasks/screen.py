@@ -13,7 +13,7 @@ import io
 import os
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TextIO
 
 from tasks.bar import ASCII, BLOCKS, Glyphs, columns
@@ -67,11 +67,23 @@ class Screen:
 
     def write(self, text: str) -> None:
         """Lines to keep."""
-        with self._lock:
+        with self._lock, self._read_or_not():
             self._wipe()
             self.out.write(f"{text}\n")
             self.redraw()
             self.out.flush()
+
+    @contextlib.contextmanager
+    def _read_or_not(self) -> Iterator[None]:
+        """A reader that has seen enough (`| head`) is no reason to end a build, or for a
+        traceback: from then on the lines go nowhere.
+        """
+        try:
+            yield
+        except BrokenPipeError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.out.fileno())  # what the stream still holds is flushed at the end
+            os.close(nowhere)
 
     def follow(self, draw: Draw) -> None:
         """From now on what `draw` gives is the moving line, until `settle`."""
