@@ -141,10 +141,10 @@ def test_a_signal_in_the_middle_of_compile_costs_only_what_was_under_way(
     assert "Traceback" not in out
     assert not (bench.yard.build / "compile.json").exists()
     if number != signal.SIGKILL:
-        assert not processes_with("/c10.dir/")
+        assert not compilers_of(bench)
     first = bench.news()
     out = bench.yard.must("build")
-    assert not processes_with("/c10.dir/")
+    assert not compilers_of(bench)
     assert "left at work" not in out or number == signal.SIGKILL
     second = bench.news()
     assert first < compiled_and_linked(*SEVERAL)
@@ -214,6 +214,11 @@ def test_an_archive_of_the_tree_is_unpacked_and_built_and_an_edit_in_it_as_well(
         stream.write("static int added_by_hand [[maybe_unused]] = 5;\n")
     yard.must("build")
     assert remade(before, made(tree / "build")) == compiled_and_linked(ONE)
+
+
+def compilers_of(bench: Bench) -> list[str]:
+    """Command lines that are at work on a source of this tree, and of no other test's."""
+    return processes_with(str(bench.upstream.clone / "c10"))
 
 
 def interrupt(bench: Bench, number: signal.Signals) -> tuple[int, str]:
