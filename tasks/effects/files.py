@@ -26,6 +26,7 @@ from tasks.errors import BusyError, NoSpaceError, NotOwnedError
 from tasks.model import Artifact
 
 TAG = "CACHEDIR.TAG"
+_LOCK, _HOLDER = ".lock", ".lock.pid"
 _MARK = (
     "Signature: 8a477f597d28d172789f06886806bc55\n"
     "# Made by torchyard, which may remove this folder with everything in it.\n"
@@ -69,8 +70,18 @@ def own(folder: PurePath) -> Path:
                 where=str(path),
                 todo="move it away, or choose another place in the settings",
             )
-        write_atomic(path / TAG, _MARK)
+        mark(path)
     return path
+
+
+def mark(folder: PurePath) -> None:
+    """Say that `folder`, with everything in it, is ours."""
+    write_atomic(Path(folder) / TAG, _MARK)
+
+
+def is_marked(folder: PurePath) -> bool:
+    """Whether `folder` itself carries our mark."""
+    return _marked(Path(folder))
 
 
 def is_owned(path: PurePath) -> bool:
@@ -99,6 +110,18 @@ def remove_owned(path: PurePath) -> None:
         target.unlink()
     else:
         _remove_tree(target)
+
+
+def empty_owned(folder: PurePath, first: tuple[str, ...] = ()) -> None:
+    """Remove everything in a folder that is marked as ours but the mark and the lock; the names in
+    `first` go first.
+    """
+    path = Path(folder)
+    if not _marked(path):
+        raise NotOwnedError("torchyard did not make this and will not empty it", where=str(path))
+    found = [child for child in path.iterdir() if child.name not in (TAG, _LOCK, _HOLDER)]
+    for child in sorted(found, key=lambda entry: entry.name not in first):
+        remove_owned(child)
 
 
 def _remove_tree(target: Path) -> None:
@@ -146,9 +169,9 @@ def lock(folder: PurePath) -> Iterator[None]:
     """Hold a folder alone, made where it is missing; `BusyError` names the process that has it. The
     system frees it on any exit.
     """
-    path = Path(folder) / ".lock"
+    path = Path(folder) / _LOCK
     path.parent.mkdir(parents=True, exist_ok=True)
-    holder = Path(folder) / ".lock.pid"
+    holder = Path(folder) / _HOLDER
     guard = FileLock(path)
     try:
         guard.acquire(timeout=0)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Level = Literal["error", "warning", "info"]
 Backend = Literal["setup_py", "scikit_build_core"]
+Effect = Literal["reuse", "reconfigure", "wipe"]
 
 
 @dataclass(frozen=True)
@@ -117,4 +118,21 @@ class ExtensionFact:
     imports: tuple[str, ...]
     headers: tuple[str, ...]
     warnings: tuple[str, ...]
+    status: str
+
+
+@dataclass(frozen=True)
+class FolderRule:
+    """What a change of one of these variables or tools means for a configured CMake folder.
+
+    `keys` and `forget` are globs, `entries` names in CMakeCache.txt ("=" for the variable's own).
+    `defines`: the value is given as -D; else CMake reads it from the environment.
+    """
+
+    keys: tuple[str, ...]
+    effect: Effect
+    entries: tuple[str, ...]
+    defines: bool
+    forget: tuple[str, ...]
+    why: str
     status: str

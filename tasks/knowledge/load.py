@@ -15,6 +15,7 @@ import yaml
 from tasks.errors import KnowledgeError
 from tasks.knowledge.rows import (
     read_extensions,
+    read_folder_rules,
     read_gpus,
     read_known_bad,
     read_releases,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from tasks.knowledge.facts import ExtensionFact, GpuFact, KnownBad, Release, Toolkit
+    from tasks.knowledge.facts import ExtensionFact, FolderRule, GpuFact, KnownBad, Release, Toolkit
 
 # The loader of libyaml reads these files ten times faster; PyYAML can be built without it.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -76,6 +77,11 @@ class Knowledge:
     def extensions(self) -> Mapping[str, ExtensionFact]:
         """CUDA extensions by name."""
         return read_extensions(self._file("extensions"))
+
+    @cached_property
+    def folder_rules(self) -> tuple[FolderRule, ...]:
+        """What a change means for a configured CMake folder; the first that matches decides."""
+        return read_folder_rules(self._file("buildfolder"))
 
     @cached_property
     def _read(self) -> dict[str, Mapping[str, Any]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tasks.knowledge.archs import MachineCode
 from tasks.knowledge.facts import (
     ExtensionFact,
+    FolderRule,
     GpuFact,
     KnownBad,
     OfficialWheel,
@@ -49,6 +50,11 @@ def read_known_bad(data: Mapping[str, Any]) -> tuple[KnownBad, ...]:
 def read_extensions(data: Mapping[str, Any]) -> dict[str, ExtensionFact]:
     """extensions.yaml: extensions."""
     return {name: _extension(name, row) for name, row in data["extensions"].items()}
+
+
+def read_folder_rules(data: Mapping[str, Any]) -> tuple[FolderRule, ...]:
+    """buildfolder.yaml: rules, in order."""
+    return tuple(_folder_rule(row) for row in data["rules"])
 
 
 def _archs(texts: Iterable[str], suffix: str = "") -> frozenset[Arch]:
@@ -123,5 +129,17 @@ def _extension(name: str, row: Mapping[str, Any]) -> ExtensionFact:
         imports=tuple(row["imports"]),
         headers=tuple(include["header"] for include in row["force_include"]),
         warnings=tuple(warning["text"] for warning in row["warnings"]),
+        status=row["status"],
+    )
+
+
+def _folder_rule(row: Mapping[str, Any]) -> FolderRule:
+    return FolderRule(
+        keys=tuple(row["keys"]),
+        effect=row["effect"],
+        entries=tuple(row.get("entries", ())),
+        defines=row.get("by") == "define",
+        forget=tuple(row.get("forget", ())),
+        why=row["why"],
         status=row["status"],
     )

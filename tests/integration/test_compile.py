@@ -7,17 +7,18 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path, PurePath
 
 import pytest
 
 from tasks.choice import Choice, ToolkitChoice
 from tasks.digest import canonical
-from tasks.effects import environments, files, manifests, packages
+from tasks.effects import environments, files, manifests, ninjalog, packages, toolchain
 from tasks.errors import BuildError, CommandFailedError
 from tasks.model import Interpreter, Layout
 from tasks.settings.schema import Settings
-from tasks.stages.compile import action
+from tasks.stages.compile import action, runs
 from tasks.stages.compile.job import CompileJob
 from tasks.stages.compile.plan import plan
 from tasks.stages.deps.job import Deps, Program
@@ -27,6 +28,7 @@ from tests.toytree import Backend, make_tree
 
 pytestmark = pytest.mark.integration
 
+ROOT = Path(__file__).parents[2]
 NEEDED = ("build", "cmake", "ninja", "scikit-build-core", "setuptools", "wheel")
 
 
@@ -71,7 +73,7 @@ class Yard:
         scripts = environments.scripts_folder(self.venv)
         flags = {name: str(int(bool(value))) for name, value in settings.build.flags.items()}
         environment = Environment(
-            set={**flags, "CMAKE_BUILD_TYPE": settings.build.type},
+            set={**flags, **settings.build.env, "CMAKE_BUILD_TYPE": settings.build.type},
             prepend={"PATH": (str(scripts),)},
             unset=(),
             separator=os.pathsep,
@@ -107,6 +109,7 @@ def yard(tmp_path: Path, venv: Path) -> Yard:
 
 def make_yard(tmp_path: Path, venv: Path, backend: Backend) -> Yard:
     layout = Layout(tmp_path, "p", tmp_path / "wheelhouse")
+    shutil.copytree(ROOT / "config" / "knowledge", layout.config / "knowledge")
     files.own(layout.build)
     return Yard(layout, make_tree(tmp_path / "pytorch", backend=backend), venv)
 
@@ -114,9 +117,9 @@ def make_yard(tmp_path: Path, venv: Path, backend: Backend) -> Yard:
 def compiled(job: CompileJob) -> tuple[str, list[str]]:
     """The manifest's bytes, and the sources that were compiled for it."""
     folder = _cmake_folder(job)
-    before = steps(folder)
+    before = ninjalog.read(folder)
     (outputs,) = action.run(job)
-    return canonical(outputs), steps(folder)[len(before) :]
+    return canonical(outputs), sources(ninjalog.remade(before, ninjalog.read(folder)))
 
 
 def _cmake_folder(job: CompileJob) -> Path:
@@ -126,12 +129,12 @@ def _cmake_folder(job: CompileJob) -> Path:
 
 
 def steps(folder: PurePath) -> list[str]:
-    """Sources that Ninja compiled, in the order in which it logged them."""
-    log = Path(folder) / ".ninja_log"
-    if not log.exists():
-        return []
-    outputs = [line.split("\t")[3] for line in log.read_text(encoding="utf-8").splitlines()[1:]]
-    return [Path(name).stem for name in outputs if name.endswith((".cpp.o", ".cpp.obj"))]
+    """Sources that Ninja ever compiled there."""
+    return sources(ninjalog.read(folder))
+
+
+def sources(outputs: Iterable[str]) -> list[str]:
+    return sorted(Path(name).stem for name in outputs if name.endswith((".cpp.o", ".cpp.obj")))
 
 
 def change(path: Path, old: str, new: str) -> None:
@@ -146,7 +149,7 @@ def test_second_run_makes_nothing_and_a_changed_file_makes_its_object(
 ) -> None:
     yard = make_yard(tmp_path, venv, backend)
     first, made = compiled(yard.job())
-    assert sorted(made) == ["add.cpp", "core.cpp", "text.cpp"]
+    assert made == ["add.cpp", "core.cpp", "text.cpp"]
     assert compiled(yard.job()) == (first, [])
     change(yard.tree / "c10" / "text.cpp", ".size()", ".length() + 1")
     second, again = compiled(yard.job())
@@ -164,7 +167,7 @@ def test_docs_change_leaves_the_same_bytes(yard: Yard) -> None:
 def test_one_target_compiles_nothing_else(tmp_path: Path, venv: Path, backend: Backend) -> None:
     yard = make_yard(tmp_path, venv, backend)
     first, made = compiled(yard.job(target="c10"))
-    assert sorted(made) == ["core.cpp", "text.cpp"]
+    assert made == ["core.cpp", "text.cpp"]
     assert compiled(yard.job(target="c10")) == (first, [])
 
 
@@ -209,29 +212,154 @@ def test_libraries_alone_are_found_by_find_package(yard: Yard, tmp_path: Path) -
         subprocess.run([program / "b" / "p"], check=True)
 
 
-def test_changed_switch_is_refused_and_the_build_is_as_it_was(yard: Yard) -> None:
+@pytest.mark.parametrize("backend", ["setup_py", "scikit_build_core"])
+def test_a_changed_switch_takes_effect_and_only_its_objects_are_made(
+    tmp_path: Path, venv: Path, backend: Backend
+) -> None:
+    yard = make_yard(tmp_path, venv, backend)
     first, _ = compiled(yard.job())
-    cache = (yard.tree / "build" / "CMakeCache.txt").read_bytes()
-    with pytest.raises(BuildError, match=r"build\.flags\.USE_LOUD"):
+    loud, made = compiled(yard.job(flags={"USE_LOUD": True}))
+    assert made == ["core.cpp", "text.cpp"]  # and not what only links them
+    assert loud != first
+    assert compiled(yard.job(flags={"USE_LOUD": True})) == (loud, [])
+    quiet, made = compiled(yard.job())
+    assert made == ["core.cpp", "text.cpp"]
+    assert quiet == first
+
+
+def test_libraries_alone_take_a_changed_switch_too(yard: Yard) -> None:
+    compiled(yard.job(backend="cmake"))
+    _, made = compiled(yard.job(backend="cmake", flags={"USE_LOUD": True}))
+    assert made == ["core.cpp", "text.cpp"]
+    _, made = compiled(yard.job(backend="cmake"))
+    assert made == ["core.cpp", "text.cpp"]
+
+
+def test_changed_compiler_flags_take_effect(yard: Yard) -> None:
+    compiled(yard.job(env={"CXXFLAGS": "-DONE"}))
+    _, made = compiled(yard.job(env={"CXXFLAGS": "-DTWO"}))
+    assert made == ["add.cpp", "core.cpp", "text.cpp"]
+    assert "CMAKE_CXX_FLAGS:STRING=-DTWO" in cache_of(yard).read_text(encoding="utf-8")
+
+
+def test_each_run_leaves_a_line_with_what_was_decided_and_made(yard: Yard) -> None:
+    job = yard.job()
+    compiled(job)
+    compiled(yard.job(flags={"USE_LOUD": True}))
+    compiled(yard.job(flags={"USE_LOUD": True}))
+    first, second, third = runs.read(job.runs)
+    assert [run["decision"] for run in (first, second, third)] == [
+        "configure",
+        "reconfigure",
+        "reuse",
+    ]
+    assert second["changes"] == ["build.flags.USE_LOUD nothing → 1"]
+    assert third["objects"] == []
+    objects = [item for item in first["objects"] if item["output"].endswith("add.cpp.o")]
+    assert objects[0]["seconds"] > 0
+
+
+def test_what_cmake_does_not_take_is_an_error_before_anything_is_compiled(yard: Yard) -> None:
+    change(
+        yard.tree / "CMakeLists.txt",
+        "option(USE_LOUD",
+        'set(USE_LOUD OFF CACHE BOOL "There is no voice here" FORCE)\noption(USE_LOUD',
+    )
+    with pytest.raises(BuildError, match=r"build\.flags\.USE_LOUD: asked for 1, and CMake has OFF"):
         action.run(yard.job(flags={"USE_LOUD": True}))
-    assert (yard.tree / "build" / "CMakeCache.txt").read_bytes() == cache
-    assert compiled(yard.job()) == (first, [])
-
-
-def test_remedy_of_a_refused_switch_works(yard: Yard) -> None:
-    first, _ = compiled(yard.job(flags={"USE_LOUD": False}))
-    with pytest.raises(BuildError):
-        action.run(yard.job(flags={"USE_LOUD": True}))
-    shutil.rmtree(yard.tree / "build")
-    second, _ = compiled(yard.job(flags={"USE_LOUD": True}))
-    assert second != first
-
-
-def test_scikit_takes_a_changed_switch(tmp_path: Path, venv: Path) -> None:
-    yard = make_yard(tmp_path, venv, "scikit_build_core")
+    assert not steps(yard.tree / "build")
     compiled(yard.job(flags={"USE_LOUD": False}))
-    _, made = compiled(yard.job(flags={"USE_LOUD": True}))
-    assert "core.cpp" in made
+
+
+def test_another_compiler_wipes_the_folder(yard: Yard, tmp_path: Path) -> None:
+    compiled(yard.job(env={"CXX": shutil.which("c++")}))
+    stray = yard.tree / "build" / "stray.o"
+    stray.touch()
+    other = another_compiler(tmp_path)
+    _, made = compiled(yard.job(env={"CXX": str(other)}))
+    assert made == ["add.cpp", "core.cpp", "text.cpp"]
+    assert not stray.exists()
+    assert f"CMAKE_CXX_COMPILER:FILEPATH={other}" in cache_of(yard).read_text(encoding="utf-8")
+
+
+def test_a_compiler_that_was_upgraded_in_place_wipes_the_folder(yard: Yard, tmp_path: Path) -> None:
+    other = another_compiler(tmp_path)
+    compiled(yard.job(env={"CXX": str(other)}))
+    change(other, "1.2.3", "1.2.4")
+    toolchain._version.cache_clear()  # which lasts as long as a run
+    _, made = compiled(yard.job(env={"CXX": str(other)}))
+    assert made == ["add.cpp", "core.cpp", "text.cpp"]
+
+
+def test_a_folder_that_a_person_configured_is_used_and_never_wiped(
+    yard: Yard, tmp_path: Path
+) -> None:
+    yard.job()
+    by_hand(yard, "-GNinja", "-DUSE_LOUD=ON", f"-DCMAKE_INSTALL_PREFIX={yard.tree / 'torch'}")
+    _, made = compiled(yard.job(env={"CXX": shutil.which("c++")}))
+    assert made == ["add.cpp", "core.cpp", "text.cpp"]
+    kept = cache_of(yard).read_bytes()
+    with pytest.raises(BuildError, match="made by hand or by another tool") as caught:
+        action.run(yard.job(env={"CXX": str(another_compiler(tmp_path))}))
+    assert "the C++ compiler" in str(caught.value)
+    assert f"shutil.rmtree(r'{yard.tree / 'build'}')" in caught.value.todo
+    assert cache_of(yard).read_bytes() == kept
+    assert compiled(yard.job(env={"CXX": shutil.which("c++")}))[1] == []
+
+
+def test_a_folder_of_another_generator_is_never_touched(yard: Yard) -> None:
+    yard.job()
+    by_hand(yard, "-GUnix Makefiles")
+    kept = cache_of(yard).read_bytes()
+    with pytest.raises(BuildError, match="generator Unix Makefiles → Ninja"):
+        action.run(yard.job())
+    assert cache_of(yard).read_bytes() == kept
+
+
+def test_a_configure_that_failed_leaves_nothing_that_the_next_would_take(yard: Yard) -> None:
+    change(yard.tree / "CMakeLists.txt", "set(CMAKE_CXX_STANDARD 17)", "message(FATAL_ERROR no)")
+    with pytest.raises(CommandFailedError):
+        action.run(yard.job(flags={"USE_LOUD": True}))
+    change(yard.tree / "CMakeLists.txt", "message(FATAL_ERROR no)", "set(CMAKE_CXX_STANDARD 17)")
+    compiled(yard.job())
+    assert "USE_LOUD:BOOL=OFF" in cache_of(yard).read_text(encoding="utf-8")
+
+
+def test_a_reconfigure_that_failed_can_be_taken_back(yard: Yard) -> None:
+    first, _ = compiled(yard.job())
+    change(
+        yard.tree / "CMakeLists.txt",
+        "if(USE_LOUD)",
+        "if(USE_LOUD)\nmessage(FATAL_ERROR no)\nendif()\nif(USE_LOUD)",
+    )
+    with pytest.raises(CommandFailedError):
+        action.run(yard.job(flags={"USE_LOUD": True}))
+    compiled(yard.job(flags={"USE_LOUD": False}))
+    assert compiled(yard.job())[0] == first
+
+
+def cache_of(yard: Yard) -> Path:
+    return yard.tree / "build" / "CMakeCache.txt"
+
+
+def by_hand(yard: Yard, *options: str) -> None:
+    folders = ("-S", str(yard.tree), "-B", str(yard.tree / "build"))
+    argv = (deps(yard.venv).cmake.path, *folders, *options)
+    scripts = environments.scripts_folder(yard.venv)
+    env = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+    subprocess.run(argv, env=env, check=True, capture_output=True)
+
+
+def another_compiler(folder: Path) -> Path:
+    """The compiler of this machine under a name and a version of its own."""
+    path = folder / "other-g++"
+    path.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo "g++ (other) 1.2.3" && exit\n'
+        f'exec {shutil.which("c++")} "$@"\n',
+        encoding="utf-8",
+    )
+    path.chmod(0o755)
+    return path
 
 
 def test_code_that_does_not_compile_shows_its_first_error(yard: Yard) -> None:

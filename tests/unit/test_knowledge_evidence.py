@@ -12,7 +12,7 @@ from tasks.knowledge import load
 
 FOLDER = Path(__file__).parents[2] / "config" / "knowledge"
 KNOWLEDGE = load(FOLDER)
-FILES = ("gpus", "toolkits", "pytorch", "combinations", "extensions")
+FILES = ("gpus", "toolkits", "pytorch", "combinations", "extensions", "buildfolder")
 # Lists and tables whose every entry is a fact of its own.
 ENTRIES = {
     "gpus": ("names", "jetson_modules", "traps", "contradictions_settled", "notes"),
@@ -38,6 +38,7 @@ ENTRIES = {
     ),
     "combinations": ("known_bad",),
     "extensions": ("extensions", "notes"),
+    "buildfolder": ("rules",),
 }
 
 

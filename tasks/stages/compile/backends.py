@@ -1,7 +1,7 @@
 """The build backends of PyTorch's trees, and which one a tree has. Pure.
 
-Each is a module of the same shape: which commands compile, which one makes the wheel out of the
-same build folder, and which changed settings CMake would not notice there.
+Each is a module of the same shape: which command configures a new build folder, which one compiles
+in it, and which one makes the wheel out of it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Backend(Protocol):
     def products(self, work: Work) -> tuple[PurePath, ...]:
         """Folders that hold what came out; they may be missing."""
 
-    def compile_steps(self, work: Work) -> tuple[Step, ...]:
-        """The commands that compile, in order."""
+    def configure_step(self, work: Work) -> Step:
+        """The command that configures an empty folder and compiles nothing."""
+
+    def compile_step(self, work: Work) -> Step:
+        """The command that compiles in a configured folder what Ninja finds to be old."""
 
     def wheel_command(self, work: Work) -> Step:
         """The command that makes a wheel, or an install prefix, in `DEST` of what was compiled."""
-
-    def ignores(self, name: str) -> bool:
-        """Whether CMake keeps this variable's old value in a folder that is configured."""
 
 
 BACKENDS: Mapping[BackendName, Backend] = {

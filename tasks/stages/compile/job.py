@@ -17,7 +17,8 @@ class CompileJob:
 
     The switches come with the environment; `jobs` is how many compilers run at once, None by
     cores and memory. `build` is our own build folder, for backends that take one; setup.py has its
-    own in the tree. `source`, `deps` and `environment` are the manifests it reads.
+    own in the tree. `source`, `deps` and `environment` are the manifests it reads, `knowledge` the
+    folder of facts. `runs` is the file that each run adds a line to.
     """
 
     backend: Literal["auto", "setup_py", "scikit_build_core", "cmake"]
@@ -28,6 +29,8 @@ class CompileJob:
     source: PurePath
     deps: PurePath
     environment: PurePath
+    knowledge: PurePath
+    runs: PurePath
     log: PurePath
 
 

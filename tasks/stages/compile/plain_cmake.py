@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from tasks.stages.compile.forwarding import ALIASES, is_forwarded
 from tasks.stages.compile.job import DEST
 from tasks.stages.compile.work import Step, Work, cmake_build
 
@@ -21,15 +20,20 @@ def products(work: Work) -> tuple[PurePath, ...]:
     return (folder(work),)
 
 
-def compile_steps(work: Work) -> tuple[Step, ...]:
-    """Configure every time, which CMake makes short when nothing changed; then build."""
+def configure_step(work: Work) -> Step:
+    """CMake, given everything as -D."""
     argv = (
         *(work.cmake, "-S", str(work.tree), "-B", str(folder(work)), "-G", "Ninja"),
         f"-DCMAKE_MAKE_PROGRAM={work.ninja}",
-        *(f"-DPYTHON_EXECUTABLE={work.python}", f"-DPython_EXECUTABLE={work.python}"),
-        *(f"-D{name}={value}" for name, value in sorted(_variables(work).items())),
+        f"-DPYTHON_EXECUTABLE={work.python}",
+        *(f"-D{name}={value}" for name, value in sorted(_definitions(work).items())),
     )
-    return (Step("configure PyTorch", argv, {}), cmake_build(work, folder(work)))
+    return Step("configure PyTorch", argv, {})
+
+
+def compile_step(work: Work) -> Step:
+    """Everything, or the one target."""
+    return cmake_build(work, folder(work))
 
 
 def wheel_command(work: Work) -> Step:
@@ -38,13 +42,8 @@ def wheel_command(work: Work) -> Step:
     return Step("install the libraries", argv, {})
 
 
-def ignores(name: str) -> bool:
-    """All but what is given on the command line as -D, under the name that counts."""
-    return name in ALIASES or not is_forwarded(name)
-
-
-def _variables(work: Work) -> dict[str, str]:
-    given = {name: value for name, value in work.variables.items() if is_forwarded(name)}
-    fixed = {"BUILD_PYTHON": "OFF", "CMAKE_BUILD_TYPE": work.type}
+def _definitions(work: Work) -> dict[str, str]:
+    fixed = {"CMAKE_BUILD_TYPE": work.type, "Python_EXECUTABLE": work.python}
+    given = {"BUILD_SHARED_LIBS": "ON", "BUILD_PYTHON": "OFF", **work.definitions, **fixed}
     given.pop("CMAKE_GENERATOR", None)  # it is given as -G
-    return {"BUILD_SHARED_LIBS": "ON", **given, **fixed}
+    return given

@@ -36,6 +36,8 @@ def _job(build: Build, layout: Layout) -> CompileJob:
         source=layout.manifest("source"),
         deps=layout.manifest("deps"),
         environment=layout.manifest("env"),
+        knowledge=layout.config / "knowledge",
+        runs=layout.build / "records" / "compile.jsonl",
         log=layout.logs / "compile.log",
     )
 

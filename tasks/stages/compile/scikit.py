@@ -1,15 +1,13 @@
 """scikit-build-core, from 2.14: CMake in a folder of ours that is kept. Pure.
 
-It has no step that only compiles: compiling makes a wheel that holds no library and is thrown away.
-Which variables reach CMake, and when, is told in `forwarding`.
+It has no step that only configures: that makes a wheel which holds no library and is thrown away.
 """
 
 from __future__ import annotations
 
 from pathlib import PurePath
 
-from tasks.stages.compile.forwarding import is_taken_again
-from tasks.stages.compile.work import Step, Work, wheel_argv
+from tasks.stages.compile.work import Step, Work, cmake_build, wheel_argv
 
 
 def folder(work: Work) -> PurePath:
@@ -22,24 +20,21 @@ def products(work: Work) -> tuple[PurePath, ...]:
     return (folder(work),)
 
 
-def compile_steps(work: Work) -> tuple[Step, ...]:
-    """A wheel that is thrown away: it installs no component, since packing the libraries takes
-    minutes.
-    """
-    target = (f"build.targets={work.target}",) if work.target else ()
-    config = (*_config(work), *target, "install.components=nothing")
+def configure_step(work: Work) -> Step:
+    """A wheel that is thrown away, of the target that only lists targets."""
+    config = (*_config(work), "build.targets=help", "install.components=nothing")
     argv = wheel_argv(work, *config, dest=str(work.ours / "scratch"))
-    return (Step("compile PyTorch", argv, _env(work)),)
+    return Step("configure PyTorch", argv, _env(work))
+
+
+def compile_step(work: Work) -> Step:
+    """CMake's own build: the backend's would install and pack what was compiled."""
+    return cmake_build(work, folder(work))
 
 
 def wheel_command(work: Work) -> Step:
     """The wheel, out of the same folder."""
     return Step("make the wheel", wheel_argv(work, *_config(work)), _env(work))
-
-
-def ignores(name: str) -> bool:
-    """All but what the environment overrides."""
-    return not is_taken_again(name)
 
 
 def _config(work: Work) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ The rules are those of PyTorch's tools/setup_helpers/cmake.py.
 
 from __future__ import annotations
 
-from pathlib import PurePath
+from pathlib import PurePath, PureWindowsPath
 
 from tasks.stages.compile.work import Step, Work, cmake_build, wheel_argv
 
@@ -20,23 +20,23 @@ def products(work: Work) -> tuple[PurePath, ...]:
     return (work.tree / "build" / "lib", work.tree / "torch" / "lib")
 
 
-def compile_steps(work: Work) -> tuple[Step, ...]:
-    """All of it by setup.py; one target by CMake, after setup.py has configured."""
-    build = (work.python, "setup.py", "build")
-    if not work.target:
-        return (Step("compile PyTorch", build, _env(work)),)
-    configure = Step("configure PyTorch", (*build, "--cmake-only"), _env(work))
-    return (configure, cmake_build(work, folder(work)))
+def configure_step(work: Work) -> Step:
+    """setup.py itself: it tells CMake what it found of Python and NumPy."""
+    return Step("configure PyTorch", (work.python, "setup.py", "build", "--cmake-only"), _env(work))
+
+
+def compile_step(work: Work) -> Step:
+    """What setup.py would run: CMake's target install. On Windows by way of setup.py, which brings
+    the compiler's environment along.
+    """
+    if work.target or not isinstance(work.tree, PureWindowsPath):
+        return cmake_build(work, folder(work), everything="install")
+    return Step("compile PyTorch", (work.python, "setup.py", "build"), _env(work))
 
 
 def wheel_command(work: Work) -> Step:
     """bdist_wheel by way of `build`, which works in the same ./build."""
     return Step("make the wheel", wheel_argv(work), _env(work))
-
-
-def ignores(name: str) -> bool:
-    """Everything: with CMakeCache.txt there, setup.py does not run CMake again (pytorch#23512)."""
-    return bool(name)
 
 
 def _env(work: Work) -> dict[str, str]:

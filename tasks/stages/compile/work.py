@@ -13,7 +13,7 @@ from tasks.stages.compile.job import DEST
 class Work:
     """A build: the tree, our build folder, tools by absolute path, and what is wanted.
 
-    `variables` are those of the build environment, `jobs` compilers run at once.
+    `definitions` are what CMake is given as -D, by entry. `jobs` compilers run at once.
     """
 
     tree: PurePath
@@ -22,7 +22,7 @@ class Work:
     cmake: str
     ninja: str
     type: str
-    variables: Mapping[str, str]
+    definitions: Mapping[str, str]
     target: str | None
     jobs: int
 
@@ -36,12 +36,18 @@ class Step:
     env: Mapping[str, str]
 
 
-def cmake_build(work: Work, folder: PurePath) -> Step:
-    """CMake's own build of a configured folder: everything, or the one target."""
-    target = ("--target", work.target) if work.target else ()
-    argv = (work.cmake, "--build", str(folder), *target)
+def cmake_build(work: Work, folder: PurePath, everything: str = "all") -> Step:
+    """CMake's own build of a configured folder: the target that stands for everything, or the one
+    that is wanted.
+    """
+    argv = (work.cmake, "--build", str(folder), "--target", work.target or everything)
     what = f"compile {work.target or 'PyTorch'}"
     return Step(what, argv, {"CMAKE_BUILD_PARALLEL_LEVEL": str(work.jobs)})
+
+
+def cmake_again(work: Work, folder: PurePath, arguments: tuple[str, ...]) -> Step:
+    """CMake in a configured folder, told what to forget and what to take."""
+    return Step("reconfigure PyTorch", (work.cmake, *arguments, str(folder)), {})
 
 
 def wheel_argv(work: Work, *config: str, dest: str = DEST) -> tuple[str, ...]:

@@ -1,0 +1,44 @@
+"""Ninja's own log of a build folder: which output was made, and how long that took.
+
+The format is that of ninja's src/build_log.cc: `start end mtime output hash`, times in
+milliseconds since that run of Ninja began, the last line of an output counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+
+@dataclass(frozen=True)
+class Made:
+    """One making of an output: begin and end in seconds, and what tells it from another making."""
+
+    began: float
+    ended: float
+    mark: str
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.ended - self.began
+
+
+def read(folder: PurePath) -> dict[str, Made]:
+    """Every output that Ninja made there, by its path; none where it never worked."""
+    path = Path(folder) / ".ninja_log"
+    if not path.is_file():
+        return {}
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    found: dict[str, Made] = {}
+    for parts in (line.split("\t") for line in lines if not line.startswith("#")):
+        if len(parts) == 5:  # a line that an interruption cut is none
+            start, end, mtime, output, command = parts
+            found[output] = Made(int(start) / 1000, int(end) / 1000, f"{start} {mtime} {command}")
+    return found
+
+
+def remade(before: Mapping[str, Made], now: Mapping[str, Made]) -> dict[str, Made]:
+    """What was made in between."""
+    return {name: made for name, made in now.items() if before.get(name) != made}

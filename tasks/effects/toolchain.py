@@ -1,0 +1,44 @@
+"""Who a tool really is: its path without links, and what it says of its version.
+
+A compiler that was upgraded in place has the same path and other words; one that is called by
+another name (`cc`, `gcc-13`) has the same path in the end.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import cache
+
+from tasks.effects import shell
+from tasks.errors import CommandFailedError, MissingToolError
+from tasks.model import Command
+
+_NUMBER = re.compile(r"\d\.\d")
+_PLAIN = ("toolchain.cmake", "toolchain.python", "toolchain.python_version")
+
+
+def identity(name: str, value: str) -> str:
+    """The identity of `toolchain.cxx` and the like from its path; a version, and an interpreter,
+    whose links lead to another environment, are themselves.
+    """
+    if name in _PLAIN:
+        return value
+    real = os.path.realpath(value)
+    if name == "toolchain.tree":
+        return real
+    # by the name that it was called: a compiler cache in front passes the question on
+    return f"{_version(value)} ({real})"
+
+
+@cache
+def _version(program: str) -> str:
+    """What it says with a number and a dot in it: GCC's first line, nvcc's release and build; ""
+    where it cannot be asked (cl.exe knows no --version).
+    """
+    command = Command((program, "--version"), shell.host_env(), f"ask {program} its version")
+    try:
+        lines = shell.capture(command).splitlines()
+    except (CommandFailedError, MissingToolError):
+        return ""
+    return " ".join(line.strip() for line in lines if _NUMBER.search(line))

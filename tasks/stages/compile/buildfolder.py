@@ -1,0 +1,118 @@
+"""A CMake folder as it is: its cache, the note of what it was configured from, and whose it is.
+
+The note lies in the folder itself, so that it goes when the folder goes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path, PurePath
+
+from tasks.digest import canonical
+from tasks.effects import files, manifests, toolchain
+from tasks.errors import BuildError
+from tasks.knowledge.facts import FolderRule
+from tasks.stages.compile.decision import Decision, missing
+from tasks.stages.compile.fingerprint import Fingerprint, expected, setting
+
+_ENTRY = re.compile(r'"?(?P<name>[^":=]+)"?:(?P<type>\w+)=(?P<value>.*)')
+_NOTE = "torchyard-request.json"
+# What the cache itself tells of a folder that a person, or another tool, configured.
+_TOLD = {
+    "toolchain.cc": "CMAKE_C_COMPILER",
+    "toolchain.cxx": "CMAKE_CXX_COMPILER",
+    "toolchain.nvcc": "CMAKE_CUDA_COMPILER",
+    "toolchain.cmake": "CMAKE_CACHE_MAJOR_VERSION",
+    "toolchain.python": "Python_EXECUTABLE",
+    "toolchain.tree": "CMAKE_HOME_DIRECTORY",
+}
+
+
+def read_cache(folder: PurePath) -> dict[str, str]:
+    """The entries of CMakeCache.txt by name; empty where configuring never finished."""
+    cache = Path(folder) / "CMakeCache.txt"
+    if not cache.is_file() or not (Path(folder) / "build.ninja").is_file():
+        return {}
+    return _entries(cache)
+
+
+def _entries(cache: Path) -> dict[str, str]:
+    lines = cache.read_text(encoding="utf-8", errors="replace").splitlines()
+    found = (_ENTRY.fullmatch(line) for line in lines if not line.startswith(("#", "//")))
+    return {entry["name"]: entry["value"] for entry in found if entry}
+
+
+def configured_from(folder: PurePath, cache: Mapping[str, str], wanted: Fingerprint) -> Fingerprint:
+    """What the folder was configured from; where no note tells, its cache does."""
+    note = _note(folder)
+    if note.exists():
+        return manifests.read(note, Fingerprint)
+    variables = {name: cache.get(name, value) for name, value in wanted.variables.items()}
+    told = {name: cache.get(entry, "") for name, entry in _TOLD.items()}
+    known = {name: toolchain.identity(name, value) for name, value in told.items() if value}
+    return Fingerprint(variables, known)
+
+
+def prepare(folder: PurePath) -> None:
+    """Before a first configure: a folder that is new, or empty, is marked as ours; what one of ours
+    left that did not end is dropped, since CMake would take its values.
+    """
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    if not any(child for child in path.iterdir() if not child.name.startswith(".lock")):
+        files.mark(path)
+    cache = path / "CMakeCache.txt"
+    if files.is_marked(path):
+        cache.unlink(missing_ok=True)
+    elif cache.is_file() and _entries(cache).get("CMAKE_GENERATOR", "Ninja") != "Ninja":
+        raise _not_ours(folder, f"generator {_entries(cache)['CMAKE_GENERATOR']} → Ninja")
+
+
+def wipe(folder: PurePath, decision: Decision) -> None:
+    """Empty a folder that torchyard made; a `BuildError` with the remedy where it is another's."""
+    if not files.is_marked(folder):
+        raise _not_ours(folder, str(decision).partition(": ")[2])
+    # without Ninja's log every object counts as old, so that one which an interruption leaves is
+    # never taken for the new compiler's
+    files.empty_owned(folder, first=(".ninja_log", ".ninja_deps", "CMakeCache.txt"))
+
+
+def _not_ours(folder: PurePath, change: str) -> BuildError:
+    return BuildError(
+        "this build folder was made by hand or by another tool, and what changed needs a new one: "
+        f"{change}",
+        where=str(folder),
+        todo="set it back, or remove the folder, which compiles everything again: "
+        f"python -c \"import shutil; shutil.rmtree(r'{folder}')\"",
+    )
+
+
+def require(folder: PurePath, rules: tuple[FolderRule, ...], wanted: Fingerprint) -> None:
+    """Raise a `BuildError` naming each value that was asked for and did not reach the cache."""
+    cache = read_cache(folder)
+    lacking = missing(rules, cache, wanted)
+    if lacking:
+        named = "; ".join(
+            f"{setting(change.name)}: asked for {change.before}, and CMake has "
+            f"{change.after or 'nothing'}"
+            for change in lacking
+        )
+        raise BuildError(
+            f"CMake did not take what was asked for: {named}",
+            where=str(Path(folder) / "CMakeCache.txt"),
+            todo="ask for what it has, or install what it misses: the log of compile tells why",
+        )
+
+
+def remember(folder: PurePath, rules: tuple[FolderRule, ...], wanted: Fingerprint) -> None:
+    """Note in the folder what it is configured from now."""
+    cache = read_cache(folder)
+    held = {entry: cache[entry] for _, entry, _ in expected(rules, wanted) if entry in cache}
+    note = replace(wanted, held=held)
+    files.write_atomic(_note(folder), canonical(note))
+
+
+def _note(folder: PurePath) -> Path:
+    return Path(folder) / _NOTE

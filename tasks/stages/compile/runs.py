@@ -1,0 +1,50 @@
+"""How each run of compile went: one line of JSON a run, added to a file that only grows.
+
+{"when": "2026-11-21T14:00:00+00:00", "seconds": 12.3, "decision": "reuse", "changes": [],
+ "objects": [{"output": "c10/CMakeFiles/c10.dir/core/Allocator.cpp.o", "seconds": 4.2}]}
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePath
+from typing import Any
+
+from tasks.effects.ninjalog import Made
+from tasks.errors import redact
+from tasks.stages.compile.decision import Decision
+
+_NO_FILE = ".util"  # CMake's name for a target that makes none, such as install
+
+
+def add(path: PurePath, decision: Decision, made: Mapping[str, Made], seconds: float) -> None:
+    """Add a run: what was decided and why, and what Ninja made, in the order in which it began."""
+    files = {name: one for name, one in made.items() if not name.endswith(_NO_FILE)}
+    objects = sorted(files.items(), key=lambda item: item[1].began)
+    run = {
+        "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 3),
+        "decision": decision.do,
+        "changes": [str(change) for change in decision.changes],
+        "objects": [
+            {"output": output, "seconds": round(one.seconds, 3)} for output, one in objects
+        ],
+    }
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a", encoding="utf-8") as stream:
+        stream.write(redact(json.dumps(run, ensure_ascii=False)) + "\n")
+
+
+def read(path: PurePath) -> Iterator[Mapping[str, Any]]:
+    """The runs, the oldest first; a line that an interruption cut is left out."""
+    file = Path(path)
+    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
+        try:
+            run = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(run, dict):
+            yield run
