@@ -153,6 +153,12 @@ def helper_tasks(subject: Subject) -> Iterator[Task]:
         "params": [json_out, _flag("accept", "plan from the cards and toolkits that are here now")],
     }
     yield {
+        "basename": "explain",
+        "doc": "what doit build would do now and why; for compile, how many objects",
+        "actions": [(failing, [_report("explain", subject)])],
+        "params": [json_out],
+    }
+    yield {
         "basename": "purge",
         "doc": "remove what this profile built (--yes to do it)",
         "actions": [(failing, [_report("purge", subject)])],

@@ -39,20 +39,27 @@ def reason(stage: Stage) -> str:
     """Why this stage runs, in a few words: the first changed input, a changed manifest, or a
     missing result.
     """
+    found = reasons(stage)
+    if not found:
+        return _ASKED[stage.asks]
+    return found[0] + (f" (and {len(found) - 1} more)" if len(found) > 1 else "")
+
+
+def reasons(stage: Stage) -> tuple[str, ...]:
+    """All that files alone tell of why it has to run: of the gravest kind, changed inputs before
+    changed manifests before missing results; none where nothing did.
+    """
     last = last_record(stage)
     if last is None:
-        return "first time"
+        return ("first time",)
     now = json.loads(redact(json.dumps(plain(stage.inputs), ensure_ascii=False)))
-    moved = list(changes(last["inputs"], now))
-    if moved:
-        return moved[0] + (f" (and {len(moved) - 1} more)" if len(moved) > 1 else "")
+    if moved := tuple(changes(last["inputs"], now)):
+        return moved
     newer = [name for name, digest in _read_now(stage).items() if last["reads"].get(name) != digest]
     if newer:
-        return f"{', '.join(newer)} changed"
+        return (f"{', '.join(newer)} changed",)
     gone = [Path(path).name for path in (*stage.leaves, *stage.also) if not Path(path).exists()]
-    if gone:
-        return f"{', '.join(gone)} is not there"
-    return _ASKED[stage.asks]
+    return (f"{', '.join(gone)} is not there",) if gone else ()
 
 
 _ASKED = {

@@ -1,0 +1,39 @@
+"""What reading the tree would find, or bring about. Asks git, changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tasks.effects import git, manifests
+from tasks.stages.source import series
+from tasks.stages.source.job import SourceJob, SourceTree
+
+
+def foresee(job: SourceJob) -> tuple[str, ...]:
+    """Why the tree, or what is known of it, would change; none where nothing would."""
+    if not Path(job.tree).is_dir():
+        return (f"{job.location} is not here yet",)
+    return tuple(_moves(job))
+
+
+def _moves(job: SourceJob) -> Iterator[str]:
+    if job.kind == "git" and not git.is_at(job.tree, job.location, job.ref, job.submodules):
+        yield f"{job.ref} is to be checked out"
+    if series.applied(job.tree, job.state) != series.wanted(job.patches):
+        yield "the series of patches changed"
+    if git.is_checkout(job.tree) and Path(job.manifest).exists():
+        yield from _since(job, manifests.read(job.manifest, SourceTree))
+
+
+def _since(job: SourceJob, last: SourceTree) -> Iterator[str]:
+    now = git.state(job.tree)
+    stale = git.stale_submodules(job.tree, last.commit) if job.submodules else ()
+    if now.commit != last.commit:
+        yield f"commit {last.commit[:8]} → {now.commit[:8]}"
+    if stale:
+        yield f"submodules to bring along: {', '.join(stale)}"
+    elif dict(now.submodules) != dict(last.submodules):
+        yield "submodules moved"
+    if now.edits != last.edits:
+        yield "uncommitted edits changed" if now.edits else "uncommitted edits are gone"
