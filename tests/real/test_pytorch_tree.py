@@ -6,6 +6,7 @@ is; what was compiled in between is read from Ninja's log.
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from dataclasses import dataclass, field
@@ -172,14 +173,50 @@ def test_settings_that_changed_and_changed_back_around_an_interruption_end_as_th
     assert "Up to date" in bench.yard.must("build")
 
 
-def test_a_changed_switch_is_refused_and_nothing_is_lost(bench: Bench) -> None:
+def test_a_switch_that_changes_no_command_recompiles_nothing(bench: Bench) -> None:
     bench.yard.must("build")
     bench.news()
     code, out = bench.yard.doit("build", env={"TORCHYARD__BUILD__FLAGS__USE_NUMPY": "false"})
-    assert code == 1
-    assert "build.flags.USE_NUMPY: configured with 1, asked for false" in out
+    assert code == 0, out
+    assert "reconfigure the build folder: build.flags.USE_NUMPY 1 → false" in out
+    cache = bench.upstream.mine("build/CMakeCache.txt").read_text(encoding="utf-8")
+    assert "USE_NUMPY:BOOL=false" in cache
+    assert not bench.news()
     bench.yard.must("build")
     assert not bench.news()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "objects"),
+    [
+        ("CMAKE_SHARED_LINKER_FLAGS", "-Wl,--build-id=sha1", False),
+        ("CMAKE_CXX_FLAGS_RELEASE", "-O1 -DNDEBUG", True),
+    ],
+)
+def test_after_a_changed_setting_exactly_what_has_another_command_is_made(
+    bench: Bench, name: str, value: str, *, objects: bool
+) -> None:
+    bench.yard.must("build")
+    bench.news()
+    before = commands(bench)
+    setting = {f"TORCHYARD__BUILD__ENV__{name}": value}
+    code, out = bench.yard.doit("build", env=setting)
+    assert code == 0, out
+    changed = {output for output, one in commands(bench).items() if before.get(output) != one}
+    assert bench.news() & before.keys() == changed
+    assert any(output.endswith(".o") for output in changed) == objects
+    assert "lib/libc10.so" in changed
+    bench.yard.must("build")
+    assert commands(bench) == before
+
+
+def commands(bench: Bench) -> dict[str, str]:
+    """The command of every output of target c10, by Ninja's own word."""
+    ninja = bench.yard.manifest("deps")["ninja"]["path"]
+    folder = str(bench.upstream.clone / "build")
+    text = bench.upstream.debian.must(ninja, "-C", folder, "-t", "compdb-targets", "c10")
+    found = json.loads(text[text.index("[\n") :])
+    return {entry["output"]: entry["command"] for entry in found}
 
 
 def test_a_submodule_that_moved_upstream_is_brought_along(bench: Bench) -> None:
