@@ -8,21 +8,23 @@ from pathlib import Path, PurePath
 
 from tasks.effects import shell
 from tasks.errors import CommandFailedError, MissingToolError
+from tasks.forecast import output_of
 from tasks.model import Command
 
 _STEP = re.compile(r"\[\d+/(\d+)\] (.*)")
-_OBJECT = re.compile(r"Building \S+ object |(?:^|\s)-c\s|\s-o \S+\.(?:o|obj)(?:\s|$)")
+_OBJECT = re.compile(r".+\.(?:o|obj)")
 _AGAIN = "Re-running CMake"
 
 
 @dataclass(frozen=True)
 class Foreseen:
-    """`steps` in all, `objects` of them compiled; `configures`: CMake runs first, and what it
-    changes is not in these numbers.
+    """`steps` in all, `objects` of them compiled, `outputs` those that Ninja names; `configures`:
+    CMake runs first, and what it changes is not in here.
     """
 
     steps: int
     objects: int
+    outputs: tuple[str, ...]
     configures: bool
 
 
@@ -36,6 +38,7 @@ def foresee(ninja: str, folder: PurePath, target: str) -> Foreseen | None:
     told = [found for found in map(_STEP.fullmatch, text.splitlines()) if found]
     words = [found[2] for found in told]
     again = any(_AGAIN in word for word in words)
-    compiled = sum(bool(_OBJECT.search(word)) for word in words)
     files = [word for word in words if _AGAIN not in word and not word.startswith("Install")]
-    return Foreseen(len(files), compiled, again)
+    named = tuple(output for output in map(output_of, files) if output)
+    objects = sum(bool(_OBJECT.fullmatch(output)) for output in named)
+    return Foreseen(len(files), objects, named, again)

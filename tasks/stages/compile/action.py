@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from tasks.effects import capacity, files, manifests, ninja, ninjalog, shell, toolchain
+from tasks.effects import capacity, files, manifests, ninja, ninjalog, ninjaplan, shell, toolchain
 from tasks.effects.voice import say, warn
+from tasks.forecast import Forecast
 from tasks.knowledge import load
 from tasks.knowledge.facts import FolderRule
 from tasks.model import Command
@@ -63,7 +64,7 @@ def run(job: CompileJob) -> tuple[Compiled]:
         started, before = time.monotonic(), ninjalog.read(bench.folder)
         try:
             _configure(bench, decision, job)
-            _run(bench.backend.compile_step(bench.work), bench, job)
+            _compile(bench, job)
         finally:
             made = ninjalog.remade(before, ninjalog.read(bench.folder))
             runs.add(job.runs, decision, made, time.monotonic() - started)
@@ -129,21 +130,29 @@ def _configure(bench: Bench, decision: Decision, job: CompileJob) -> None:
     else:
         buildfolder.prepare(bench.folder)
         step = bench.backend.configure_step(bench.work)
-    _run(step, bench, job, unused)
+    follow = ninja.follow()
+
+    def take(line: str) -> None:
+        unused.take(line)
+        follow(line)
+
+    _run(step, bench, job, take)
     buildfolder.require(bench.folder, bench.rules, bench.wanted)
     buildfolder.remember(bench.folder, bench.rules, bench.wanted)
     if unused.names:
         warn(f"this tree does not know {', '.join(unused.names)}: see build.flags and build.env")
 
 
-def _run(step: Step, bench: Bench, job: CompileJob, unused: Unused | None = None) -> None:
-    progress = ninja.follow()
+def _compile(bench: Bench, job: CompileJob) -> None:
+    """Run Ninja; what its objects cost before tells how long it will take."""
+    known = {name: made.seconds for name, made in ninjalog.read(bench.folder).items()}
+    plan = ninjaplan.foresee(bench.work.ninja, bench.folder, job.target or "all")
+    planned = plan.outputs if plan else ()
+    forecast = Forecast(planned, {**runs.costs(job.runs), **known})
+    _run(bench.backend.compile_step(bench.work), bench, job, ninja.follow(forecast))
 
-    def take(line: str) -> None:
-        if unused:
-            unused.take(line)
-        progress(line)
 
+def _run(step: Step, bench: Bench, job: CompileJob, take: Callable[[str], None]) -> None:
     env = {**bench.environment.over(shell.host_env()), **step.env}
     shell.run(Command(step.argv, env, step.what, cwd=bench.work.tree, log=job.log), take)
 

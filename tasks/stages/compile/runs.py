@@ -38,6 +38,11 @@ def add(path: PurePath, decision: Decision, made: Mapping[str, Made], seconds: f
         stream.write(redact(json.dumps(run, ensure_ascii=False)) + "\n")
 
 
+def costs(path: PurePath) -> dict[str, float]:
+    """Seconds by output, of the last run that made it."""
+    return {item["output"]: item["seconds"] for run in read(path) for item in run["objects"]}
+
+
 def read(path: PurePath) -> Iterator[Mapping[str, Any]]:
     """The runs, the oldest first; a line that an interruption cut is left out."""
     file = Path(path)

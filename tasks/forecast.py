@@ -1,0 +1,74 @@
+"""How long a build still takes, from what each of its objects cost before. Pure.
+
+Work is counted in the seconds that an output took last time. What was finished per second of the
+clock since the build began is its speed: cores, throttling and the memory that is there are all in
+it. What is left, over that speed, is the estimate. An output without a record costs what those of
+its kind did in the middle.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from statistics import median
+
+_OUTPUT = re.compile(r"(?:Building \S+ object|Linking \S+ .*?(?:library|executable|module)) (\S+)")
+_COMMAND = re.compile(r"\s(?:-o\s+|/Fo)(\S+)")
+_KNOWN = 0.5  # share of the work whose cost has to be known
+_BEGUN = 0.03  # share of the work after which its speed says something
+
+
+def output_of(line: str) -> str:
+    """The output that one of Ninja's lines is about, "" where it names none."""
+    found = _OUTPUT.search(line) or _COMMAND.search(line)
+    return found[1] if found else ""
+
+
+@dataclass
+class Forecast:
+    """Reads what is finished. `planned` are the outputs to be made, `costs` the seconds by output
+    of earlier builds.
+    """
+
+    planned: Iterable[str]
+    costs: Mapping[str, float]
+    _left: dict[str, float] = field(default_factory=dict)
+    _total: float = 0.0
+    _done: float = 0.0
+    _began: float | None = None
+    _known: bool = False
+
+    def __post_init__(self) -> None:
+        planned = tuple(dict.fromkeys(self.planned))
+        known = {output: self.costs[output] for output in planned if output in self.costs}
+        usual = {kind: median(self._of_kind(kind)) for kind in {_kind(name) for name in self.costs}}
+        anything = median(self.costs.values()) if self.costs else 0.0
+        for output in planned:
+            self._left[output] = known.get(output, usual.get(_kind(output), anything))
+        self._total = sum(self._left.values())
+        self._known = bool(known) and sum(known.values()) >= _KNOWN * self._total
+
+    def _of_kind(self, kind: str) -> list[float]:
+        return [cost for output, cost in self.costs.items() if _kind(output) == kind]
+
+    def begin(self, now: float) -> None:
+        """The first output is begun; `now` in seconds of a steady clock."""
+        self._began = now
+
+    def finish(self, line: str) -> None:
+        """One of Ninja's lines, which it prints when a step is done."""
+        self._done += self._left.pop(output_of(line), 0.0)
+
+    def left(self, now: float) -> float | None:
+        """Seconds that are left, None where nothing can be said."""
+        if self._began is None or not self._known or self._done < _BEGUN * self._total:
+            return None
+        passed = now - self._began
+        return sum(self._left.values()) * passed / self._done if passed > 0 else None
+
+
+def _kind(output: str) -> str:
+    """`.cu.o`, `.cpp.o`, `.so`: what costs alike."""
+    name = output.replace("\\", "/").rpartition("/")[2]
+    return "".join(f".{part}" for part in name.split(".")[1:][-2:])
