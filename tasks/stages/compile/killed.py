@@ -1,0 +1,37 @@
+"""Which compilers ran out of memory, by what a build printed. Pure.
+
+The kernel kills one and Ninja tells a plain failure: the word is on a line of its own, seldom the
+last (nvcc prints `Killed` and nothing else). MSVC says C1060, cicc and cudafe++ have words of their
+own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+CAUSE = {"nt": "oom-win", "posix": "oom-killed"}
+_FAILED = re.compile(r"\s*FAILED: (?:\[code=(?P<code>\d+)\] )?(?P<output>\S+)")
+_SIGNS = re.compile(
+    r"^\s*(?:\S*: line \d+:\s+\d+ )?Killed(?:\s|$)"
+    r"|Killed signal terminated program|internal compiler error: Killed"
+    r"|(?:died|terminated)[^\n]{0,40}signal 9\b|\bexit code 137\b"
+    r"|fatal error C1060|fatal error C1002|fatal error LNK1102|LNK1102"
+    r"|catastrophic error\s*: out of memory|virtual memory exhausted"
+    r"|cc1plus: out of memory|LLVM ERROR: out of memory"
+)
+_BY_SIGNAL = "137"  # 128 + 9, as a shell tells it
+
+
+def killed(lines: Iterable[str]) -> tuple[str, ...]:
+    """The outputs whose compilers ran out of memory, "?" where Ninja named none; () for none."""
+    found: dict[str, None] = {}
+    output = "?"
+    for line in lines:
+        if failed := _FAILED.match(line):
+            output = failed["output"]
+            if failed["code"] == _BY_SIGNAL:
+                found[output] = None
+        elif _SIGNS.search(line):
+            found[output] = None
+    return tuple(found)
