@@ -1,0 +1,95 @@
+"""One pool of jobs for every build of the checkout, held open by memory: a GNU make jobserver that
+Ninja ≥ 1.13 obeys where it is given no number of jobs.
+
+A governor decides four times a second how many jobs may run; what is above that it withholds, by
+taking tokens out of the pipe before Ninja does. Each Ninja has one job that needs no token, so one
+always runs. With k Ninjas at work there are never more than most − 1 + k jobs, and no more than
+`most` once the governor has taken back a token for each Ninja after the first.
+
+A Ninja before 1.14 looks for tokens only when a job of its own ends. On Windows a jobserver is a
+named semaphore, which is not made here: the pool gives no environment there, and the caller a
+number. A GNU make before 4.4 that is run without -j inside a build stops at a jobserver of this
+kind; with -jN it says that it leaves it alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from tasks.effects.jobserver.edges import Edges
+from tasks.effects.jobserver.keeper import Keeper
+from tasks.effects.jobserver.tokens import joined
+from tasks.jobs import Verdict, View
+
+TICK = 0.25  # seconds
+_SINCE = (1, 13)  # https://github.com/ninja-build/ninja/releases/tag/v1.13.0
+
+
+class Pool:
+    """What a build gets, and what is known of it.
+
+    `peaks` are there after it: MiB by output, of builds of this run.
+    """
+
+    def __init__(self, most: int, keeper: Keeper | None = None) -> None:
+        self.peaks: dict[str, int] = {}
+        self._most = most
+        self._keeper = keeper
+
+    def environment(self) -> dict[str, str]:
+        """For the build's children; MAX_JOBS and its like must not be set beside it."""
+        if not self._keeper:
+            return {}
+        return {"MAKEFLAGS": f" -j{self._most} --jobserver-auth=fifo:{self._keeper.pipe.path}"}
+
+    @property
+    def in_use(self) -> int:
+        """Jobs at work, of all builds in the pool."""
+        return self._keeper.in_use if self._keeper else 0
+
+    @property
+    def withheld(self) -> int:
+        """Jobs fewer than the most, for want of memory."""
+        return self._keeper.withheld if self._keeper else 0
+
+
+def usable(ninja_version: str) -> bool:
+    """Whether that Ninja obeys the pool on this system."""
+    found = re.match(r"(\d+)\.(\d+)", ninja_version)
+    return (
+        found is not None and sys.platform != "win32" and (int(found[1]), int(found[2])) >= _SINCE
+    )
+
+
+@contextlib.contextmanager
+def pool(
+    folder: Path,
+    most: int,
+    decide: Callable[[View], Verdict],
+    expected: Mapping[str, int],
+    tick: float = TICK,
+) -> Iterator[Pool]:
+    """A share in the pool of `folder` for as long as a build runs. `expected` holds the peaks of
+    the last build; where this one does not come to its end, the larger of both are the new ones.
+    """
+    if sys.platform == "win32":
+        yield Pool(most)
+        return
+    with joined(folder) as (pipe, chair):
+        keeper = Keeper(pipe, chair, Edges(str(pipe.path), expected), decide, most)
+        shared = Pool(most, keeper)
+        keeper.begin()
+        thread = threading.Thread(target=keeper.run, args=(tick,), name="jobserver", daemon=True)
+        thread.start()
+        try:
+            yield shared
+            shared.peaks = keeper.end(thread)
+        except BaseException:
+            found = keeper.end(thread)
+            shared.peaks = {name: max(peak, expected.get(name, 0)) for name, peak in found.items()}
+            raise

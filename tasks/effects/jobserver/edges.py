@@ -1,0 +1,168 @@
+"""The commands of Ninja at work, found among all processes, and what each takes with its children.
+
+A Ninja is in the pool when its MAKEFLAGS name the pool's pipe, whoever started it and whether that
+one still lives. What it starts is an edge; what an edge starts belongs to it. A process is looked
+at when it is new, so that a moment costs one listing and one read a compiler.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tasks.effects import leftovers
+from tasks.effects.jobserver import processes
+from tasks.jobs import Job, Kind, kind_of, kind_of_output, output_of
+
+_SETTLES = 1.0  # seconds after which a process runs what it was started for
+_MIB = 2**20
+_MAKES = {"make", "gmake"}
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What is at work now. `least` and `most` are bounds of the tokens that it holds: a Ninja may
+    have given its own slot, which no token stands for, to any of its jobs, or to none. `unsure`
+    where a make among them may hold more.
+    """
+
+    jobs: tuple[Job, ...]
+    ninjas: int
+    idle: int  # Ninjas without a job
+    least: int
+    most: int
+    unsure: bool
+
+
+@dataclass
+class _Edge:
+    ninja: int
+    run: str
+    since: float
+    job: Job
+    members: set[int] = field(default_factory=set)
+    makes: bool = False
+
+
+class Edges:
+    """Keeps what it learned from one moment to the next. `peaks` and `shown` grow as edges end: by
+    output of the builds of this run, and by kind of all.
+    """
+
+    def __init__(self, pipe: str, expected: Mapping[str, int]) -> None:
+        self.peaks: dict[str, int] = {}
+        self.shown: defaultdict[Kind, list[int]] = defaultdict(list)
+        for output, peak in expected.items():
+            self.shown[kind_of_output(output)].append(peak)
+        self._pipe = pipe
+        self._expected = expected
+        self._known: dict[int, float] = {}
+        self._ninjas: dict[int, str] = {}
+        self._owner: dict[int, int] = {}
+        self._edges: dict[int, _Edge] = {}
+
+    def sample(self, now: float, paused: Mapping[int, float] | None = None) -> Moment:
+        """What is at work at `now`, in seconds of a steady clock; `paused` since when, by pid."""
+        alive = processes.pids()
+        for pid in self._known.keys() - alive:
+            self._forget(pid)
+        young = [pid for pid, since in self._known.items() if now - since < _SETTLES]
+        for pid in young:
+            self._look(pid, now)
+        for pid in sorted(alive - self._known.keys()):
+            self._place(pid, now)
+        for edge in self._edges.values():
+            self._weigh(edge, now, paused or {})
+        return self._moment()
+
+    def _place(self, pid: int, now: float) -> None:
+        """Its parent comes first; numbers start again at the top."""
+        if pid in self._known:
+            return
+        self._known[pid] = now
+        parent = processes.parent(pid)
+        if parent > 1 and parent not in self._known:
+            self._place(parent, now)
+        if parent in self._ninjas:
+            self._edges[pid] = _Edge(parent, self._ninjas[parent], now, Job(pid, "", "other", 0, 0))
+            self._owner[pid] = pid
+        elif parent in self._owner:
+            self._owner[pid] = self._owner[parent]
+        if pid in self._owner:
+            self._edges[self._owner[pid]].members.add(pid)
+        self._look(pid, now)
+
+    def _look(self, pid: int, now: float) -> None:
+        """What it runs now; between fork and exec a process still seems to be its parent."""
+        edge = self._edges.get(pid)
+        if edge and not edge.job.output:
+            command = " ".join(processes.arguments(pid))
+            output = output_of(command)
+            expected = self._expected.get(output, 0)
+            edge.job = replace(
+                edge.job, output=output, kind=kind_of(command), expected_mib=expected
+            )
+        program = processes.program(pid)
+        if program in _MAKES and pid in self._owner:
+            self._edges[self._owner[pid]].makes = True
+        if program.startswith("ninja") and pid not in self._ninjas and self._takes_tokens(pid):
+            self._ninjas[pid] = processes.variable(pid, leftovers.MARK)
+            self._adopt(pid, now)
+
+    def _takes_tokens(self, pid: int) -> bool:
+        """Not with a number of jobs of its own: it then leaves the pool alone."""
+        flags = processes.variable(pid, "MAKEFLAGS").split()
+        return f"--jobserver-auth=fifo:{self._pipe}" in flags and not any(
+            argument.startswith("-j") for argument in processes.arguments(pid)
+        )
+
+    def _adopt(self, ninja: int, now: float) -> None:
+        """What it started before it was known."""
+        for pid in [known for known in self._known if processes.parent(known) == ninja]:
+            self._forget(pid)
+            self._place(pid, now)
+
+    def _weigh(self, edge: _Edge, now: float, paused: Mapping[int, float]) -> None:
+        size = sum(processes.resident(pid) for pid in edge.members) // _MIB
+        waits = now - paused[edge.job.pid] if edge.job.pid in paused else 0.0
+        edge.job = replace(
+            edge.job,
+            resident_mib=size,
+            peak_mib=max(size, edge.job.peak_mib),
+            age=now - edge.since,
+            waits=waits,
+        )
+
+    def _forget(self, pid: int) -> None:
+        self._known.pop(pid, None)
+        self._ninjas.pop(pid, None)
+        if pid in self._edges:
+            self._finish(pid)
+        elif pid in self._owner:
+            self._edges[self._owner[pid]].members.discard(pid)
+        self._owner.pop(pid, None)
+
+    def _finish(self, pid: int) -> None:
+        """An edge ends with its first process; what it leaves behind serves others."""
+        edge = self._edges.pop(pid)
+        for member in edge.members:
+            self._owner.pop(member, None)
+        job = edge.job
+        self.shown[job.kind].append(job.peak_mib)
+        if job.output and edge.run == leftovers.RUN:
+            self.peaks[job.output] = max(job.peak_mib, self.peaks.get(job.output, 0))
+
+    def _moment(self) -> Moment:
+        count = dict.fromkeys(self._ninjas, 0)
+        for edge in self._edges.values():
+            count[edge.ninja] = count.get(edge.ninja, 0) + 1
+        jobs = tuple(edge.job for edge in self._edges.values())
+        return Moment(
+            jobs=jobs,
+            ninjas=len(count),
+            idle=sum(not at_work for at_work in count.values()),
+            least=sum(max(0, at_work - 1) for at_work in count.values()),
+            most=len(jobs),
+            unsure=any(edge.makes for edge in self._edges.values()),
+        )

@@ -1,0 +1,1 @@
+"""What is promised in figures, measured: `python -m tests.benchmarks [NAME…] --json FILE`."""

@@ -1,0 +1,36 @@
+"""Run the benchmarks that are named, or all, and print the table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.benchmarks import elastic_synthetic
+from tests.benchmarks.rows import Row, table
+
+BENCHMARKS: dict[str, Callable[[], Row]] = {
+    "elastic-synthetic": elastic_synthetic.measure,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there, too")
+    asked = parser.parse_args()
+    unknown = sorted(set(asked.names) - BENCHMARKS.keys())
+    if unknown:
+        parser.error(
+            f"no benchmark is called {', '.join(unknown)}; there are: {', '.join(BENCHMARKS)}"
+        )
+    rows = [BENCHMARKS[name]() for name in asked.names or BENCHMARKS]
+    print(table(rows))
+    if asked.json:
+        text = json.dumps([row.record() for row in rows], indent=2)
+        asked.json.write_text(f"{text}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""Jobs by memory against the best fixed number that survives: 200 stand-ins for compilers under a
+limit that eight of them break.
+
+Most take 20 to 150 MiB, and in their midst a dozen come together that take 400 to 600, as
+flash-attention's kernels do among PyTorch's. The promise: in at most 1.15 times the time of the
+best fixed number, found by trying, and without one kill.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.benchmarks import elastic_build
+from tests.benchmarks.rows import Row
+
+NAME, REACH = "elastic-synthetic", 1.15
+LIMIT_MIB = 1280
+JOBS, HEAVY, SEED = 200, 12, 20
+SWEEP = (8, 6, 4, 3, 2, 1)  # downwards: what is slower than one that survived need not finish
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Group:
+    """A control group of ours."""
+
+    folder: Path
+    version: int
+
+    def kills(self) -> int:
+        name = "memory.events" if self.version == 2 else "memory.oom_control"
+        lines = (self.folder / name).read_text(encoding="ascii").splitlines()
+        return int(dict(line.split() for line in lines)["oom_kill"])
+
+    def inside(self, *argv: str) -> list[str]:
+        """That command, run within."""
+        procs = self.folder / "cgroup.procs"
+        return ["/bin/sh", "-c", f'echo $$ > "{procs}" && exec "$@"', "sh", *argv]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    seconds: float
+    kills: int
+    code: int | None  # None: ended before its time
+
+    @property
+    def survived(self) -> bool:
+        return self.code == 0 and not self.kills
+
+    def __str__(self) -> str:
+        end = {None: "slower, ended", 0: "survived"}.get(self.code, "failed")
+        return f"{self.seconds:6.1f} s  {self.kills} killed  {end}"
+
+
+def measure() -> Row:
+    with capped() as group:
+        if not group:
+            print(f"{NAME}: not run: no cgroup can be made here")
+            return Row(NAME, REACH)
+        with tempfile.TemporaryDirectory(prefix="torchyard-elastic-") as work:
+            return _compared(group, Path(work))
+
+
+@contextmanager
+def capped() -> Iterator[Group | None]:
+    """A group with the limit and no swap, None where none can be made."""
+    group = next(filter(None, (_made(root, version) for root, version in _ROOTS)), None)
+    try:
+        yield group
+    finally:
+        if group:
+            _removed(group.folder)
+
+
+_ROOTS = ((Path("/sys/fs/cgroup/memory"), 1), (Path("/sys/fs/cgroup"), 2))
+
+
+def _made(root: Path, version: int) -> Group | None:
+    limits = {
+        1: {"memory.limit_in_bytes": f"{LIMIT_MIB}M", "memory.swappiness": "0"},
+        2: {"memory.max": f"{LIMIT_MIB}M", "memory.swap.max": "0"},
+    }
+    folder = root / f"torchyard-benchmark-{os.getpid()}"
+    try:
+        if not (root / "cgroup.procs").exists():
+            return None
+        folder.mkdir()
+    except OSError:
+        return None
+    try:
+        for name, value in limits[version].items():
+            (folder / name).write_text(value, encoding="ascii")
+    except OSError:
+        _removed(folder)
+        return None
+    return Group(folder, version)
+
+
+def _removed(folder: Path) -> None:
+    for _ in range(50):
+        try:
+            folder.rmdir()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+
+
+def _compared(group: Group, work: Path) -> Row:
+    fixed = dict(_sweep(group, work))
+    best = min((o.seconds for o in fixed.values() if o.survived), default=None)
+    record = work / "peaks.json"
+    first = _elastic(group, work / "first", record)
+    print(f"  elastic, no record  {first}")
+    second = _elastic(group, work / "second", record)
+    print(f"  elastic             {second}")
+    failed = "" if first.survived and second.survived else "a job was killed"
+    if fixed[8].survived:
+        failed = "-j 8 was not killed: this measures nothing"
+    return Row(NAME, REACH, round(second.seconds, 2), best and round(best, 2), failed)
+
+
+def _sweep(group: Group, work: Path) -> Iterator[tuple[int, Outcome]]:
+    best = 600.0
+    for jobs in SWEEP:
+        folder = _project(work / f"j{jobs}")
+        argv = (_ninja(), f"-j{jobs}", "-C", str(folder), "--quiet")
+        outcome = _timed(group, argv, best)
+        best = min(best, outcome.seconds) if outcome.survived else best
+        print(f"  -j {jobs}                {outcome}", flush=True)
+        yield jobs, outcome
+
+
+def _elastic(group: Group, folder: Path, record: Path) -> Outcome:
+    program = str(Path(elastic_build.__file__))
+    argv = (sys.executable, program, str(_project(folder)), str(record), _ninja())
+    return _timed(group, argv, 600.0)
+
+
+def _timed(group: Group, argv: tuple[str, ...], limit: float) -> Outcome:
+    before, began = group.kills(), time.monotonic()
+    env = {**os.environ, "PYTHONPATH": str(HERE.parent.parent)}
+    child = subprocess.Popen(group.inside(*argv), env=env, stdout=subprocess.DEVNULL)
+    try:
+        code: int | None = child.wait(limit)
+    except subprocess.TimeoutExpired:
+        code = None
+        child.terminate()
+        child.wait()
+    return Outcome(time.monotonic() - began, group.kills() - before, code)
+
+
+def _ninja() -> str:
+    beside = Path(sys.executable).with_name("ninja")
+    return str(beside) if beside.exists() else shutil.which("ninja") or "ninja"
+
+
+def _project(folder: Path) -> Path:
+    """A build.ninja with the same jobs each time."""
+    folder.mkdir()
+    command = f"{sys.executable} -S -E {HERE / 'hold.py'} -c $in -o $out $mib $seconds"
+    lines = [f"rule hold\n  command = {command}"]
+    for number, (mib, seconds) in enumerate(jobs()):
+        (folder / f"{number}.cpp").touch()
+        lines.append(f"build {number}.o: hold {number}.cpp\n  mib = {mib}\n  seconds = {seconds}")
+    (folder / "build.ninja").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def jobs() -> list[tuple[int, float]]:
+    """MiB and seconds of each; what takes more memory takes longer."""
+    chance = random.Random(SEED)
+    light = [min(150.0, max(20.0, chance.lognormvariate(3.9, 0.6))) for _ in range(JOBS - HEAVY)]
+    heavy = [chance.uniform(400, 600) for _ in range(HEAVY)]
+    sizes = [*light[: JOBS // 2], *heavy, *light[JOBS // 2 :]]
+    return [(int(mib), round(0.25 + mib / 250 * chance.uniform(0.7, 1.3), 2)) for mib in sizes]
+
+
+if __name__ == "__main__":
+    print(json.dumps(jobs()))
