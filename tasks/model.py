@@ -141,6 +141,11 @@ class Layout:
         return self.build / "logs"
 
     @property
+    def pool(self) -> PurePath:
+        """The jobs that all builds of the checkout share."""
+        return self.root / "build" / ".jobs"
+
+    @property
     def config(self) -> PurePath:
         """Settings, profiles and knowledge."""
         return self.root / "config"

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import os
 
-import psutil
+from tasks.effects import memory
 
 _GIB_A_COMPILER = 4  # nvcc on a file with torch's headers; pytorch-build.md has 4.5–5.3 at worst
 
 
-def safe_jobs() -> int:
-    """Compilers at once by cores and free memory, at least one."""
+def cores() -> int:
+    """Processors that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
-    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return max(1, min(cores, psutil.virtual_memory().available // (_GIB_A_COMPILER * 2**30)))
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def safe_jobs() -> int:
+    """Compilers at once by cores and the memory that is available, at least one: a fixed number,
+    where nobody can look after memory while they run.
+    """
+    available = memory.measure(memory.groups()).available_mib
+    return max(1, min(cores(), available // (_GIB_A_COMPILER * 1024)))

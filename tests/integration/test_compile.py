@@ -14,7 +14,17 @@ import pytest
 
 from tasks.choice import Choice, ToolkitChoice
 from tasks.digest import canonical
-from tasks.effects import environments, files, manifests, ninjalog, packages, toolchain
+from tasks.effects import (
+    capacity,
+    compilers,
+    environments,
+    files,
+    jobserver,
+    manifests,
+    ninjalog,
+    packages,
+    toolchain,
+)
 from tasks.errors import BuildError, CommandFailedError
 from tasks.model import Interpreter, Layout
 from tasks.settings.schema import Settings
@@ -86,7 +96,7 @@ class Yard:
 def deps(venv: Path) -> Deps:
     suffix = ".exe" if sys.platform == "win32" else ""
     scripts = environments.scripts_folder(venv)
-    found = {name: Program(str(scripts / f"{name}{suffix}"), "") for name in ("cmake", "ninja")}
+    found = {name: told(str(scripts / f"{name}{suffix}")) for name in ("cmake", "ninja")}
     return Deps(
         python=str(environments.python_of(venv)),
         python_version="3.12.0",
@@ -100,6 +110,12 @@ def deps(venv: Path) -> Deps:
         git=None,
         **found,
     )
+
+
+def told(path: str) -> Program:
+    found = compilers.program(path)
+    assert found
+    return found
 
 
 @pytest.fixture
@@ -360,6 +376,61 @@ def another_compiler(folder: Path) -> Path:
     )
     path.chmod(0o755)
     return path
+
+
+CROWDED = """\
+#!/bin/sh
+# a compiler that the kernel kills where another one is at work
+case "$*" in *" -c "*/c10/* | *" -c "*/aten/*) ;; *) exec c++ "$@" ;; esac
+mkdir "{place}" 2>/dev/null || kill -9 $$
+sleep 0.3
+c++ "$@"
+code=$?
+rmdir "{place}"
+exit $code
+"""
+
+
+def crowded(folder: Path, text: str = CROWDED) -> str:
+    path = folder / "crowded-c++"
+    path.write_text(text.format(place=folder / "taken"), encoding="utf-8")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_after_a_compiler_was_killed_the_build_goes_on_with_half_as_many(
+    yard: Yard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = yard.job(jobs=4, env={"CXX": crowded(tmp_path)})
+    _, made = compiled(job)
+    assert made == ["add.cpp", "core.cpp", "text.cpp"]
+    said = capsys.readouterr().out
+    assert ".cpp.o: going on with 2 at once" in said
+    assert ".cpp.o: going on with 1 at once" in said
+    (run,) = runs.read(job.runs)
+    assert run["jobs"] == 1
+    assert run["killed"]
+
+
+def test_a_compiler_that_is_killed_alone_is_given_up_with_its_cause(
+    yard: Yard, tmp_path: Path
+) -> None:
+    alone = crowded(tmp_path, CROWDED.replace('mkdir "{place}" 2>/dev/null || ', ""))
+    with pytest.raises(CommandFailedError, match="Killed") as caught:
+        action.run(yard.job(jobs=2, env={"CXX": alone}))
+    assert "needs more memory than there is (oom-killed)" in caught.value.todo
+
+
+def test_ninja_takes_its_jobs_from_the_pool_and_what_they_needed_is_recorded(yard: Yard) -> None:
+    job = yard.job(jobs="auto", env={"CXX": shutil.which("c++")})
+    if not jobserver.usable(manifests.read(job.deps, Deps).ninja.version):
+        pytest.skip("not run: this Ninja obeys no jobserver")
+    compiled(job)
+    (run,) = runs.read(job.runs)
+    assert run["jobs"] == capacity.cores()
+    objects = [item for item in run["objects"] if item["output"].endswith(".o")]
+    assert len(objects) == 3
+    assert any(item.get("peak_mib", 0) > 0 for item in objects)
 
 
 def test_code_that_does_not_compile_shows_its_first_error(yard: Yard) -> None:

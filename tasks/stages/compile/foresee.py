@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tasks.effects import ninjaplan
 from tasks.errors import BuildError
 from tasks.stages.compile import runs
-from tasks.stages.compile.action import open_bench
+from tasks.stages.compile.bench import open_bench
 from tasks.stages.compile.decision import Decision
 from tasks.stages.compile.job import CompileJob
 

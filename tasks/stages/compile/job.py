@@ -18,7 +18,8 @@ class CompileJob:
     The switches come with the environment; `jobs` is how many compilers run at once, None by
     cores and memory. `build` is our own build folder, for backends that take one; setup.py has its
     own in the tree. `source`, `deps` and `environment` are the manifests it reads, `knowledge` the
-    folder of facts. `runs` is the file that each run adds a line to.
+    folder of facts. `runs` is the file that each run adds a line to, `pool` the folder of the jobs
+    that all builds of the checkout share.
     """
 
     backend: Literal["auto", "setup_py", "scikit_build_core", "cmake"]
@@ -31,6 +32,7 @@ class CompileJob:
     environment: PurePath
     knowledge: PurePath
     runs: PurePath
+    pool: PurePath
     log: PurePath
 
 

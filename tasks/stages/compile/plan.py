@@ -38,6 +38,7 @@ def _job(build: Build, layout: Layout) -> CompileJob:
         environment=layout.manifest("env"),
         knowledge=layout.config / "knowledge",
         runs=layout.build / "records" / "compile.jsonl",
+        pool=layout.pool,
         log=layout.logs / "compile.log",
     )
 

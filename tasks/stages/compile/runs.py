@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -19,23 +20,53 @@ from tasks.stages.compile.decision import Decision
 _NO_FILE = ".util"  # CMake's name for a target that makes none, such as install
 
 
-def add(path: PurePath, decision: Decision, made: Mapping[str, Made], seconds: float) -> None:
-    """Add a run: what was decided and why, and what Ninja made, in the order in which it began."""
+@dataclass
+class Run:
+    """A run as it goes: what was decided, MiB at the most by output, jobs at once, and the outputs
+    whose compilers ran out of memory.
+    """
+
+    decision: Decision
+    peaks: dict[str, int] = field(default_factory=dict)
+    jobs: int = 0
+    killed: tuple[str, ...] = ()
+
+
+def add(path: PurePath, run: Run, made: Mapping[str, Made], seconds: float) -> None:
+    """Add a run, with what Ninja made in the order in which it began."""
     files = {name: one for name, one in made.items() if not name.endswith(_NO_FILE)}
     objects = sorted(files.items(), key=lambda item: item[1].began)
-    run = {
+    told = {
         "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 3),
-        "decision": decision.do,
-        "changes": [str(change) for change in decision.changes],
+        "decision": run.decision.do,
+        "changes": [str(change) for change in run.decision.changes],
+        "jobs": run.jobs,
+        "killed": list(run.killed),
         "objects": [
-            {"output": output, "seconds": round(one.seconds, 3)} for output, one in objects
+            {"output": output, "seconds": round(one.seconds, 3), **_peak(run, output)}
+            for output, one in objects
         ],
     }
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a", encoding="utf-8") as stream:
-        stream.write(redact(json.dumps(run, ensure_ascii=False)) + "\n")
+        stream.write(redact(json.dumps(told, ensure_ascii=False)) + "\n")
+
+
+def _peak(run: Run, output: str) -> dict[str, int]:
+    return {"peak_mib": run.peaks[output]} if output in run.peaks else {}
+
+
+def peaks(path: PurePath) -> dict[str, int]:
+    """MiB by output, at the most, of the last run that measured it; one that was killed needs more
+    than was seen, and is taken for twice that.
+    """
+    found: dict[str, int] = {}
+    for run in read(path):
+        seen = {item["output"]: item["peak_mib"] for item in run["objects"] if "peak_mib" in item}
+        found |= seen | {name: 2 * found[name] for name in run.get("killed", ()) if name in found}
+    return found
 
 
 def costs(path: PurePath) -> dict[str, float]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from tasks.stages.compile.work import Step, Work, cmake_build, wheel_argv
+from tasks.stages.compile.work import Step, Work, cmake_build, parallel, wheel_argv
 
 
 def folder(work: Work) -> PurePath:
@@ -42,4 +42,4 @@ def _config(work: Work) -> tuple[str, ...]:
 
 
 def _env(work: Work) -> dict[str, str]:
-    return {"MAX_JOBS": str(work.jobs), "CMAKE_BUILD_PARALLEL_LEVEL": str(work.jobs)}
+    return parallel(work, "MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import PurePath, PureWindowsPath
 
-from tasks.stages.compile.work import Step, Work, cmake_build, wheel_argv
+from tasks.stages.compile.work import Step, Work, cmake_build, parallel, wheel_argv
 
 
 def folder(work: Work) -> PurePath:
@@ -40,4 +40,4 @@ def wheel_command(work: Work) -> Step:
 
 
 def _env(work: Work) -> dict[str, str]:
-    return {"CMAKE_BUILD_TYPE": work.type, "MAX_JOBS": str(work.jobs)}
+    return {"CMAKE_BUILD_TYPE": work.type, **parallel(work, "MAX_JOBS")}

@@ -13,7 +13,8 @@ from tasks.stages.compile.job import DEST
 class Work:
     """A build: the tree, our build folder, tools by absolute path, and what is wanted.
 
-    `definitions` are what CMake is given as -D, by entry. `jobs` compilers run at once.
+    `definitions` are what CMake is given as -D, by entry. `jobs` compilers run at once; None where
+    a pool says how many.
     """
 
     tree: PurePath
@@ -24,7 +25,7 @@ class Work:
     type: str
     definitions: Mapping[str, str]
     target: str | None
-    jobs: int
+    jobs: int | None
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,12 @@ def cmake_build(work: Work, folder: PurePath, everything: str = "all") -> Step:
     """
     argv = (work.cmake, "--build", str(folder), "--target", work.target or everything)
     what = f"compile {work.target or 'PyTorch'}"
-    return Step(what, argv, {"CMAKE_BUILD_PARALLEL_LEVEL": str(work.jobs)})
+    return Step(what, argv, parallel(work, "CMAKE_BUILD_PARALLEL_LEVEL"))
+
+
+def parallel(work: Work, *names: str) -> dict[str, str]:
+    """The variables that say how many compilers run at once; none where a pool does."""
+    return dict.fromkeys(names, str(work.jobs)) if work.jobs else {}
 
 
 def cmake_again(work: Work, folder: PurePath, arguments: tuple[str, ...]) -> Step:

@@ -1,0 +1,88 @@
+"""What is about to be built: the tree's backend, its folder, the tools, and what is asked for.
+
+Reads manifests, the tree and what compilers say of themselves; changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from tasks.effects import capacity, jobserver, manifests, toolchain
+from tasks.knowledge import load
+from tasks.knowledge.facts import FolderRule
+from tasks.stages.compile import buildfolder
+from tasks.stages.compile.backends import BACKENDS, Backend, detect
+from tasks.stages.compile.decision import Decision, decide
+from tasks.stages.compile.fingerprint import Fingerprint, definitions
+from tasks.stages.compile.job import BackendName, CompileJob
+from tasks.stages.compile.work import Work
+from tasks.stages.deps.job import Deps
+from tasks.stages.env.job import Environment
+from tasks.stages.source.job import SourceTree
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A build about to begin: the tree's backend, its folder, and what is wanted of it."""
+
+    name: BackendName
+    backend: Backend
+    work: Work
+    folder: PurePath
+    rules: tuple[FolderRule, ...]
+    wanted: Fingerprint
+    environment: Environment
+
+    def decide(self) -> Decision:
+        """What the folder needs, by what it is now; changes nothing."""
+        cache = buildfolder.read_cache(self.folder)
+        before = buildfolder.configured_from(self.folder, cache, self.wanted)
+        return decide(self.rules, cache, before, self.wanted)
+
+
+def open_bench(job: CompileJob) -> Bench:
+    """What is to be built where; reads manifests and the tree, changes nothing."""
+    tree = Path(manifests.read(job.source, SourceTree).tree)
+    deps, environment = manifests.read(job.deps, Deps), manifests.read(job.environment, Environment)
+    rules = load(Path(job.knowledge)).folder_rules
+    wanted = Fingerprint(environment.set, _toolchain(deps, environment.set, tree))
+    elastic = jobserver.usable(deps.ninja.version)
+    work = Work(
+        tree=tree,
+        ours=job.build,
+        python=deps.python,
+        cmake=deps.cmake.path,
+        ninja=deps.ninja.path,
+        type=job.type,
+        definitions=definitions(rules, wanted),
+        target=job.target,
+        jobs=job.jobs or (None if elastic else capacity.safe_jobs()),
+    )
+    name = _backend_of(job, tree)
+    backend = BACKENDS[name]
+    return Bench(name, backend, work, backend.folder(work), rules, wanted, environment)
+
+
+def _backend_of(job: CompileJob, tree: Path) -> BackendName:
+    if job.backend != "auto":
+        return job.backend
+    pyproject = tree / "pyproject.toml"
+    return detect(pyproject.read_text(encoding="utf-8") if pyproject.is_file() else "")
+
+
+def _toolchain(deps: Deps, variables: Mapping[str, str], tree: Path) -> dict[str, str]:
+    """The identity of each tool that is used; one that is not is left out."""
+    used = {
+        "cc": variables.get("CC", deps.cc.path),
+        "cxx": variables.get("CXX", deps.cxx.path),
+        "nvcc": variables.get("CUDACXX", ""),
+        "cudahost": variables.get("CUDAHOSTCXX", ""),
+        "cmake": deps.cmake.version.partition(".")[0],
+        "python": deps.python,
+        "python_version": deps.python_version,
+        "tree": str(tree),
+    }
+    named = {f"toolchain.{name}": value for name, value in used.items() if value}
+    return {name: toolchain.identity(name, value) for name, value in named.items()}

@@ -1,0 +1,100 @@
+"""How many compilers are at work: what cores and memory allow, and fewer after one was killed.
+
+Where Ninja obeys a jobserver it gets one that a governor keeps to what memory is there; else, or
+where build.jobs says so, a fixed number. Either is halved when a compiler ran out of memory all the
+same, and Ninja goes on from what is done.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+
+from tasks.effects import capacity, jobserver
+from tasks.effects.voice import warn
+from tasks.errors import CommandFailedError
+from tasks.stages.compile.governor import decide
+from tasks.stages.compile.killed import CAUSE, killed
+from tasks.stages.compile.runs import Run
+
+Take = Callable[[str], None]  # one line of a build
+
+_ATTEMPTS = 3  # with fewer jobs, after the first
+_TAIL = 20_000  # lines that are searched for what was killed
+
+
+@dataclass
+class Crew:
+    """Compilers at once: `jobs` is a fixed number, None for the pool in the folder `pool`;
+    `expected` are MiB by output.
+    """
+
+    jobs: int | None
+    pool: PurePath
+    expected: Mapping[str, int]
+    run: Run
+    most: int = field(default_factory=capacity.cores)
+
+    def work(self, start: Callable[[int | None, Mapping[str, str], Take], None]) -> None:
+        """Call `start(jobs, env, take)`, which runs the build and hands each of its lines to
+        `take`; again with half as many jobs where a compiler was killed.
+
+        Raises the build's `CommandFailedError`, with the cause where that was memory.
+        """
+        for attempt in range(_ATTEMPTS + 1):
+            lines: deque[str] = deque(maxlen=_TAIL)
+            try:
+                with self._pool() as env:
+                    start(self.jobs, env, lines.append)
+            except CommandFailedError as error:
+                culprits = killed(lines)
+                if not culprits:
+                    raise
+                self.run.killed = tuple(dict.fromkeys((*self.run.killed, *culprits)))
+                now = self._halve()
+                if attempt == _ATTEMPTS or not now:
+                    _give_up(error, culprits)
+                    raise
+                warn(f"no memory was left for {_named(culprits)}: going on with {now} at once")
+            else:
+                return
+
+    @contextmanager
+    def _pool(self) -> Iterator[Mapping[str, str]]:
+        if self.jobs:
+            self.run.jobs = self.jobs
+            yield {}
+            return
+        self.run.jobs = self.most
+        with jobserver.pool(Path(self.pool), self.most, decide, self.expected) as pool:
+            try:
+                yield pool.environment()
+            finally:
+                shown = pool
+        self.run.peaks.update(shown.peaks)
+
+    def _halve(self) -> int:
+        """Half as many jobs as before; 0 where there was one."""
+        if self.jobs:
+            half = self.jobs // 2
+            self.jobs = half or 1
+        else:
+            half = self.most // 2
+            self.most = half or 1
+        return half
+
+
+def _give_up(error: CommandFailedError, culprits: tuple[str, ...]) -> None:
+    error.todo = (
+        f"{_named(culprits)} needs more memory than there is ({CAUSE[os.name]}): close other "
+        "programs, add swap, or take what needs it out of the build"
+    )
+
+
+def _named(culprits: tuple[str, ...]) -> str:
+    names = [Path(output).name for output in culprits if output != "?"]
+    return ", ".join(names) or "a compiler"
