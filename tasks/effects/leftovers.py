@@ -21,6 +21,9 @@ _PATIENCE = 5.0  # seconds between asking and killing
 _ROUNDS = 3  # what is ended may have started something in between
 # What is started for a build and serves others after it, too
 _SERVERS = ("ssh", "git-credential")
+# sccache's server has this, and its clients, which are called the same, do not. Compilers that the
+# server starts have their client's environment, and so the mark.
+_DAEMON = "SCCACHE_START_SERVER"
 
 
 def end(run: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -50,7 +53,8 @@ def _of(run: str) -> Iterator[tuple[psutil.Process, str]]:
 
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get(MARK) != run or process.pid == os.getpid():
+            given = process.environ()
+            if given.get(MARK) != run or process.pid == os.getpid() or _DAEMON in given:
                 continue
             name = process.name()
             if not name.startswith(_SERVERS) and process.status() != psutil.STATUS_ZOMBIE:

@@ -11,6 +11,7 @@ HEADER = r"^[\w./+-]+$"
 RELEASE = r"^\d+\.\d+\.\d+[a-z0-9.]*$"
 CUDA = r"^(auto|\d+\.\d+)$"
 LOCAL_VERSION = r"^(auto|none|[a-z0-9]+(\.[a-z0-9]+)*)$"
+SIZE = r"^(auto|[1-9]\d*[MGT])$"
 SDIST = r"^[A-Za-z0-9][\w.-]*==[\w.+!-]+$"
 
 WORDS = {
@@ -22,6 +23,7 @@ WORDS = {
     HEADER: 'write a header as it is included, such as "cfloat"',
     RELEASE: 'write a whole release without a local part, such as "2.15.0"',
     CUDA: 'write auto, or major and minor, such as "13.2"',
+    SIZE: 'write auto, or a whole number with M, G or T, such as "20G"',
     LOCAL_VERSION: "write auto, none, or lower-case letters and digits with dots between",
     SDIST: 'write name and exact version, such as "torch-cluster==1.6.3": what a bare name gives '
     "can change",

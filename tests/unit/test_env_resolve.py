@@ -52,8 +52,11 @@ def job(**changes: Any) -> EnvJob:
         blas="auto",
         flags={"USE_NCCL": False, "BUILD_TEST": True, "USE_BLAS_X": "some"},
         variables={"TORCH_NVCC_FLAGS": "-Xfatbin -compress-all"},
+        caching="auto",
+        cache_size="auto",
         venv=PurePosixPath("/y/build/p/venv"),
         deps=PurePath("deps.json"),
+        cache=PurePath("cache.json"),
         source=None,
         scripts=(),
         templates=PurePath("templates"),
@@ -244,13 +247,15 @@ def inputs(build: Mapping[str, Any], **changes: Any) -> Mapping[str, Any]:
     return plan(Settings(build=Build(**build)), LAYOUT, choice(**changes)).inputs
 
 
-def test_the_stage_leaves_two_manifests_and_a_script_per_shell() -> None:
+def test_the_stage_leaves_three_manifests_and_a_script_per_shell() -> None:
     stage = plan(Settings(), LAYOUT, choice())
-    assert stage.leaves == (LAYOUT.manifest("env"), LAYOUT.manifest("extension-env"))
+    assert [leaf.name for leaf in stage.leaves] == [
+        *("env.json", "extension-env.json", "cache-env.json"),
+    ]
     assert stage.also == (LAYOUT.build / "env.sh", LAYOUT.build / "env.ps1")
-    assert stage.reads == (LAYOUT.manifest("deps"),)
+    assert stage.reads == (LAYOUT.manifest("deps"), LAYOUT.manifest("cache"))
     source = plan(Settings(), LAYOUT, choice(strategy="source"))
-    assert source.reads == (LAYOUT.manifest("deps"), LAYOUT.manifest("source"))
+    assert source.reads == (*stage.reads, LAYOUT.manifest("source"))
     assert plan(Settings(), LAYOUT, choice(system="windows")).also == (LAYOUT.build / "env.ps1",)
 
 

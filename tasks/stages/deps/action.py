@@ -15,40 +15,40 @@ from tasks.effects.packages import Packages
 from tasks.effects.voice import warn
 from tasks.errors import BuildError, MissingToolError
 from tasks.model import Command
-from tasks.stages.deps import toolkit
-from tasks.stages.deps.job import Deps, DepsJob, Program
+from tasks.stages.deps import cache, toolkit
+from tasks.stages.deps.job import Cache, Deps, DepsJob, Program
 
 _ROOM_MIB = 3_000
 
 
-def run(job: DepsJob) -> tuple[Deps]:
+def run(job: DepsJob) -> tuple[Deps, Cache]:
     """Compilers first: what is missing there is known in a second, before anything is
     downloaded.
     """
     cc, cxx = compilers.find(job.cc, job.cxx, job.gcc_max)
     git = _git(job)
     _require_blas(job, cxx)
+    found = cache.find(job)
     files.require_space(job.venv, _ROOM_MIB, "the build environment")
     python = _environment(job)
     _require_headers(python)
     cuda = toolkit.make(job, python)
     scripts = _scripts(job)
-    return (
-        Deps(
-            python=python,
-            python_version=pythons.interpreter(python).version,
-            identity=_identity(job),
-            overlay=str(job.overlay) if job.existing else None,
-            scripts=str(scripts),
-            toolkit=cuda,
-            cuobjdump=toolkit.find_cuobjdump(job, python, cuda) if job.with_cuda else None,
-            cc=cc,
-            cxx=cxx,
-            cmake=_tool(scripts, "cmake"),
-            ninja=_tool(scripts, "ninja"),
-            git=git,
-        ),
+    deps = Deps(
+        python=python,
+        python_version=pythons.interpreter(python).version,
+        identity=_identity(job),
+        overlay=str(job.overlay) if job.existing else None,
+        scripts=str(scripts),
+        toolkit=cuda,
+        cuobjdump=toolkit.find_cuobjdump(job, python, cuda) if job.with_cuda else None,
+        cc=cc,
+        cxx=cxx,
+        cmake=_tool(scripts, "cmake"),
+        ninja=_tool(scripts, "ninja"),
+        git=git,
     )
+    return deps, found or cache.install(job, python, scripts)
 
 
 def _git(job: DepsJob) -> Program | None:

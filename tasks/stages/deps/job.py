@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,21 @@ class CudaHome:
     home: str
     version: str
     pins: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cache:
+    """The manifest cache.json: the compiler cache that compilers run behind.
+
+    It is apart from deps.json, which the extensions read: none of them is built again because a
+    cache came, went or was upgraded. `kind` is "" where there is none. `own` are the settings, by
+    the cache's own names ("max_size"), that a person made in its configuration.
+    """
+
+    kind: Literal["ccache", "sccache", ""] = ""
+    path: str = ""
+    version: str = ""
+    own: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,7 +74,9 @@ class DepsJob:
 
     `base` is the interpreter it is made of, or the one that has the torch when `existing`. `tools`
     and `toolkit_packages` are requirements; `toolkit_home` is that of a toolkit which is here
-    already.
+    already. `cache` is the setting build.cache, `cache_package` the requirement that brings a
+    compiler cache where none is installed ("" where nothing is to be downloaded for it),
+    `launchers` the compiler launchers that build.env names, by variable.
     """
 
     base: str
@@ -72,6 +91,9 @@ class DepsJob:
     cxx: str | None
     git_needed: str
     system_blas: str
+    cache: str
+    cache_package: str
+    launchers: Mapping[str, str]
     venv: PurePath
     overlay: PurePath
     toolkit_folder: PurePath

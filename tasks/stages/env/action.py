@@ -7,22 +7,26 @@ from pathlib import Path
 from tasks.effects import capacity, environments, files, manifests
 from tasks.effects.packages import Extra, Packages
 from tasks.effects.render import render
-from tasks.stages.deps.job import Deps
-from tasks.stages.env.job import Environment, EnvJob
+from tasks.stages.deps.job import Cache, Deps
+from tasks.stages.env.job import Caching, Environment, EnvJob
+from tasks.stages.env.launchers import caching
 from tasks.stages.env.resolve import resolve
 from tasks.stages.source.job import SourceTree
 
 _REQUIREMENTS = ("requirements.txt", "requirements-build.txt")
 
 
-def run(job: EnvJob) -> tuple[Environment, Environment]:
-    """The environment of source builds and that of extensions; the scripts hold the first."""
-    deps = manifests.read(job.deps, Deps)
-    full, extension = resolve(job, deps)
-    if job.source:
-        _install_requirements(job, deps, Path(manifests.read(job.source, SourceTree).tree))
+def run(job: EnvJob) -> tuple[Environment, Environment, Caching]:
+    """The environment of source builds, that of extensions, and what caches their compilers; the
+    scripts hold the first.
+    """
+    deps, cache = manifests.read(job.deps, Deps), manifests.read(job.cache, Cache)
+    tree = manifests.read(job.source, SourceTree).tree if job.source else ""
+    full, extension = resolve(job, deps, cache, tree)
+    if tree:
+        _install_requirements(job, deps, Path(tree))
     write_scripts(job, full)
-    return full, extension
+    return full, extension, caching(job, deps, cache)
 
 
 def _install_requirements(job: EnvJob, deps: Deps, tree: Path) -> None:
@@ -39,6 +43,7 @@ def write_scripts(job: EnvJob, environment: Environment) -> None:
     values = {
         "profile": job.profile,
         "set": list(environment.set.items()),
+        "defaults": list(environment.defaults.items()),
         "unset": environment.unset,
         "prepend": list(environment.prepend.items()),
         "separator": environment.separator,

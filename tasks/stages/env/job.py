@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
+from tasks.digest import sha256_text
 from tasks.model import Arch, Strategy, System
+from tasks.stages.deps.job import Cache
+
+# What puts a compiler cache into a CMake build, or keeps it out
+LAUNCHERS = (
+    "CMAKE_C_COMPILER_LAUNCHER",
+    "CMAKE_CXX_COMPILER_LAUNCHER",
+    "CMAKE_CUDA_COMPILER_LAUNCHER",
+    "CMAKE_MSVC_DEBUG_INFORMATION_FORMAT",
+    "USE_CCACHE",
+)
 
 
 @dataclass(frozen=True)
@@ -15,17 +26,33 @@ class Environment:
 
     `set` are variables with their exact value, `prepend` are folders put before what PATH-like
     variables hold, and `unset` are variables that would change what is compiled and must not leak
-    in from a person's shell.
+    in from a person's shell. `defaults` are variables that give way to a person's own; they change
+    nothing of what is compiled. `offered` are names that a folder which CMake has configured need
+    not take: see `settled`.
     """
 
     set: Mapping[str, str]
     prepend: Mapping[str, tuple[str, ...]]
     unset: tuple[str, ...]
     separator: str
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    offered: tuple[str, ...] = ()
+
+    def settled(self, held: Mapping[str, str]) -> Environment:
+        """For a folder that CMake has configured, with `held` in its cache.
+
+        A compiler cache that came or went in the meantime would change every command line, and so
+        compile everything again: what is only offered stays as it was configured.
+        """
+        kept = {name: value for name, value in self.set.items() if name not in self.offered}
+        configured = {name: held[name] for name in self.offered if name in held}
+        return replace(self, set={**kept, **configured})
 
     def over(self, base: Mapping[str, str]) -> dict[str, str]:
         """The whole environment of a child that would otherwise have `base`; no empty elements."""
-        result = {name: value for name, value in base.items() if name not in self.unset}
+        result = {**self.defaults, **base}
+        for name in self.unset:
+            result.pop(name, None)
         result.update(self.set)
         for name, folders in self.prepend.items():
             before = [item for item in result.get(name, "").split(self.separator) if item]
@@ -35,12 +62,48 @@ class Environment:
 
 
 @dataclass(frozen=True)
+class Caching:
+    """The manifest cache-env.json: what puts a compiler cache before an extension's compilers.
+
+    No stage has it among its reads: with a cache or without one, the same comes out. `set` and
+    `defaults` are as in `Environment`; `wrapped` are variables that have to name one single
+    program, with the words that it stands for.
+    """
+
+    cache: Cache
+    set: Mapping[str, str]
+    defaults: Mapping[str, str]
+    wrapped: Mapping[str, tuple[str, ...]]
+
+    def over(self, base: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+        """The whole environment of a build that would have `base`; `own` is what goes before
+        ours.
+        """
+        result = {**self.defaults, **base, **self.set, **own}
+        return {**result, **namespace(self.cache, result)}
+
+
+def namespace(cache: Cache, variables: Mapping[str, str]) -> dict[str, str]:
+    """Keeps results apart by nvcc's own variables, which ccache does not look at.
+
+    Without it an object that was compiled with NVCC_APPEND_FLAGS=-DX is served to a compile that
+    does not have it. Extensions get their forced headers this way.
+    """
+    flags = [variables.get(f"NVCC_{place}_FLAGS", "") for place in ("PREPEND", "APPEND")]
+    if cache.kind != "ccache" or not any(flags):
+        return {}
+    own = variables.get("CCACHE_NAMESPACE", "")
+    return {"CCACHE_NAMESPACE": own + sha256_text("\n".join(flags))[:16]}
+
+
+@dataclass(frozen=True)
 class EnvJob:
     """What the environment is resolved from.
 
     `flags` and `variables` are the settings build.flags and build.env, `deps` and `source` the
     manifests to read (`source` only with strategy source), `scripts` the files to render, all from
-    one template folder.
+    one template folder. `caching` and `cache_size` are the settings build.cache and
+    build.cache_size, `cache` the manifest that says which one is here.
     """
 
     profile: str
@@ -54,8 +117,11 @@ class EnvJob:
     blas: str
     flags: Mapping[str, bool | str]
     variables: Mapping[str, str]
+    caching: str
+    cache_size: str
     venv: PurePath
     deps: PurePath
+    cache: PurePath
     source: PurePath | None
     scripts: tuple[PurePath, ...]
     templates: PurePath

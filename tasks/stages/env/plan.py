@@ -9,6 +9,7 @@ from tasks.digest import plain
 from tasks.model import Json, Layout, Stage
 from tasks.settings.schema import Settings
 from tasks.stages.env.job import EnvJob
+from tasks.stages.env.launchers import of_caches
 
 RECIPE = 1
 
@@ -27,8 +28,11 @@ def plan(settings: Settings, layout: Layout, choice: Choice) -> Stage:
         blas=settings.build.blas,
         flags=settings.build.flags,
         variables=settings.build.env,
+        caching=settings.build.cache,
+        cache_size=settings.build.cache_size,
         venv=layout.venv,
         deps=layout.manifest("deps"),
+        cache=layout.manifest("cache"),
         source=layout.manifest("source") if choice.strategy == "source" else None,
         scripts=_scripts(layout, choice),
         templates=layout.templates,
@@ -40,8 +44,8 @@ def plan(settings: Settings, layout: Layout, choice: Choice) -> Stage:
         doc="resolve the build environment; env.sh and env.ps1 give it to a shell",
         job=job,
         inputs={"recipe": RECIPE, **_inputs(job)},
-        leaves=(layout.manifest("env"), layout.manifest("extension-env")),
-        reads=tuple(path for path in (job.deps, job.source) if path),
+        leaves=tuple(layout.manifest(name) for name in ("env", "extension-env", "cache-env")),
+        reads=tuple(path for path in (job.deps, job.cache, job.source) if path),
         also=job.scripts,
     )
 
@@ -53,6 +57,7 @@ def _inputs(job: EnvJob) -> dict[str, Json]:
         names += ["build_type", "blas", "flags", "variables"]
     return {
         "targets": [str(arch) for arch in job.targets],
+        "cache": [job.caching, job.cache_size, plain(of_caches(job.variables))],
         **{n: plain(getattr(job, n)) for n in names},
     }
 

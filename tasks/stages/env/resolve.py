@@ -8,25 +8,35 @@ they are the same.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import PurePath, PurePosixPath, PureWindowsPath
 
 from tasks.errors import BuildError
 from tasks.knowledge.archs import arch_list, cmake_archs
-from tasks.stages.deps.job import CudaHome, Deps
+from tasks.stages.deps.job import Cache, CudaHome, Deps
 from tasks.stages.env import msvc
-from tasks.stages.env.job import Environment, EnvJob
+from tasks.stages.env.job import Environment, EnvJob, namespace
+from tasks.stages.env.launchers import base_dir, launchers, offered, tuning
 from tasks.stages.env.leaks import LEAKS
 
+_NO_CACHE = Cache()
 _BLAS = {"mkl": "MKL", "openblas": "OpenBLAS", "generic": "Generic"}  # PyTorch's BLAS variable
 
 
-def resolve(job: EnvJob, deps: Deps) -> tuple[Environment, Environment]:
-    """The full environment and that of the extensions."""
+def resolve(
+    job: EnvJob, deps: Deps, cache: Cache = _NO_CACHE, tree: str = ""
+) -> tuple[Environment, Environment]:
+    """The full environment and that of the extensions.
+
+    `cache` is the compiler cache of a source build, `tree` its source.
+    """
     shared = {**_python(job, deps), **_compilers(job, deps), **_cuda(job, deps)}
     extension = _environment(job, deps, {**shared, **_extension(job, deps)})
     if job.strategy != "source":
         return extension, extension
-    return _environment(job, deps, {**shared, **_source(job, deps)}), extension
+    full = _environment(job, deps, {**shared, **_source(job, deps, cache)})
+    tuned = tuning(job, deps, cache, base_dir(job, tree))
+    return replace(full, defaults=tuned, offered=offered(job)), extension
 
 
 def _python(job: EnvJob, deps: Deps) -> dict[str, str]:
@@ -71,9 +81,10 @@ def _extension(job: EnvJob, deps: Deps) -> dict[str, str]:
     return {**archs, **_msvc(job, deps, extension=True)}
 
 
-def _source(job: EnvJob, deps: Deps) -> dict[str, str]:
+def _source(job: EnvJob, deps: Deps, cache: Cache) -> dict[str, str]:
     """PyTorch's switches; build.env comes last, since it is what a person wrote out."""
     return {
+        **launchers(cache, job.caching, job),
         "USE_CUDA": "1" if _toolkit(job, deps) else "0",
         **{name: _switch(value) for name, value in job.flags.items()},
         "CMAKE_GENERATOR": "Ninja",
@@ -81,6 +92,7 @@ def _source(job: EnvJob, deps: Deps) -> dict[str, str]:
         **_blas(job),
         **_msvc(job, deps, extension=False),
         **job.variables,
+        **namespace(cache, job.variables),
     }
 
 

@@ -11,6 +11,7 @@ from tasks.errors import CommandFailedError
 from tasks.model import Command
 from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import Environment
+from tasks.stages.extensions.cached import cached
 from tasks.stages.extensions.job import ExtensionJob
 
 
@@ -23,8 +24,9 @@ def build(job: ExtensionJob, deps: Deps, tree: Path) -> Path:
     argv = (deps.python, "-m", "pip", "wheel", *options, str(tree / job.subdirectory))
     tick("compiling")
     try:
-        command = Command(argv, environment(job), f"build {job.name}", log=job.log)
-        shell.run(command, ninja.follow())
+        with cached(job, environment(job)) as env:
+            command = Command(argv, env, f"build {job.name}", log=job.log)
+            shell.run(command, ninja.follow())
     except CommandFailedError as error:
         error.todo = error.todo or f"the whole log is {job.log}"
         raise

@@ -16,7 +16,8 @@ class ExtensionJob:
 
     `kind` is git, path or sdist and `location` the URL, folder or requirement; `include` are
     headers forced into every source, `targets` the capabilities that every library with device code
-    must run on, `shelf` the wheelhouse folder of wheels for this torch.
+    must run on, `shelf` the wheelhouse folder of wheels for this torch. `caching` is a manifest
+    that changes nothing of what comes out, and so is none of the stage's reads.
     """
 
     name: str
@@ -39,6 +40,7 @@ class ExtensionJob:
     wheelhouse: PurePath
     deps: PurePath
     environment: PurePath
+    caching: PurePath
     surface: PurePath
     manifest: PurePath
     log: PurePath

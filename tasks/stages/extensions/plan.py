@@ -79,6 +79,7 @@ def _job(
         wheelhouse=layout.wheelhouse,
         deps=layout.manifest("deps"),
         environment=layout.manifest("extension-env"),
+        caching=layout.manifest("cache-env"),
         surface=layout.manifest("surface"),
         manifest=layout.manifest(f"extensions:{extension.name}"),
         log=layout.logs / f"extension-{extension.name}.log",

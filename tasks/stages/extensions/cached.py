@@ -1,0 +1,44 @@
+"""A compiler cache before the compilers of one extension, and what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tasks.effects import compilercache, files, manifests, records
+from tasks.effects.voice import say
+from tasks.stages.env.job import Caching
+from tasks.stages.extensions.job import ExtensionJob
+
+
+@contextlib.contextmanager
+def cached(job: ExtensionJob, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+    """The environment for the commands of the block; the record gets what the cache did for them.
+
+    What the extension's own settings say stays as it is.
+    """
+    caching = manifests.read(job.caching, Caching)
+    wrappers = {name: str(path) for name, path in _wrappers(job, caching).items()}
+    given = caching.over(env, {**wrappers, **job.env})
+    with compilercache.measure(caching.cache, given, Path(job.work) / "cache.log") as measured:
+        yield measured.env
+    if measured.counts:
+        records.note(job.manifest, cache=measured.counts.noted(caching.cache))
+        say(measured.counts.told(caching.cache))
+
+
+def _wrappers(job: ExtensionJob, caching: Caching) -> dict[str, Path]:
+    """A script for each variable that has to name one program, called as the compiler is."""
+    folder = Path(job.work) / "compilers"
+    if not caching.wrapped or shlex.quote(str(folder)) != str(folder):
+        return {}  # torch before 2.14 puts CXX into a command line as it is
+    files.own(folder)
+    made = {}
+    for variable, words in caching.wrapped.items():
+        path = folder / Path(words[-1]).name
+        files.write_atomic(path, f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+        path.chmod(0o755)
+        made[variable] = path
+    return made
