@@ -23,10 +23,11 @@ NAME = "trial"
 class Yard:
     """The checkout, and one profile in it that the test writes.
 
-    `patience` is how many seconds one run of doit may take.
+    `patience` is how many seconds one run of doit may take, `cache` the setting build.cache.
     """
 
     patience: float | None = 600
+    cache = "off"  # a machine without ccache would fetch one and leave its server at work
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,7 +51,12 @@ class Yard:
         return subprocess.Popen(
             [sys.executable, "-m", "doit", *argv, f"profile={NAME}"],
             cwd=self.folder,
-            env={**os.environ, "CI": "true", **(env or {})},
+            env={
+                **os.environ,
+                "CI": "true",
+                "TORCHYARD__BUILD__CACHE": self.cache,
+                **(env or {}),
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

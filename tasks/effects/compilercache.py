@@ -169,12 +169,14 @@ def _counts_of_server(cache: Cache, env: Mapping[str, str]) -> Counts | None:
 
 
 def _configured(ccache: str) -> tuple[str, ...]:
-    """The settings that do not have ccache's own value: "(FILE) max_size = 50.0G"."""
+    """What its configuration files set: "(FILE) max_size = 50.0G". The environment is looked at
+    when it counts, in `Environment.over`.
+    """
     try:
         text = shell.capture(Command((ccache, "--show-config"), shell.host_env(), "ask ccache"))
     except CommandFailedError:
         return ()
-    found = re.findall(r"^\((?!default\))[^\n]*?\) (\w+) =", text, re.MULTILINE)
+    found = re.findall(r"^\((?!default\)|environment\))[^\n]*?\) (\w+) =", text, re.MULTILINE)
     return tuple(sorted(found))
 
 

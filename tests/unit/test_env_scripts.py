@@ -93,10 +93,17 @@ def expected(environment: Environment, base: Mapping[str, str]) -> dict[str, str
 
 
 environments = st.builds(
-    lambda values, prepend, gone: Environment(values, prepend, tuple(gone - values.keys()), ":"),
+    lambda values, prepend, gone, mild: Environment(
+        values,
+        prepend,
+        tuple(gone - values.keys()),
+        ":",
+        {name: value for name, value in mild.items() if name not in gone},
+    ),
     variables,
     prepends,
     st.sets(name, max_size=3),
+    variables,
 )
 
 
@@ -234,6 +241,13 @@ def test_powershell_reads_the_values_that_were_written(
         assigned, removed = read_back(path)
         assert assigned == {**values, "MAX_JOBS": str(safe_jobs())}
         assert removed == sorted(gone)
+
+
+def test_a_default_gives_way_in_powershell_too(tmp_path: Path) -> None:
+    path = script(Environment({}, {}, (), ";", {"V_A": "it's"}), tmp_path, "env.ps1")
+    assert read_back(path)[0]["V_A"] == "it's"
+    condition = "if (-not (Test-Path -LiteralPath 'Env:V_A'))"
+    assert condition in path.read_text(encoding="utf-8-sig")
 
 
 @pytest.mark.skipif(not shutil.which("pwsh"), reason="not run: no pwsh")

@@ -46,6 +46,15 @@ def test_the_children_of_that_run_are_ended_and_named(start: Callable[..., Child
     assert other.poll() is None
 
 
+def test_sccaches_server_is_left_alone(
+    start: Callable[..., Child], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCCACHE_START_SERVER", "1")
+    server = start("6-aa")
+    assert leftovers.end("6-aa") == ((), ())
+    assert server.poll() is None
+
+
 def test_a_child_that_does_not_listen_is_killed(
     start: Callable[..., Child], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,9 @@ from tasks.stages.env.job import LAUNCHERS, Caching, EnvJob
 _CXX, _CUDA = LAUNCHERS[:2], LAUNCHERS[2]
 _SIZE = "20G"
 _PREFIXES = ("CCACHE_", "SCCACHE_")
-_LONG = "3600"  # seconds that sccache's server waits for work; linking torch alone can take minutes
+# Seconds that sccache's server waits for work. Its own 600 are too few: PyTorch's CI has builds
+# that fail with them (.ci/pytorch/win-test-helpers/set_vars.bat)
+_LONG = "3600"
 
 # Each of these gives up a check that costs hits here and finds nothing:
 _SLOPPINESS = (
@@ -76,7 +78,7 @@ def caching(job: EnvJob, deps: Deps, cache: Cache) -> Caching:
     Windows it calls cl by that name.
     """
     alone = {"TORCH_NO_COMPILER_WRAPPER": "1"}
-    if not cache.kind or job.system == "windows":
+    if not cache.kind or job.caching == "off" or job.system == "windows":
         return Caching(Cache(), alone, {}, {})
     wrapped = {"CXX": (cache.path, deps.cxx.path)}
     nvcc = {}
@@ -112,7 +114,8 @@ def tuning(
     whether debuggers will look for the sources.
     """
     if not cache.kind:
-        return {}
+        # for a folder that was configured with it
+        return {"CCACHE_DISABLE": "1"} if job.caching == "off" else {}
     size = _SIZE if job.cache_size == "auto" else job.cache_size
     if cache.kind == "sccache":
         given = _sccache(size, base)
