@@ -20,9 +20,9 @@ from tasks.errors import CommandFailedError
 from tasks.model import Command, Json
 from tasks.stages.deps.job import Cache
 
-# Namespaces, without which nvcc's variables could not be told apart, came with 4.5, the log of one
-# build with 4.4 (ccache's doc/news.adoc)
-_OLDEST = {"ccache": (4, 5), "sccache": (0, 4)}
+# The first that nvcc's variables can be told apart by: ccache has namespaces from 4.5 on
+# (doc/news.adoc), sccache reads them from 0.9 on (src/compiler/nvcc.rs)
+_OLDEST = {"ccache": (4, 5), "sccache": (0, 9)}
 # sccache takes nvcc apart and counts its parts beside the whole
 _PARTS = ("PTX", "CUBIN", "CUDA (Device code)")
 # Calls that no cache is for: linking, preprocessing, a question for the version

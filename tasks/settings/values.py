@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from tasks.errors import names_a_secret
 from tasks.settings import forms
@@ -45,5 +45,11 @@ def _no_secret(name: str) -> str:
     return name
 
 
+def _word(value: object) -> object:
+    """The word that a person wrote, which YAML takes for false."""
+    return "off" if value is False else value
+
+
+Caching = Annotated[Literal["auto", "ccache", "sccache", "off"], BeforeValidator(_word)]
 Variable = Annotated[str, Field(pattern=forms.VARIABLE), AfterValidator(_no_secret)]
 Variables = dict[Variable, str]

@@ -138,6 +138,12 @@ def patterns(node: Any) -> Iterator[str]:
             yield from patterns(value)
 
 
+def test_a_cache_can_be_off_although_yaml_says_false() -> None:
+    assert Settings.model_validate(yaml.safe_load("build: {cache: off}")).build.cache == "off"
+    with pytest.raises(ValidationError):
+        Settings.model_validate(yaml.safe_load("build: {cache: on}"))
+
+
 def test_settings_are_frozen() -> None:
     with pytest.raises(ValidationError):
         Settings().python = "3.12"
