@@ -5,14 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
-from tasks.effects import (
-    files,
-    ninja,
-    ninjalog,
-    ninjaplan,
-    shell,
-)
+from tasks.effects import compilercache, files, manifests, ninja, ninjalog, ninjaplan, shell
 from tasks.effects.voice import say, warn
 from tasks.forecast import Forecast
 from tasks.model import Command
@@ -23,6 +18,8 @@ from tasks.stages.compile.decision import Decision, arguments
 from tasks.stages.compile.job import Compiled, CompileJob
 from tasks.stages.compile.unused import Unused
 from tasks.stages.compile.work import Step, cmake_again
+from tasks.stages.deps.job import Cache
+from tasks.stages.env.job import LAUNCHERS
 
 _NEEDED_MIB = 1024  # a build that has less is sure to fail; a whole CUDA build takes some 30 GiB
 _OURS = {"USE_CUDA"}  # given to every tree, whether a person wrote it or not
@@ -36,31 +33,52 @@ def run(job: CompileJob) -> tuple[Compiled]:
     Raises `CommandFailedError` with the first error, and `BuildError` where CMake does not take
     what is asked for, or where a folder would have to be wiped that is not ours.
     """
-    bench = open_bench(job)
-    files.require_space(bench.folder, _NEEDED_MIB, "compiling PyTorch")
+    folder = open_bench(job).folder
+    files.require_space(folder, _NEEDED_MIB, "compiling PyTorch")
     files.own(job.build)
-    with files.lock(bench.folder):  # of the tree, where another profile may be at work
-        decision = bench.decide()
-        say(str(decision))
-        started, before = time.monotonic(), ninjalog.read(bench.folder)
-        told = runs.Run(decision)
-        try:
-            _configure(bench, decision, job)
-            _compile(bench, job, told)
-        finally:
-            made = ninjalog.remade(before, ninjalog.read(bench.folder))
-            runs.add(job.runs, told, made, time.monotonic() - started)
+    with files.lock(folder):  # of the tree, where another profile may be at work
+        bench = open_bench(job)
+        told = runs.Run(bench.decide())
+        say(str(told.decision))
+        if told.decision.do == "wipe":
+            buildfolder.wipe(folder, told.decision)
+            bench = open_bench(job)  # which takes the compiler cache that is here now
+        _recorded(bench, job, told)
         return (_compiled(bench),)
 
 
-def _configure(bench: Bench, decision: Decision, job: CompileJob) -> None:
+def _recorded(bench: Bench, job: CompileJob, told: runs.Run) -> None:
+    """Configure and compile, and add what came of it to the runs, whatever that was."""
+    started, before = time.monotonic(), ninjalog.read(bench.folder)
+    env, log = bench.environment.over(shell.host_env()), Path(job.log).with_suffix(".cache.log")
+    cache = _cache(bench, job)
+    try:
+        with compilercache.measure(cache, env, log) as measured:
+            _configure(bench, told.decision, job, measured.env)
+            _compile(bench, job, told, measured.env)
+        if measured.counts and measured.counts.hits + measured.counts.misses:
+            told.cache = measured.counts.noted(cache)
+            say(measured.counts.told(cache))
+    finally:
+        made = ninjalog.remade(before, ninjalog.read(bench.folder))
+        runs.add(job.runs, told, made, time.monotonic() - started)
+
+
+def _cache(bench: Bench, job: CompileJob) -> Cache:
+    """The compiler cache that is at work in the folder, which need not be the one of deps."""
+    found = manifests.read(job.cache, Cache) if Path(job.cache).exists() else Cache()
+    launcher = bench.environment.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
+    if launcher and compilercache.kind_of(launcher) != found.kind:
+        return compilercache.find(launcher) or Cache()
+    return found
+
+
+def _configure(bench: Bench, decision: Decision, job: CompileJob, env: Mapping[str, str]) -> None:
     """Make the folder one that is configured for what is asked, and see that it is."""
     if decision.do == "reuse":
         buildfolder.remember(bench.folder, bench.rules, bench.wanted)
         return
-    unused = Unused(bench.wanted.variables.keys() - _OURS)
-    if decision.do == "wipe":
-        buildfolder.wipe(bench.folder, decision)
+    unused = Unused(bench.wanted.variables.keys() - _OURS - set(LAUNCHERS))
     if decision.do == "reconfigure":
         given = arguments(bench.rules, decision, bench.wanted)
         step = cmake_again(bench.work, bench.folder, given)
@@ -73,20 +91,20 @@ def _configure(bench: Bench, decision: Decision, job: CompileJob) -> None:
         unused.take(line)
         follow(line)
 
-    _run(step, bench, job, take)
+    _run(replace(step, env={**env, **step.env}), bench, job, take)
     buildfolder.require(bench.folder, bench.rules, bench.wanted)
     buildfolder.remember(bench.folder, bench.rules, bench.wanted)
     if unused.names:
         warn(f"this tree does not know {', '.join(unused.names)}: see build.flags and build.env")
 
 
-def _compile(bench: Bench, job: CompileJob, told: runs.Run) -> None:
+def _compile(bench: Bench, job: CompileJob, told: runs.Run, env: Mapping[str, str]) -> None:
     """Run Ninja; what its objects cost before tells how many fit, and how long it will take."""
     known = {name: made.seconds for name, made in ninjalog.read(bench.folder).items()}
     plan = ninjaplan.foresee(bench.work.ninja, bench.folder, job.target or "all")
     forecast = Forecast(plan.outputs if plan else (), {**runs.costs(job.runs), **known})
 
-    def start(jobs: int | None, env: Mapping[str, str], take: Take) -> None:
+    def start(jobs: int | None, more: Mapping[str, str], take: Take) -> None:
         step = bench.backend.compile_step(replace(bench.work, jobs=jobs))
         follow = ninja.follow(forecast)
 
@@ -94,14 +112,13 @@ def _compile(bench: Bench, job: CompileJob, told: runs.Run) -> None:
             take(line)
             follow(line)
 
-        _run(replace(step, env={**step.env, **env}), bench, job, each)
+        _run(replace(step, env={**env, **step.env, **more}), bench, job, each)
 
     Crew(bench.work.jobs, job.pool, runs.peaks(job.runs), told).work(start)
 
 
 def _run(step: Step, bench: Bench, job: CompileJob, take: Take) -> None:
-    env = {**bench.environment.over(shell.host_env()), **step.env}
-    shell.run(Command(step.argv, env, step.what, cwd=bench.work.tree, log=job.log), take)
+    shell.run(Command(step.argv, step.env, step.what, cwd=bench.work.tree, log=job.log), take)
 
 
 def _compiled(bench: Bench) -> Compiled:
@@ -115,5 +132,5 @@ def _compiled(bench: Bench) -> Compiled:
         target=work.target,
         products=products.digest(backend.products(work), work.tree),
         wheel=wheel.argv,
-        variables=variables,
+        variables={**variables, **bench.kept},
     )

@@ -6,10 +6,10 @@ Reads manifests, the tree and what compilers say of themselves; changes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
-from tasks.effects import capacity, jobserver, manifests, toolchain
+from tasks.effects import capacity, compilercache, jobserver, manifests, toolchain
 from tasks.knowledge import load
 from tasks.knowledge.facts import FolderRule
 from tasks.stages.compile import buildfolder
@@ -19,13 +19,17 @@ from tasks.stages.compile.fingerprint import Fingerprint, definitions
 from tasks.stages.compile.job import BackendName, CompileJob
 from tasks.stages.compile.work import Work
 from tasks.stages.deps.job import Deps
-from tasks.stages.env.job import Environment
+from tasks.stages.env.job import LAUNCHERS, Environment
 from tasks.stages.source.job import SourceTree
 
 
 @dataclass(frozen=True)
 class Bench:
-    """A build about to begin: the tree's backend, its folder, and what is wanted of it."""
+    """A build about to begin: the tree's backend, its folder, and what is wanted of it.
+
+    `kept` are variables that the wheel's command has to have as well, so that it finds the folder
+    as compile left it.
+    """
 
     name: BackendName
     backend: Backend
@@ -34,6 +38,7 @@ class Bench:
     rules: tuple[FolderRule, ...]
     wanted: Fingerprint
     environment: Environment
+    kept: Mapping[str, str]
 
     def decide(self) -> Decision:
         """What the folder needs, by what it is now; changes nothing."""
@@ -45,24 +50,46 @@ class Bench:
 def open_bench(job: CompileJob) -> Bench:
     """What is to be built where; reads manifests and the tree, changes nothing."""
     tree = Path(manifests.read(job.source, SourceTree).tree)
-    deps, environment = manifests.read(job.deps, Deps), manifests.read(job.environment, Environment)
+    deps, asked = manifests.read(job.deps, Deps), manifests.read(job.environment, Environment)
+    name = _backend_of(job, tree)
+    backend, work = BACKENDS[name], _work(job, deps, tree)
+    folder = backend.folder(work)
+    environment = _settled(asked, folder)
     rules = load(Path(job.knowledge)).folder_rules
     wanted = Fingerprint(environment.set, _toolchain(deps, environment.set, tree))
+    return Bench(
+        name=name,
+        backend=backend,
+        work=replace(work, definitions=definitions(rules, wanted)),
+        folder=folder,
+        rules=rules,
+        wanted=wanted,
+        environment=environment,
+        kept={key: environment.set.get(key, "") for key in asked.offered if key in asked.set},
+    )
+
+
+def _work(job: CompileJob, deps: Deps, tree: Path) -> Work:
     elastic = jobserver.usable(deps.ninja.version)
-    work = Work(
+    return Work(
         tree=tree,
         ours=job.build,
         python=deps.python,
         cmake=deps.cmake.path,
         ninja=deps.ninja.path,
         type=job.type,
-        definitions=definitions(rules, wanted),
+        definitions={},
         target=job.target,
         jobs=job.jobs or (None if elastic else capacity.safe_jobs()),
     )
-    name = _backend_of(job, tree)
-    backend = BACKENDS[name]
-    return Bench(name, backend, work, backend.folder(work), rules, wanted, environment)
+
+
+def _settled(asked: Environment, folder: PurePath) -> Environment:
+    """With the compiler cache that the folder was configured with, as long as that is here."""
+    held = buildfolder.read_cache(folder)
+    launchers = [held.get(name, "") for name in LAUNCHERS if name.endswith("_LAUNCHER")]
+    gone = any(name and not compilercache.is_there(name.split(";")[0]) for name in launchers)
+    return asked if gone or not held else asked.settled(held)
 
 
 def _backend_of(job: CompileJob, tree: Path) -> BackendName:

@@ -19,7 +19,8 @@ class CompileJob:
     cores and memory. `build` is our own build folder, for backends that take one; setup.py has its
     own in the tree. `source`, `deps` and `environment` are the manifests it reads, `knowledge` the
     folder of facts. `runs` is the file that each run adds a line to, `pool` the folder of the jobs
-    that all builds of the checkout share.
+    that all builds of the checkout share, `cache` the manifest that names the compiler cache, and
+    `manifest` that of compile itself.
     """
 
     backend: Literal["auto", "setup_py", "scikit_build_core", "cmake"]
@@ -33,6 +34,8 @@ class CompileJob:
     knowledge: PurePath
     runs: PurePath
     pool: PurePath
+    cache: PurePath
+    manifest: PurePath
     log: PurePath
 
 

@@ -39,6 +39,8 @@ def _job(build: Build, layout: Layout) -> CompileJob:
         knowledge=layout.config / "knowledge",
         runs=layout.build / "records" / "compile.jsonl",
         pool=layout.pool,
+        cache=layout.manifest("cache"),
+        manifest=layout.manifest("compile"),
         log=layout.logs / "compile.log",
     )
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from tasks.effects.ninjalog import Made
 from tasks.errors import redact
+from tasks.model import Json
 from tasks.stages.compile.decision import Decision
 
 _NO_FILE = ".util"  # CMake's name for a target that makes none, such as install
@@ -22,13 +23,14 @@ _NO_FILE = ".util"  # CMake's name for a target that makes none, such as install
 
 @dataclass
 class Run:
-    """A run as it goes: what was decided, MiB at the most by output, jobs at once, and the outputs
-    whose compilers ran out of memory.
+    """A run as it goes: what was decided, MiB at the most by output, jobs at once, what the
+    compiler cache served, and the outputs whose compilers ran out of memory.
     """
 
     decision: Decision
     peaks: dict[str, int] = field(default_factory=dict)
     jobs: int = 0
+    cache: Mapping[str, Json] = field(default_factory=dict)
     killed: tuple[str, ...] = ()
 
 
@@ -42,6 +44,7 @@ def add(path: PurePath, run: Run, made: Mapping[str, Made], seconds: float) -> N
         "decision": run.decision.do,
         "changes": [str(change) for change in run.decision.changes],
         "jobs": run.jobs,
+        "cache": dict(run.cache),
         "killed": list(run.killed),
         "objects": [
             {"output": output, "seconds": round(one.seconds, 3), **_peak(run, output)}
