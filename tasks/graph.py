@@ -95,7 +95,7 @@ def _uptodate(stage: Stage) -> list[Any]:
         return [False]
     unchanged = config_changed(plain(stage.inputs))
     if stage.asks == "moved":
-        return [unchanged, lambda: not _action(stage).moved(stage.job)]
+        return [unchanged, lambda: not room(stage, "moved").moved(stage.job)]
     return [unchanged]
 
 
@@ -122,7 +122,7 @@ def execute(yard: Yard, stage: Stage) -> TaskFailed | None:
         before = [_bytes(path) for path in stage.leaves]
         if stage.asks != "always":
             manifests.withdraw(*stage.leaves)
-        outputs = _action(stage).run(stage.job)
+        outputs = room(stage, "action").run(stage.job)
         for path, output in zip(stage.leaves, outputs, strict=True):
             manifests.publish(path, output)
         records.write(stage, reason, time.monotonic() - started, __version__)
@@ -178,8 +178,9 @@ def _enter(yard: Yard) -> None:
     yard.entered = True
 
 
-def _action(stage: Stage) -> Any:
-    return importlib.import_module(f"tasks.stages.{stage.room}.action")
+def room(stage: Stage, module: str) -> Any:
+    """A module of the stage's room: `action`, or the small `moved` that each run asks."""
+    return importlib.import_module(f"tasks.stages.{stage.room}.{module}")
 
 
 def withdraw_manifests(stage: Stage) -> None:

@@ -193,8 +193,8 @@ class Stage:
     manifests that the action's outputs are published to, in its order; `also` are other files whose
     absence makes the stage run again. `reads` are the manifests of earlier stages. `asks` says who
     knows that something moved outside: `always` runs the action, which returns identical outputs
-    when nothing did (a source tree); `moved` asks the action's `moved(job)` first (an extension's
-    folder, a host that did not answer).
+    when nothing did (a source tree); `moved` asks the room's `moved(job)` first (an extension's
+    folder, a host that did not answer, a compiler that was upgraded).
     """
 
     name: str

@@ -6,9 +6,11 @@ another name (`cc`, `gcc-13`) has the same path in the end.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from functools import cache
+from pathlib import Path
 
 from tasks.effects import shell
 from tasks.errors import CommandFailedError, MissingToolError
@@ -29,6 +31,29 @@ def identity(name: str, value: str) -> str:
         return real
     # by the name that it was called: a compiler cache in front passes the question on
     return f"{_version(value)} ({real})"
+
+
+def digest(program: str) -> str:
+    """The beginning of the sha256 of its file; "" where there is none."""
+    path = Path(program)
+    if not path.is_file():
+        return ""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+
+
+def stamp(program: str) -> str:
+    """Size and time of its file, links followed; "gone" where there is none."""
+    try:
+        found = Path(program).stat()
+    except OSError:
+        return "gone"
+    return f"{found.st_size}:{found.st_mtime_ns}"
+
+
+def nvcc(home: str) -> str:
+    """The compiler of a CUDA toolkit."""
+    return str(Path(home) / "bin" / ("nvcc.exe" if os.name == "nt" else "nvcc"))
 
 
 @cache

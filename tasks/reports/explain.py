@@ -68,7 +68,7 @@ def explain(plan: Plan) -> Iterator[Verdict]:
 
 def _judge(stage: Stage, moving: set[str]) -> Verdict:
     reasons = _source(stage) if stage.room == "source" else records.reasons(stage)
-    if not reasons and stage.asks == "moved" and _action(stage).moved(stage.job):
+    if not reasons and stage.asks == "moved" and _moved(stage):
         reasons = (_MOVED,)
     fed = [Path(path).stem for path in stage.reads if str(path) in moving]
     outlook = foresee_compile(stage.job) if stage.room == "compile" and (reasons or fed) else None
@@ -84,8 +84,9 @@ def _source(stage: Stage) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*records.reasons(stage), *foresee_source(stage.job))))
 
 
-def _action(stage: Stage) -> Any:
-    return importlib.import_module(f"tasks.stages.{stage.room}.action")
+def _moved(stage: Stage) -> bool:
+    room = importlib.import_module(f"tasks.stages.{stage.room}.moved")
+    return bool(room.moved(stage.job))
 
 
 def _document(profile: str, found: list[Verdict]) -> dict[str, Any]:

@@ -43,11 +43,11 @@ class Bench:
         self.asks: Literal["", "always", "moved"] = ""
         self.moved = False
         self.more: tuple[Stage, ...] = ()
-        monkeypatch.setattr(graph, "_action", self._action)
+        monkeypatch.setattr(graph, "room", self._room)
         monkeypatch.setattr(signal, "signal", lambda *_: None)
         self.out = io.StringIO()
 
-    def _action(self, stage: Stage) -> Any:
+    def _room(self, stage: Stage, _: str) -> Any:
         def run(_: Any) -> tuple[Output, ...]:
             self.ran.append(stage.name)
             return (Output(self.acts.get(stage.name, lambda: "same")()),)

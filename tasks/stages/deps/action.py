@@ -5,23 +5,24 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
 from tasks.digest import canonical, sha256_text
-from tasks.effects import compilers, environments, files, pythons, shell
+from tasks.effects import compilers, environments, files, pythons, shell, toolchain
 from tasks.effects.packages import Packages
 from tasks.effects.voice import warn
 from tasks.errors import BuildError, MissingToolError
 from tasks.model import Command
 from tasks.stages.deps import cache, toolkit
-from tasks.stages.deps.job import Cache, Deps, DepsJob, Program
+from tasks.stages.deps.job import Cache, Deps, DepsJob, Program, Stamps
 
 _ROOM_MIB = 3_000
 
 
-def run(job: DepsJob) -> tuple[Deps, Cache]:
+def run(job: DepsJob) -> tuple[Deps, Cache, Stamps]:
     """Compilers first: what is missing there is known in a second, before anything is
     downloaded.
     """
@@ -42,13 +43,23 @@ def run(job: DepsJob) -> tuple[Deps, Cache]:
         scripts=str(scripts),
         toolkit=cuda,
         cuobjdump=toolkit.find_cuobjdump(job, python, cuda) if job.with_cuda else None,
-        cc=cc,
-        cxx=cxx,
+        cc=_known(cc),
+        cxx=_known(cxx),
         cmake=_tool(scripts, "cmake"),
         ninja=_tool(scripts, "ninja"),
         git=git,
     )
-    return deps, found or cache.install(job, python, scripts)
+    return deps, found or cache.install(job, python, scripts), _stamps(deps)
+
+
+def _known(compiler: Program) -> Program:
+    return replace(compiler, digest=toolchain.digest(compiler.path))
+
+
+def _stamps(deps: Deps) -> Stamps:
+    nvcc = [toolchain.nvcc(deps.toolkit.home)] if deps.toolkit else []
+    paths = [path for path in (deps.cc.path, deps.cxx.path, *nvcc) if path]
+    return Stamps({path: toolchain.stamp(path) for path in paths})
 
 
 def _git(job: DepsJob) -> Program | None:

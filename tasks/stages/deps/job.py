@@ -10,10 +10,13 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Program:
-    """A program that was found: absolute path and version, "" where it tells none."""
+    """A program that was found: absolute path and version, "" where it tells none. `digest` is that
+    of its file, for compilers.
+    """
 
     path: str
     version: str
+    digest: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,15 @@ class Deps:
 
 
 @dataclass(frozen=True)
+class Stamps:
+    """The manifest toolchain.json, which only deps itself reads: size and time of each compiler's
+    file, by path. One that was merely touched changes nothing else.
+    """
+
+    files: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class DepsJob:
     """What the action makes the environment from.
 
@@ -99,4 +111,5 @@ class DepsJob:
     toolkit_folder: PurePath
     cuda_home: PurePath
     manifest: PurePath
+    stamps: PurePath
     log: PurePath

@@ -50,6 +50,7 @@ def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledg
         toolkit_folder=layout.build / "toolkit",
         cuda_home=layout.build / "cuda",
         manifest=layout.manifest("deps"),
+        stamps=layout.manifest("toolchain"),
         log=layout.logs / "deps.log",
     )
     environment = layout.overlay if job.existing else layout.venv / "pyvenv.cfg"
@@ -63,8 +64,9 @@ def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledg
             "python": choice.python.version,
             **{name: plain(getattr(job, name)) for name in _SHOWN},
         },
-        leaves=(layout.manifest("deps"), layout.manifest("cache")),
+        leaves=(layout.manifest("deps"), layout.manifest("cache"), layout.manifest("toolchain")),
         also=(environment, *_nvcc(layout, choice)),
+        asks="moved",
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tasks.effects import environments, files, git, manifests, wheelfile, wheelhouse
 from tasks.effects.packages import Extra, Packages
 from tasks.effects.voice import say, tick, warn
-from tasks.errors import BuildError, redact
+from tasks.errors import redact
 from tasks.stages.deps.job import Deps
 from tasks.stages.extensions import sources
 from tasks.stages.extensions.build import build
@@ -37,17 +37,6 @@ def run(job: ExtensionJob) -> tuple[Built]:
         say(f"{Path(name).name} holds {', '.join(found)}")
     installed = _installed(deps, recorded)
     return (Built(job.name, "built", source, artifact, installed, job.imports, held),)
-
-
-def moved(job: ExtensionJob) -> bool:
-    """Whether the last result no longer stands: its folder was edited, or its host was away."""
-    try:
-        last = manifests.read(job.manifest, Built)
-    except BuildError:
-        return True
-    if last.status == "unreachable" or not all(Path(path).is_file() for path in last.libraries):
-        return True
-    return job.kind == "path" and last.source.get("digest") != sources.path_digest(job)
 
 
 def _unreachable(job: ExtensionJob) -> Built:

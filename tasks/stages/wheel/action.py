@@ -10,13 +10,11 @@ from tasks.effects import (
     files,
     manifests,
     packages,
-    pythons,
     wheelfile,
     wheelhouse,
 )
 from tasks.effects.packages import Download, Extra, Packages
 from tasks.effects.voice import say, tick
-from tasks.errors import BuildError
 from tasks.model import Artifact, TorchFound
 from tasks.stages.deps.job import Deps
 from tasks.stages.wheel import built, installed
@@ -36,20 +34,6 @@ def run(job: PrebuiltJob | BuiltJob | ExistingJob) -> tuple[Wheel, Surface]:
     found = installed.torch_of(job.python)
     say(f"torch {found.version} in {found.folder}")
     return _outputs(deps, installed.surface(found, deps), found, None)
-
-
-def moved(job: PrebuiltJob | BuiltJob | ExistingJob) -> bool:
-    """Whether the torch that was left is not there any more, or is another one: a person's pip may
-    have been at work.
-    """
-    try:
-        last = manifests.read(job.wheel, Wheel)
-    except BuildError:
-        return True
-    if last.kind == "libtorch":
-        return not Path(last.folder).is_dir()
-    found = pythons.torch_in([Path(last.folder).parent])
-    return found is None or found.version != last.version
 
 
 def _prebuilt(job: PrebuiltJob, deps: Deps) -> tuple[Wheel, Surface]:
