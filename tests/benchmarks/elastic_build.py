@@ -1,6 +1,6 @@
-"""One elastic build: `elastic_build.py FOLDER EXPECTED NINJA` runs Ninja in FOLDER with our pool and
-governor, with the peaks that the file EXPECTED holds, and writes there what it saw. Run apart, so
-that it lies within the control group that is measured.
+"""One elastic build: `elastic_build.py FOLDER EXPECTED NINJA` runs Ninja in FOLDER with our pool
+and governor, with the peaks that the file EXPECTED holds, and writes there what it saw. Run apart,
+so that it lies within the control group that is measured.
 """
 
 from __future__ import annotations

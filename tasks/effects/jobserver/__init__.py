@@ -2,9 +2,11 @@
 Ninja ≥ 1.13 obeys where it is given no number of jobs.
 
 A governor decides four times a second how many jobs may run; what is above that it withholds, by
-taking tokens out of the pipe before Ninja does. Each Ninja has one job that needs no token, so one
-always runs. With k Ninjas at work there are never more than most − 1 + k jobs, and no more than
-`most` once the governor has taken back a token for each Ninja after the first.
+taking tokens out of the pipe before Ninja does. That works at the end of a job, and a job that ends
+makes way at once for one that may be twenty times as large; so jobs that do not fit are stopped as
+well, and go on when there is room. Each Ninja has one job that needs no token, and one of all jobs
+is never stopped. With k Ninjas at work there are never more than most − 1 + k jobs, and no more
+than `most` once the governor has taken back a token for each Ninja after the first.
 
 A Ninja before 1.14 looks for tokens only when a job of its own ends. On Windows a jobserver is a
 named semaphore, which is not made here: the pool gives no environment there, and the caller a

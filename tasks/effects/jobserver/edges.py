@@ -43,6 +43,7 @@ class _Edge:
     job: Job
     members: set[int] = field(default_factory=set)
     makes: bool = False
+    nests: bool = False
 
 
 class Edges:
@@ -108,14 +109,20 @@ class Edges:
             self._edges[self._owner[pid]].makes = True
         if program.startswith("ninja") and pid not in self._ninjas and self._takes_tokens(pid):
             self._ninjas[pid] = processes.variable(pid, leftovers.MARK)
+            if pid in self._owner:
+                self._edges[self._owner[pid]].nests = True
             self._adopt(pid, now)
 
     def _takes_tokens(self, pid: int) -> bool:
-        """Not with a number of jobs of its own: it then leaves the pool alone."""
+        """Not with a number of jobs of its own, since it then leaves the pool alone; nor as long as
+        what a Ninja started still seems to be that Ninja.
+        """
+        arguments, parent = processes.arguments(pid), processes.parent(pid)
+        if parent in self._ninjas and arguments == processes.arguments(parent):
+            return False
         flags = processes.variable(pid, "MAKEFLAGS").split()
-        return f"--jobserver-auth=fifo:{self._pipe}" in flags and not any(
-            argument.startswith("-j") for argument in processes.arguments(pid)
-        )
+        own = any(argument.startswith("-j") for argument in arguments)
+        return f"--jobserver-auth=fifo:{self._pipe}" in flags and not own
 
     def _adopt(self, ninja: int, now: float) -> None:
         """What it started before it was known."""
@@ -157,12 +164,12 @@ class Edges:
         count = dict.fromkeys(self._ninjas, 0)
         for edge in self._edges.values():
             count[edge.ninja] = count.get(edge.ninja, 0) + 1
-        jobs = tuple(edge.job for edge in self._edges.values())
         return Moment(
-            jobs=jobs,
+            # One that waits for a Ninja of its own is nobody to be paused, or to be left running
+            jobs=tuple(edge.job for edge in self._edges.values() if not edge.nests),
             ninjas=len(count),
             idle=sum(not at_work for at_work in count.values()),
             least=sum(max(0, at_work - 1) for at_work in count.values()),
-            most=len(jobs),
+            most=len(self._edges),
             unsure=any(edge.makes for edge in self._edges.values()),
         )

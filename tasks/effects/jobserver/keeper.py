@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from tasks.effects import memory
 from tasks.effects.jobserver.edges import Edges, Moment
+from tasks.effects.jobserver.pauses import Pauses
 from tasks.effects.jobserver.tokens import Chair, Pipe
 from tasks.effects.voice import warn
 from tasks.jobs import Verdict, View
@@ -37,6 +38,7 @@ class Keeper:
         self._edges = edges
         self._decide = decide
         self._most = most
+        self._pauses = Pauses()
         self._groups = memory.groups()
         self._held = 0
         self._owed = 0  # to be withheld as soon as they come back
@@ -81,7 +83,7 @@ class Keeper:
 
     def _moment(self) -> None:
         now = time.monotonic()
-        moment = self._edges.sample(now)
+        moment = self._edges.sample(now, self._pauses.since)
         self.in_use = len(moment.jobs)
         if not self._chair.taken:
             if not self._chair.take():
@@ -103,6 +105,7 @@ class Keeper:
         )
 
     def _apply(self, verdict: Verdict, moment: Moment, now: float) -> None:
+        self._pauses.change(verdict.paused, now)
         out = min(self._total, max(0, verdict.jobs - max(1, moment.ninjas)))
         self._owed = max(0, self._total - out - self._held)
         surplus = self._held - (self._total - out)
@@ -153,6 +156,7 @@ class Keeper:
         return max(0, self._total - self.pipe.count() - at_work)
 
     def _release(self) -> None:
+        self._pauses.close()
         self.pipe.put(self._held)
         self._held = self._owed = 0
 

@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 
 PROC = Path("/proc/self/statm").exists()
 _PAGE = os.sysconf("SC_PAGE_SIZE") if PROC else 0
+_ENDS = sum(1 << number - 1 for number in (1, 2, 3, 15))  # HUP, INT, QUIT, TERM
 _ENOUGH = 1 << 20  # bytes; a command line with every object of libtorch in it has some 200 KiB
 
 
@@ -82,6 +83,16 @@ def variable(pid: int, name: str) -> str:
     with contextlib.suppress(psutil.Error):
         return psutil.Process(pid).environ().get(name, "")
     return ""
+
+
+def is_told_to_end(pid: int) -> bool:
+    """Whether a signal to end waits until it can take it, as one that is stopped cannot. Linux
+    only.
+    """
+    return any(
+        line.startswith((b"SigPnd", b"ShdPnd")) and int(line.split()[1], 16) & _ENDS
+        for line in _read(pid, "status").splitlines()
+    )
 
 
 def _read(pid: int, name: str) -> bytes:

@@ -1,53 +1,86 @@
-"""How many jobs may run at once, from what memory is there and what each is going to take. Pure."""
+"""How many jobs may run at once, from what memory is there and what each is going to take. Pure.
+
+Every running job gets what it is still going to grow by: up to what it came to in the last build;
+where nobody knows that, to what nine of ten of its kind came to, or a quarter above what it holds
+where it is past that. What is then left of the available memory, less a margin, is room:
+
+    room = available − margin − Σ (forecast − resident)
+    jobs = at work + idle + ⌊(room − idle × typical) / typical⌋
+
+A job that ends makes way for the next of Ninja's choice before anyone can look at it, be it twenty
+times as large. So a job that turns out not to fit is paused at its start, where it holds little,
+and goes on when there is room: the oldest first, and never all of them.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 
 from tasks.jobs import Job, Kind, Verdict, View
 
 # Share of the limit that is kept free, and the least of it in MiB: what jobs grow by between two
 # moments, and what is not foreseen
 _MARGIN = (0.05, 128)
-_QUANTILE = 0.9
 _BASIS = 5  # finished jobs of a kind before what they showed is believed
 _DEFAULT: dict[Kind, int] = {
-    "c++": 1024,  # 24 ATen objects: -j 8 killed at 2 GiB, -j 2 fine at 1.5 GiB
-    "cuda": 4608,  # flash-attention's kernels take 4.5 to 5.3 GB
-    "other": 1024,
+    "c++": 1024,  # 24 of ATen's objects, measured: killed with -j 8 at 2 GiB, fine with -j 2 at 1.5
+    "cuda": 4608,  # flash-attention's kernels: 4.5 to 5.3 GB each
+    "other": 1024,  # links of a debug build take more, and are few
 }
-_GROWING = 1.25  # of what a job that nobody knows has come to
-_MOMENT = 1.0  # seconds between two jobs more while there are such
+_LIKELY, _TYPICAL = 0.9, 0.5  # quantiles: for a job at work, and for the next one
+_GROWING = 1.25  # of what a job that is past its forecast has come to
+_MOMENT = 1.0  # seconds between two jobs more where some are not known
+_PATIENCE = 10.0  # seconds that a job is paused before others have to make room
 
 
 def decide(view: View) -> Verdict:
-    margin = max(_MARGIN[0] * view.limit_mib, _MARGIN[1])
-    room = view.available_mib - margin - sum(_growth(job, view) for job in view.running)
+    """Jobs at once, at least one, and who of them is to be paused."""
+    room = view.available_mib - max(_MARGIN[0] * view.limit_mib, _MARGIN[1])
+    oldest_first = sorted(view.running, key=lambda job: -job.age)
+    fitting: list[Job] = []
+    for job in _candidates(oldest_first):
+        growth = _growth(job, view)
+        if growth <= max(0.0, room) or (not fitting and not job.waits):
+            fitting.append(job)
+            room -= growth
+    if not fitting and oldest_first:
+        fitting.append(min(oldest_first, key=lambda job: _growth(job, view)))
+    paused = frozenset(job.pid for job in view.running) - {job.pid for job in fitting}
+    return Verdict(max(1, min(_jobs(view, room, paused), view.most)), paused)
+
+
+def _candidates(jobs: Sequence[Job]) -> Iterator[Job]:
+    """Who runs has what it was given; then those that wait."""
+    yield from (job for job in jobs if not job.waits)
+    yield from (job for job in jobs if job.waits)
+
+
+def _jobs(view: View, room: float, paused: frozenset[int]) -> int:
+    at_work = len(view.running)
+    if paused:
+        return at_work - any(job.waits > _PATIENCE for job in view.running)
     each = _next(view)
-    now = len(view.running) + view.idle
-    free = room - view.idle * each
-    jobs = now + int(free // each)
-    if jobs > now and (any(not job.expected_mib for job in view.running)):
-        jobs = now + (view.since_grant >= _MOMENT)
-    return Verdict(max(1, min(jobs, view.most)))
+    more = int((room - view.idle * each) // each)
+    if more > 0 and not all(job.expected_mib for job in view.running):
+        more = int(view.since_grant >= _MOMENT)
+    return at_work + view.idle + more
 
 
 def _growth(job: Job, view: View) -> float:
-    return max(0.0, _forecast(job, view) - job.resident_mib)
-
-
-def _forecast(job: Job, view: View) -> float:
-    if job.expected_mib:
-        return max(job.expected_mib, job.peak_mib)
-    guess = _typical(job.kind, view)
-    return guess if job.peak_mib < guess else job.peak_mib * _GROWING
+    """MiB that it is still going to take."""
+    known = job.expected_mib or _quantile(_LIKELY, job.kind, view)
+    forecast = known if job.peak_mib <= known else job.peak_mib * _GROWING
+    return max(0.0, forecast - job.resident_mib)
 
 
 def _next(view: View) -> float:
+    """MiB of a job that has not begun; which one, only Ninja knows."""
     kinds = {job.kind for job in view.running if job.kind != "other"} or {"c++"}
-    return max(1, *(_typical(kind, view) for kind in kinds))
+    return max(1, *(_quantile(_TYPICAL, kind, view) for kind in kinds))
 
 
-def _typical(kind: Kind, view: View) -> float:
+def _quantile(share: float, kind: Kind, view: View) -> float:
     shown = view.shown.get(kind, ())
     if len(shown) < _BASIS:
         return _DEFAULT[kind]
-    return sorted(shown)[int(_QUANTILE * (len(shown) - 1))]
+    return sorted(shown)[int(share * (len(shown) - 1))]
