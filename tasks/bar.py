@@ -36,6 +36,7 @@ def line(head: str, text: str, progress: Progress | None, room: int, glyphs: Gly
     count = f"{count}, {progress.left}" if progress.left else count
     name, cells = _shares(room - columns(f"{head}  {count}"))
     bar = f"[{gauge(progress.done / progress.total, cells, glyphs)}] " if cells else ""
+    text = ", ".join(filter(None, (progress.notes, text)))
     at_work = f", {fit(text, name, glyphs)}" if name and text else ""
     return fit(f"{head} {bar}{count}{at_work}", room, glyphs)
 

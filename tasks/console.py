@@ -17,7 +17,7 @@ from typing import Literal, TextIO
 from tasks import bar
 from tasks.duration import elapsed
 from tasks.model import Plan, Stage
-from tasks.progress import Milestones, Progress
+from tasks.progress import Minutes, Progress
 from tasks.screen import Screen
 
 VERBS = {
@@ -50,7 +50,7 @@ class _Work:
     what: str
     started: float
     said: _Said
-    milestones: Milestones = field(default_factory=Milestones)
+    minutes: Minutes = field(default_factory=Minutes)
 
 
 class Console:
@@ -155,7 +155,7 @@ class Console:
         work.said = _Said(text, progress, now)
         if self.screen.live:
             self.screen.redraw()
-        elif progress and work.milestones.reached(progress, now - work.started):
+        elif progress and work.minutes.reached(progress, now - work.started):
             self._line(work.doing, f"{work.what} {elapsed(now - work.started)}: {progress}")
 
     def _rest(self) -> str:

@@ -16,16 +16,19 @@ from tasks.duration import roughly
 _STEP = re.compile(r"\s*\[(\d+)/(\d+)\]")  # pip indents what a build says
 _BASIS = (20.0, 10)  # seconds and steps; of a short build a quarter of its steps will do
 _RECENT = 100  # steps whose rate counts as much as that of the whole run
-_WORTH_A_LINE = (10, 300.0)  # percent and seconds
+_WORTH_A_LINE = 60.0  # seconds between two lines in a log
 
 
 @dataclass(frozen=True)
 class Progress:
-    """`done` of `total` steps; `eta` in seconds, None where nothing can be said."""
+    """`done` of `total` steps; `eta` in seconds, None where nothing can be said; `notes` on what is
+    at work.
+    """
 
     done: int
     total: int
     eta: float | None = None
+    notes: str = ""
 
     @property
     def percent(self) -> int:
@@ -44,8 +47,9 @@ class Progress:
         return replace(self, eta=self.eta - seconds if seconds < self.eta else None)
 
     def __str__(self) -> str:
-        text = f"{self.done}/{self.total} ({self.percent} %)"
-        return f"{text}, about {self.left}" if self.left else text
+        left = f"about {self.left}" if self.left else ""
+        count = f"{self.done}/{self.total} ({self.percent} %)"
+        return ", ".join(filter(None, (count, left, self.notes)))
 
 
 @dataclass
@@ -84,19 +88,14 @@ class Meter:
 
 
 @dataclass
-class Milestones:
-    """Which progress is worth a line in a log: each 10 percent or 5 minutes, whichever comes later,
-    so that an hour leaves about ten lines and a minute none.
-    """
+class Minutes:
+    """Which progress is worth a line in a log: one a minute, none of a build that takes less."""
 
-    _percent: int = 0
     _when: float = 0.0
 
     def reached(self, progress: Progress, took: float) -> bool:
         """Whether this one is, `took` seconds after the stage began."""
-        self._percent = min(self._percent, progress.percent)  # a new run of Ninja
-        percent, seconds = _WORTH_A_LINE
-        if progress.percent < self._percent + percent or took < self._when + seconds:
+        if took < self._when + _WORTH_A_LINE or progress.done == progress.total:
             return False
-        self._percent, self._when = progress.percent, took
-        return progress.done < progress.total
+        self._when = took
+        return True

@@ -14,7 +14,15 @@ _INPUT = re.compile(rf"(?<=\s)[-/](?:c\s+|T[cp]\s*)(?={_NAME})")  # of cl: /Tpx.
 _OUTPUT = re.compile(rf"\s(?:-o\s+|/(?:out|OUT):){_NAME}")
 _ARCHIVE = re.compile(r"\s(\S+\.(?:a|lib))(?=\s|$)")
 _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".cu", ".hip", ".m", ".mm", ".s", ".S", ".asm", ".rc")
+_WARNING = re.compile(r"(?:^|[:)] )(?:[Cc]ommand line )?warning(?: [#A-Z]+\d[\w-]*)? ?:")
 _MOST = 200  # characters
+
+
+def is_warning(line: str) -> bool:
+    """Whether a compiler warns: `x.cpp:3:1: warning: …`, `x.cu(3): warning #177-D: …`, `x.cpp(3):
+    warning C4244: …`.
+    """
+    return _WARNING.search(line) is not None
 
 
 def subject(line: str) -> str:

@@ -12,13 +12,15 @@ from tasks.forecast import Forecast
 from tasks.progress import Meter
 
 
-def follow(forecast: Forecast | None = None) -> Callable[[str], None]:
+def follow(
+    forecast: Forecast | None = None, notes: Callable[[], str] = str
+) -> Callable[[str], None]:
     """For `shell.run`: it takes every line of one command. A `forecast` knows better what is left
-    than the count does.
+    than the count does; `notes` tells what is at work, asked with each step.
     """
     if forecast:
         forecast.begin(time.monotonic())
-    return _Follower(forecast=forecast).take
+    return _Follower(forecast=forecast, notes=notes).take
 
 
 @dataclass
@@ -30,17 +32,22 @@ class _Follower:
     meter: Meter = field(default_factory=Meter)
     counting: bool = False
     forecast: Forecast | None = None
+    notes: Callable[[], str] = str
 
     def take(self, line: str) -> None:
         now = time.monotonic()
         text, progress = subject(line), self.meter.feed(line, now)
-        if progress and self.forecast:
-            self.forecast.finish(line)
-            left = self.forecast.left(now)
-            progress = progress if left is None else replace(progress, eta=left)
         if progress:
+            progress = replace(progress, eta=self._eta(line, now, progress.eta), notes=self.notes())
             self.counting = progress.done < progress.total
         elif line.lstrip().startswith("-- "):
             self.counting = False
         if text and (progress or not self.counting):
             tick(text, progress)
+
+    def _eta(self, line: str, now: float, by_count: float | None) -> float | None:
+        if not self.forecast:
+            return by_count
+        self.forecast.finish(line)
+        left = self.forecast.left(now)
+        return by_count if left is None else left

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path, PurePath
 
@@ -39,6 +40,7 @@ from tests.toytree import Backend, make_tree
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
+SECOND = 1.1  # CMake installs a library again when it is a second newer, and ours take less
 NEEDED = ("build", "cmake", "ninja", "scikit-build-core", "setuptools", "wheel")
 
 
@@ -234,10 +236,12 @@ def test_a_changed_switch_takes_effect_and_only_its_objects_are_made(
 ) -> None:
     yard = make_yard(tmp_path, venv, backend)
     first, _ = compiled(yard.job())
+    time.sleep(SECOND)
     loud, made = compiled(yard.job(flags={"USE_LOUD": True}))
     assert made == ["core.cpp", "text.cpp"]  # and not what only links them
     assert loud != first
     assert compiled(yard.job(flags={"USE_LOUD": True})) == (loud, [])
+    time.sleep(SECOND)
     quiet, made = compiled(yard.job())
     assert made == ["core.cpp", "text.cpp"]
     assert quiet == first
@@ -351,6 +355,7 @@ def test_a_reconfigure_that_failed_can_be_taken_back(yard: Yard) -> None:
     with pytest.raises(CommandFailedError):
         action.run(yard.job(flags={"USE_LOUD": True}))
     compiled(yard.job(flags={"USE_LOUD": False}))
+    time.sleep(SECOND)
     assert compiled(yard.job())[0] == first
 
 
@@ -390,6 +395,12 @@ rmdir "{place}"
 exit $code
 """
 
+SLOW = """\
+#!/bin/sh
+# a compiler that is at work long enough to be seen
+c++ "$@" && sleep 1
+"""
+
 
 def crowded(folder: Path, text: str = CROWDED) -> str:
     path = folder / "crowded-c++"
@@ -421,8 +432,10 @@ def test_a_compiler_that_is_killed_alone_is_given_up_with_its_cause(
     assert "needs more memory than there is (oom-killed)" in caught.value.todo
 
 
-def test_ninja_takes_its_jobs_from_the_pool_and_what_they_needed_is_recorded(yard: Yard) -> None:
-    job = yard.job(jobs="auto", env={"CXX": shutil.which("c++")})
+def test_ninja_takes_its_jobs_from_the_pool_and_what_they_needed_is_recorded(
+    yard: Yard, tmp_path: Path
+) -> None:
+    job = yard.job(jobs="auto", env={"CXX": crowded(tmp_path, SLOW)})
     if not jobserver.usable(manifests.read(job.deps, Deps).ninja.version):
         pytest.skip("not run: this Ninja obeys no jobserver")
     compiled(job)

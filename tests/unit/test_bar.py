@@ -28,6 +28,12 @@ def test_the_name_gives_way_first_and_then_the_bar(room: int, text: str) -> None
     assert line(HEAD, FILE, HALF, room, BLOCKS) == text
 
 
+def test_what_is_at_work_goes_before_the_name_of_the_file() -> None:
+    noted = Progress(612, 1368, 1860.0, "2 jobs, 3.1 GiB free")
+    text = line(HEAD, FILE, noted, 159, BLOCKS)
+    assert text.endswith("31 min left, 2 jobs, 3.1 GiB free, FunctionalizeFallbackKernel.cpp")
+
+
 def test_no_estimate_is_no_word_about_it() -> None:
     assert line("head", "", Progress(1, 2), 40, BLOCKS) == "head [███████▌       ] 1/2 50 %"
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis.strategies import text
 
 from tasks.effects import ninja
-from tasks.effects.buildlines import subject
+from tasks.effects.buildlines import is_warning, subject
 from tests.checkout import Heard
 
 FLAGS = "-DUSE_C10D_GLOO " * 200
@@ -76,3 +76,19 @@ def test_while_ninja_counts_what_compilers_say_is_for_the_log(heard: Heard) -> N
         "Install configuration: Release",
         "copying torch/version.py",
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "warns"),
+    [
+        ("x.cpp:3:1: warning: unused variable 'a' [-Wunused-variable]", True),
+        ("/src/x.cu(3): warning #177-D: variable was declared but never referenced", True),
+        (r"C:\x.cpp(3): warning C4244: conversion from 'int'", True),
+        ("cl : Command line warning D9025 : overriding '/W3' with '/w'", True),
+        ("nvcc warning : incompatible redefinition for option 'std'", False),
+        ("[3/9] Building CXX object warning.cpp.o", False),
+        ("g++ -Wno-warning: x.cpp", False),
+    ],
+)
+def test_a_warning_of_a_compiler_is_known(line: str, *, warns: bool) -> None:
+    assert is_warning(line) == warns

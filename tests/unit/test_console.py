@@ -45,23 +45,22 @@ def test_in_a_log_each_line_is_written_once_and_progress_not_at_all() -> None:
     assert lines[4].startswith("Finished in ")
 
 
-def test_a_long_build_leaves_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_build_leaves_a_line_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count(step=1.0)
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     out = io.StringIO()
     console = Console(plan(), out)
     console.begin(stage("compile"), "first time")
-    for done in range(1, 1369):
-        console.tick("x.cpp", Progress(done, 1368, 1368.0 - done))
+    for done in range(1, 229):
+        console.tick("x.cpp", Progress(done, 228, 228.0 - done, "2 jobs"))
     console.end(stage("compile"), "first time", "changed")
     lines = [" ".join(line.split()) for line in out.getvalue().splitlines()]
     assert lines == [
         "Compiling PyTorch (first time)",
-        "Compiling PyTorch 5 min 00 s: 300/1368 (21 %), about 18 min left",
-        "Compiling PyTorch 10 min 00 s: 600/1368 (43 %), about 13 min left",
-        "Compiling PyTorch 15 min 00 s: 900/1368 (65 %), about 8 min left",
-        "Compiling PyTorch 20 min 00 s: 1200/1368 (87 %), about 3 min left",
-        "Compiled PyTorch in 22 min 49 s",
+        "Compiling PyTorch 1 min 00 s: 60/228 (26 %), about 3 min left, 2 jobs",
+        "Compiling PyTorch 2 min 00 s: 120/228 (52 %), about 2 min left, 2 jobs",
+        "Compiling PyTorch 3 min 00 s: 180/228 (78 %), about 50 s left, 2 jobs",
+        "Compiled PyTorch in 3 min 49 s",
     ]
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tasks.effects import compilercache, files, manifests, ninja, ninjalog, ninjaplan, shell
+from tasks.effects.buildlines import is_warning
 from tasks.effects.voice import say, warn
 from tasks.forecast import Forecast
 from tasks.model import Command
@@ -62,6 +63,10 @@ def _recorded(bench: Bench, job: CompileJob, told: runs.Run) -> None:
     finally:
         made = ninjalog.remade(before, ninjalog.read(bench.folder))
         runs.add(job.runs, told, made, time.monotonic() - started)
+    if told.warnings:
+        say(f"{told.warnings:,} warnings of compilers are in {job.log}")
+    if slowest := runs.slowest(made):
+        say(f"slowest: {slowest}")
 
 
 def _cache(bench: Bench, job: CompileJob) -> Cache:
@@ -104,17 +109,20 @@ def _compile(bench: Bench, job: CompileJob, told: runs.Run, env: Mapping[str, st
     plan = ninjaplan.foresee(bench.work.ninja, bench.folder, job.target or "all")
     forecast = Forecast(plan.outputs if plan else (), {**runs.costs(job.runs), **known})
 
+    crew = Crew(bench.work.jobs, job.pool, runs.peaks(job.runs), told)
+
     def start(jobs: int | None, more: Mapping[str, str], take: Take) -> None:
         step = bench.backend.compile_step(replace(bench.work, jobs=jobs))
-        follow = ninja.follow(forecast)
+        follow = ninja.follow(forecast, crew.notes)
 
         def each(line: str) -> None:
             take(line)
             follow(line)
+            told.warnings += is_warning(line)
 
         _run(replace(step, env={**env, **step.env, **more}), bench, job, each)
 
-    Crew(bench.work.jobs, job.pool, runs.peaks(job.runs), told).work(start)
+    crew.work(start)
 
 
 def _run(step: Step, bench: Bench, job: CompileJob, take: Take) -> None:

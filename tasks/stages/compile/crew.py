@@ -12,9 +12,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path, PurePath
 
-from tasks.effects import capacity, jobserver
+from tasks.effects import capacity, jobserver, memory
 from tasks.effects.voice import warn
 from tasks.errors import CommandFailedError
 from tasks.stages.compile.governor import decide
@@ -38,6 +39,7 @@ class Crew:
     expected: Mapping[str, int]
     run: Run
     most: int = field(default_factory=capacity.cores)
+    at_work: jobserver.Pool | None = None
 
     def work(self, start: Callable[[int | None, Mapping[str, str], Take], None]) -> None:
         """Call `start(jobs, env, take)`, which runs the build and hands each of its lines to
@@ -63,6 +65,14 @@ class Crew:
             else:
                 return
 
+    def notes(self) -> str:
+        """`6 jobs, 2 held back, 3.1 GiB free`: what is at work now, and why not more."""
+        if not self.at_work:
+            return _free()
+        held = f"{self.at_work.withheld} held back" if self.at_work.withheld else ""
+        jobs = f"{self.at_work.in_use} job{'s' * (self.at_work.in_use != 1)}"
+        return ", ".join(filter(None, (jobs, held, _free())))
+
     @contextmanager
     def _pool(self) -> Iterator[Mapping[str, str]]:
         if self.jobs:
@@ -71,11 +81,12 @@ class Crew:
             return
         self.run.jobs = self.most
         with jobserver.pool(Path(self.pool), self.most, decide, self.expected) as pool:
+            self.at_work = pool
             try:
                 yield pool.environment()
             finally:
-                shown = pool
-        self.run.peaks.update(shown.peaks)
+                self.at_work = None
+        self.run.peaks.update(pool.peaks)
 
     def _halve(self) -> int:
         """Half as many jobs as before; 0 where there was one."""
@@ -86,6 +97,14 @@ class Crew:
             half = self.most // 2
             self.most = half or 1
         return half
+
+
+def _free() -> str:
+    """Memory that the tightest limit leaves."""
+    return f"{memory.measure(_groups()).available_mib / 1024:.1f} GiB free"
+
+
+_groups = cache(memory.groups)  # they stay the same as long as a process lives
 
 
 def _give_up(error: CommandFailedError, culprits: tuple[str, ...]) -> None:

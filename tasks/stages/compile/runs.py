@@ -13,18 +13,20 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
+from tasks.duration import elapsed
 from tasks.effects.ninjalog import Made
 from tasks.errors import redact
 from tasks.model import Json
 from tasks.stages.compile.decision import Decision
 
+_LONG = 30.0  # seconds of an object that are worth a word
 _NO_FILE = ".util"  # CMake's name for a target that makes none, such as install
 
 
 @dataclass
 class Run:
     """A run as it goes: what was decided, MiB at the most by output, jobs at once, what the
-    compiler cache served, and the outputs whose compilers ran out of memory.
+    compiler cache served, the outputs whose compilers ran out of memory, and lines with a warning.
     """
 
     decision: Decision
@@ -32,6 +34,7 @@ class Run:
     jobs: int = 0
     cache: Mapping[str, Json] = field(default_factory=dict)
     killed: tuple[str, ...] = ()
+    warnings: int = 0
 
 
 def add(path: PurePath, run: Run, made: Mapping[str, Made], seconds: float) -> None:
@@ -45,6 +48,7 @@ def add(path: PurePath, run: Run, made: Mapping[str, Made], seconds: float) -> N
         "changes": [str(change) for change in run.decision.changes],
         "jobs": run.jobs,
         "cache": dict(run.cache),
+        "warnings": run.warnings,
         "killed": list(run.killed),
         "objects": [
             {"output": output, "seconds": round(one.seconds, 3), **_peak(run, output)}
@@ -59,6 +63,15 @@ def add(path: PurePath, run: Run, made: Mapping[str, Made], seconds: float) -> N
 
 def _peak(run: Run, output: str) -> dict[str, int]:
     return {"peak_mib": run.peaks[output]} if output in run.peaks else {}
+
+
+def slowest(made: Mapping[str, Made]) -> str:
+    """`Sort.cu 179 s, PowKernel.cu 130 s, …`: the three that took longest, "" where none took
+    long.
+    """
+    long = [(name, one) for name, one in made.items() if one.seconds >= _LONG]
+    found = sorted(long, key=lambda item: -item[1].seconds)[:3]
+    return ", ".join(f"{PurePath(name).stem} {elapsed(one.seconds)}" for name, one in found)
 
 
 def peaks(path: PurePath) -> dict[str, int]:
