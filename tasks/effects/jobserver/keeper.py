@@ -1,7 +1,8 @@
 """The hand on the pipe: looks, asks the governor, withholds tokens or hands them out.
 
-It says nothing of how many jobs are right. Measured with 16 compilers at work among 300 processes:
-TODO % of a core.
+How many jobs are right is the governor's. Measured with 16 jobs of three processes each among 330:
+2.2 ms a moment, which is 0.9 % of a core at four moments a second; a quarter of it is the listing
+of all processes.
 """
 
 from __future__ import annotations

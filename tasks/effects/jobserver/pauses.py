@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import sys
+from subprocess import DEVNULL, PIPE, Popen
 
 from tasks.effects import process_group
 from tasks.effects.jobserver import processes
@@ -28,7 +28,7 @@ class Pauses:
 
     def __init__(self) -> None:
         self.since: dict[int, float] = {}
-        self._watch: subprocess.Popen[str] | None = None
+        self._watch: Popen[str] | None = None
         self._ending: set[int] = set()
         self._possible = processes.PROC
 
@@ -60,9 +60,9 @@ class Pauses:
         """Tell the watch first: between the two steps we may be killed. False where it is gone."""
         try:
             if not self._watch:
-                options = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "text": True}
+                options = {"stdout": DEVNULL, "stderr": DEVNULL, "text": True}
                 argv = ("/bin/sh", "-c", _WATCH)
-                self._watch = process_group.start(argv, stdin=subprocess.PIPE, env={}, **options)
+                self._watch = process_group.start(argv, stdin=PIPE, env={}, **options)
             if self._watch.stdin:
                 self._watch.stdin.write(" ".join(map(str, sorted(wanted))) + "\n")
                 self._watch.stdin.flush()

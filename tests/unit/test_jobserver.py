@@ -1,0 +1,216 @@
+"""The pool of jobs, with a real pipe and a real Ninja."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tasks.effects import jobserver, leftovers
+from tasks.effects.jobserver import processes
+from tasks.effects.jobserver.tokens import Pipe
+from tasks.jobs import Verdict, View
+from tests.checkout import Heard
+from tests.sleepers import NINJA, Build, wait_for
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a jobserver is a pipe here")
+TICK = 0.05
+GROWS = f"{sys.executable} -S -c 'b=bytearray(80<<20); import time; time.sleep(0.6)'"
+
+
+@pytest.mark.parametrize(
+    ("version", "is_usable"),
+    [
+        ("1.13.0", True),
+        ("1.13.2.git.kitware.jobserver-pipe-1", True),
+        ("2.0", True),
+        ("1.12.1", False),
+        ("1.9", False),
+        ("ninja", False),
+    ],
+)
+def test_ninja_takes_part_from_1_13(version: str, is_usable: bool) -> None:
+    assert jobserver.usable(version) == is_usable
+
+
+def test_this_ninja_takes_part() -> None:
+    version = subprocess.run([NINJA, "--version"], capture_output=True, text=True, check=True)
+    assert jobserver.usable(version.stdout.strip())
+
+
+def test_no_windows_pool_and_no_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert not jobserver.usable("1.13.2")
+    with jobserver.pool(tmp_path, 4, lambda _: Verdict(4), {}) as pool:
+        assert pool.environment() == {}
+        assert (pool.in_use, pool.withheld) == (0, 0)
+
+
+def test_all_that_is_allowed_runs_at_once_and_no_more(tmp_path: Path) -> None:
+    build = Build(tmp_path / "b", 16)
+    with jobserver.pool(tmp_path / "pool", 4, lambda _: Verdict(4), {}, tick=TICK) as pool:
+        assert build.start(pool.environment()).wait() == 0
+    assert max(build.at_once()) == 4
+
+
+def test_what_is_withheld_from_the_start_does_not_run(tmp_path: Path) -> None:
+    build = Build(tmp_path / "b", 12)
+    with jobserver.pool(tmp_path / "pool", 8, lambda _: Verdict(3), {}, tick=TICK) as pool:
+        assert pool.withheld == 5
+        assert build.start(pool.environment()).wait() == 0
+    assert max(build.at_once()) == 3
+
+
+def test_tokens_are_taken_back_from_a_build_at_work(tmp_path: Path) -> None:
+    build, allowed = Build(tmp_path / "b", 60, 0.2), [8]
+    with jobserver.pool(tmp_path / "pool", 8, lambda _: Verdict(allowed[0]), {}, tick=TICK) as pool:
+        ninja = build.start(pool.environment())
+        wait_for(lambda: max(build.at_once(), default=0) == 8)
+        allowed[0] = 2
+        wait_for(lambda: build.made() > 30)
+        already = len(build.steps())
+        wait_for(lambda: len(build.steps()) > already + 10)
+        assert max(build.at_once()[already:]) == 2
+        allowed[0] = 8
+        assert ninja.wait() == 0
+    assert max(build.at_once()[already:]) > 2
+
+
+def test_governor_sees_jobs_with_what_they_take(tmp_path: Path) -> None:
+    build, seen = Build(tmp_path / "b", 2, command=GROWS), []
+
+    def decide(view: View) -> Verdict:
+        seen.append(view)
+        return Verdict(view.most)
+
+    with jobserver.pool(tmp_path / "pool", 2, decide, {"1.o": 70}, tick=TICK) as pool:
+        assert build.start(pool.environment()).wait() == 0
+    jobs = {job.output: job for view in seen for job in view.running}
+    assert jobs["1.o"].expected_mib == 70
+    assert 80 <= jobs["0.o"].peak_mib < 130
+    assert seen[-1].available_mib > 0
+    assert pool.peaks.keys() == {"0.o", "1.o"}
+    assert 80 <= pool.peaks["1.o"] < 130
+
+
+def test_peaks_are_those_of_this_run(tmp_path: Path) -> None:
+    build = Build(tmp_path / "b", 2)
+    with jobserver.pool(tmp_path / "pool", 2, lambda _: Verdict(2), {}, tick=TICK) as pool:
+        build.start(pool.environment(), run="1-another").wait()
+    assert pool.peaks == {}
+
+
+def test_a_build_that_did_not_end_lowers_no_peak(tmp_path: Path) -> None:
+    build = Build(tmp_path / "b", 2, command=GROWS)
+    sharing = jobserver.pool(tmp_path / "pool", 2, lambda _: Verdict(2), {"0.o": 900}, tick=TICK)
+    pool = sharing.__enter__()
+    build.start(pool.environment()).wait()
+    interrupt = SystemExit(130)
+    assert not sharing.__exit__(SystemExit, interrupt, None)
+    assert pool.peaks["0.o"] == 900
+    assert pool.peaks["1.o"] < 130
+
+
+def test_a_ninja_with_a_number_of_its_own_is_left_alone(tmp_path: Path) -> None:
+    build = Build(tmp_path / "b", 4)
+    with jobserver.pool(tmp_path / "pool", 2, lambda _: Verdict(1), {}, tick=TICK) as pool:
+        env = {**os.environ, **pool.environment(), leftovers.MARK: leftovers.RUN}
+        subprocess.run([NINJA, "-j3", "-C", str(build.folder)], env=env, check=True)
+    assert max(build.at_once()) == 3
+    assert pool.peaks == {}
+
+
+def test_a_ninja_within_a_job_is_in_the_pool_too(tmp_path: Path) -> None:
+    inner = Build(tmp_path / "inner", 6, 0.4)
+    outer = Build(tmp_path / "outer", 1, command=f"{NINJA} -C {inner.folder}")
+
+    def decide(view: View) -> Verdict:
+        """Pausing all but one must not stop the build: the outer job is none to be left running."""
+        return Verdict(view.most, frozenset(job.pid for job in view.running[1:]))
+
+    with jobserver.pool(tmp_path / "pool", 3, decide, {}, tick=TICK) as pool:
+        assert outer.start(pool.environment()).wait() == 0
+    assert 2 <= max(inner.at_once()) <= 3
+    assert pool.peaks.keys() == {f"{number}.o" for number in range(6)}
+
+
+def test_two_ninjas_share_one_pool(tmp_path: Path) -> None:
+    builds = [Build(tmp_path / name, 30, 0.2) for name in "ab"]
+    most_seen = 0
+    with jobserver.pool(tmp_path / "pool", 4, lambda _: Verdict(4), {}, tick=TICK) as pool:
+        children = [build.start(pool.environment()) for build in builds]
+        while any(child.poll() is None for child in children):
+            most_seen = max(most_seen, sum((build.at_once() or [0])[-1] for build in builds))
+            time.sleep(0.01)
+        assert [child.returncode for child in children] == [0, 0]
+        watch = Pipe(tmp_path / "pool" / "tokens")
+        wait_for(lambda: watch.count() == 3)
+        watch.close()
+    assert 3 <= most_seen <= 4 - 1 + 2
+
+
+def test_two_participants_have_one_governor(tmp_path: Path) -> None:
+    with (
+        jobserver.pool(tmp_path, 6, lambda _: Verdict(2), {}, tick=TICK) as first,
+        jobserver.pool(tmp_path, 6, lambda _: Verdict(6), {}, tick=TICK) as second,
+    ):
+        assert first.environment() == second.environment()
+        time.sleep(10 * TICK)
+        assert first.withheld == second.withheld == 4
+
+
+def test_a_bug_of_ours_lets_the_build_go_on(tmp_path: Path, heard: Heard) -> None:
+    build, calls = Build(tmp_path / "b", 12), []
+
+    def decide(view: View) -> Verdict:
+        calls.append(view)
+        if len(calls) > 4:
+            raise ZeroDivisionError("of ours")
+        return Verdict(1)
+
+    with jobserver.pool(tmp_path / "pool", 4, decide, {}, tick=TICK) as pool:
+        assert build.start(pool.environment()).wait() == 0
+    assert max(build.at_once()) > 1
+    assert len(calls) == 5
+    assert len(heard) == 1
+    assert "ZeroDivisionError: of ours" in heard[0]
+
+
+def test_nothing_is_left_open(tmp_path: Path) -> None:
+    build = Build(tmp_path / "b", 4)
+
+    def decide(view: View) -> Verdict:
+        return Verdict(4, frozenset(job.pid for job in view.running[1:] if not job.waits))
+
+    with jobserver.pool(tmp_path / "warm", 4, decide, {}, tick=TICK):
+        pass
+    fds, threads = set(Path("/proc/self/fd").iterdir()), threading.active_count()
+    with jobserver.pool(tmp_path / "pool", 4, decide, {}, tick=TICK) as pool:
+        assert build.start(pool.environment()).wait() == 0
+    assert set(Path("/proc/self/fd").iterdir()) == fds
+    assert threading.active_count() == threads
+
+
+def test_psutil_tells_the_same_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = subprocess.Popen(["sleep", "30"], env={"NAME": "value"})
+    wait_for(lambda: processes.arguments(child.pid) == ("sleep", "30"))
+    time.sleep(0.3)  # until it has all its pages
+
+    def told() -> list[object]:
+        ask = (processes.parent, processes.program, processes.arguments, processes.resident)
+        return [*(about(child.pid) for about in ask), processes.variable(child.pid, "NAME")]
+
+    by_proc = told()
+    monkeypatch.setattr(processes, "PROC", False)
+    assert told() == by_proc
+    assert child.pid in processes.pids()
+    child.kill()
+    child.wait()
+    assert told() == [0, "", (), 0, ""]

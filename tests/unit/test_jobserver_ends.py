@@ -1,0 +1,185 @@
+"""However a build or its governor ends, all tokens are back and every paused job goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tasks.effects import jobserver
+from tasks.effects.jobserver.tokens import Pipe
+from tasks.jobs import Verdict, View
+from tests.checkout import ROOT
+from tests.sleepers import Build, wait_for
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a jobserver is a pipe here")
+TICK = 0.05
+MOST = 4
+
+# Governs the pool in argv[1] with the verdict in argv[2] until it is killed
+GOVERN = """
+import sys, time
+from pathlib import Path
+from tasks.effects import jobserver
+from tasks.jobs import Verdict
+decide = eval(sys.argv[2])
+with jobserver.pool(Path(sys.argv[1]), 4, decide, {}, tick=0.05) as pool:
+    print(pool.environment()["MAKEFLAGS"], flush=True)
+    time.sleep(60)
+"""
+PAUSES = "lambda view: Verdict(4, frozenset(job.pid for job in view.running[1:]))"
+
+
+def pausing(view: View) -> Verdict:
+    return Verdict(MOST, frozenset(job.pid for job in view.running[1:]))
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Path:
+    return tmp_path / "pool" / "tokens"
+
+
+def govern(folder: Path, decide: str) -> tuple[subprocess.Popen[str], dict[str, str]]:
+    child = subprocess.Popen(
+        [sys.executable, "-c", GOVERN, str(folder), decide],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout
+    return child, {"MAKEFLAGS": child.stdout.readline().rstrip("\n")}
+
+
+def kill(child: subprocess.Popen[str]) -> None:
+    child.kill()
+    child.communicate()
+
+
+def stopped(build: Build) -> int:
+    """How many of its processes are stopped."""
+    count = 0
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdecimal() and (entry / "cwd").readlink() == build.folder:
+                count += (entry / "stat").read_text().rpartition(")")[2].split()[0] == "T"
+        except OSError:
+            continue
+    return count
+
+
+def test_tokens_are_back_after_success(tmp_path: Path, tokens: Path) -> None:
+    build = Build(tmp_path / "b", 8)
+    with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK) as pool:
+        assert build.start(pool.environment()).wait() == 0
+        watch = Pipe(tokens)
+        assert watch.count() == MOST - 1
+        watch.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_tokens_are_back_however_ninja_ends(
+    tmp_path: Path, tokens: Path, number: signal.Signals
+) -> None:
+    build = Build(tmp_path / "b", 40, 0.3)
+    with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK) as pool:
+        ninja = build.start(pool.environment())
+        wait_for(lambda: max(build.at_once(), default=0) == MOST)
+        os.kill(ninja.pid, number)
+        assert ninja.wait() != 0
+        watch = Pipe(tokens)
+        wait_for(lambda: watch.count() == MOST - 1)
+        time.sleep(12 * TICK)  # longer than the audit takes
+        assert watch.count() == MOST - 1
+        watch.close()
+
+
+def test_what_a_governor_withheld_is_back_at_its_end(tmp_path: Path, tokens: Path) -> None:
+    with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(1), {}, tick=TICK):
+        watch = Pipe(tokens)
+        assert watch.count() == 0
+    assert watch.count() == MOST - 1
+    watch.close()
+
+
+def test_another_governs_when_one_is_killed(tmp_path: Path, tokens: Path) -> None:
+    first, _ = govern(tmp_path / "pool", "lambda _: Verdict(1)")
+    build = Build(tmp_path / "b", 24)
+    with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK) as pool:
+        time.sleep(4 * TICK)
+        assert pool.withheld == MOST - 1
+        ninja = build.start(pool.environment())
+        wait_for(lambda: build.made() > 1)
+        assert max(build.at_once()) == 1
+        kill(first)
+        assert ninja.wait() == 0
+        # whether the one at work holds a token can be told only at its end
+        assert max(build.at_once()) >= MOST - 1
+        watch = Pipe(tokens)
+        wait_for(lambda: watch.count() == MOST - 1)
+        watch.close()
+
+
+def test_a_pool_where_all_were_killed_is_whole_again(tmp_path: Path, tokens: Path) -> None:
+    first, _ = govern(tmp_path / "pool", "lambda _: Verdict(1)")
+    kill(first)
+    with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK):
+        watch = Pipe(tokens)
+        assert watch.count() == MOST - 1
+        watch.close()
+
+
+def test_jobs_that_run_on_after_a_kill_count(tmp_path: Path) -> None:
+    first, environment = govern(tmp_path / "pool", "lambda _: Verdict(4)")
+    build = Build(tmp_path / "b", 4, 2.0)
+    ninja = build.start(environment)
+    wait_for(lambda: max(build.at_once(), default=0) == MOST)
+    kill(first)
+    with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK) as pool:
+        assert pool.in_use == MOST
+        assert ninja.wait() == 0
+
+
+def test_paused_jobs_stop_and_go_on(tmp_path: Path) -> None:
+    build = Build(tmp_path / "b", 8, 0.4)
+    with jobserver.pool(tmp_path / "pool", MOST, pausing, {}, tick=TICK) as pool:
+        ninja = build.start(pool.environment())
+        wait_for(lambda: stopped(build) >= MOST - 1)
+        assert ninja.wait() == 0
+    assert build.made() == 8
+
+
+def test_paused_jobs_go_on_when_the_pool_is_left(tmp_path: Path) -> None:
+    build = Build(tmp_path / "b", MOST, 1.0)
+    with jobserver.pool(tmp_path / "pool", MOST, pausing, {}, tick=TICK) as pool:
+        ninja = build.start(pool.environment())
+        wait_for(lambda: stopped(build) >= MOST - 1)
+    assert stopped(build) == 0
+    assert ninja.wait() == 0
+
+
+def test_paused_jobs_go_on_when_their_governor_is_killed(tmp_path: Path) -> None:
+    first, environment = govern(tmp_path / "pool", PAUSES)
+    build = Build(tmp_path / "b", MOST, 1.0)
+    ninja = build.start(environment)
+    wait_for(lambda: stopped(build) >= MOST - 1)
+    kill(first)
+    wait_for(lambda: stopped(build) == 0)
+    assert ninja.wait() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_build_with_paused_jobs_ends_at_once_when_told_to(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    build = Build(tmp_path / "b", MOST, 60.0)
+    with jobserver.pool(tmp_path / "pool", MOST, pausing, {}, tick=TICK) as pool:
+        ninja = build.start(pool.environment())
+        wait_for(lambda: stopped(build) >= MOST - 1)
+        os.kill(ninja.pid, number)
+        assert ninja.wait(10) != 0
+    assert stopped(build) == 0
