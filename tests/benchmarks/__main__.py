@@ -7,11 +7,12 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.benchmarks import elastic_synthetic
+from tests.benchmarks import elastic_synthetic, state
 from tests.benchmarks.rows import Row, table
 
 BENCHMARKS: dict[str, Callable[[], Row]] = {
     "elastic-synthetic": elastic_synthetic.measure,
+    "state": state.measure,
 }
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from tasks.effects import shell
 from tasks.effects.git.command import command
+from tasks.errors import CommandFailedError
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,15 @@ def is_checkout(path: PurePath) -> bool:
 
 
 def state(tree: PurePath) -> GitState:
-    """Read a checkout; equal states mean equal content. Nothing is written."""
-    commit = ask(tree, "rev-parse", "HEAD").strip()
-    return GitState(commit, dict(_submodules(tree)), edits(tree))
+    """Read a checkout; equal states mean equal content. Nothing is written.
+
+    git's index decides what is edited, in one command; which files are new is asked beside it.
+    """
+    with ThreadPoolExecutor(max_workers=2) as both:
+        new = both.submit(_untracked, tree)
+        commit, changed = _status(tree)
+        lines = [*changed, *new.result()]
+    return GitState(commit, dict(_submodules(tree)), _digest(lines))
 
 
 def ask(tree: PurePath, *args: str, what: str = "read the checkout") -> str:
@@ -43,38 +51,84 @@ def ask(tree: PurePath, *args: str, what: str = "read the checkout") -> str:
     return shell.capture(command(*args, what=f"{what} {tree}", at=tree))
 
 
-def submodule_lines(tree: PurePath, *options: str) -> Iterator[tuple[str, str, str]]:
-    """Flag ("-" not there, "+" another commit, " " in step), path and commit of every submodule."""
-    for line in ask(tree, "submodule", "status", *options).splitlines():
-        commit, _, rest = line[1:].partition(" ")
-        path = rest if line[0] == "-" else rest.rpartition(" (")[0] or rest
-        yield line[0], path, commit
+def submodule_lines(tree: PurePath, *, recursive: bool = False) -> Iterator[tuple[str, str, str]]:
+    """Flag ("-" not there, "+" another commit, " " in step), path and commit of every submodule.
+
+    As `git submodule status`, which starts several processes for each: here git is asked twice a
+    repository, and what is checked out is read.
+    """
+    for path, recorded in _recorded(tree).items():
+        inner = Path(tree) / path
+        head = _head(inner) if is_checkout(inner) else ""
+        yield ("-" if not head else " " if head == recorded else "+"), path, head or recorded
+        if recursive and head:
+            for flag, below, commit in submodule_lines(inner, recursive=True):
+                yield flag, f"{path}/{below}", commit
+
+
+def _recorded(tree: PurePath) -> dict[str, str]:
+    """Path → commit of the submodules in git's index."""
+    if not (Path(tree) / ".gitmodules").exists():
+        return {}
+    try:
+        named = ask(tree, "config", "-z", "--file", ".gitmodules", "--get-regexp", r"\.path$")
+    except CommandFailedError:
+        return {}  # it names none
+    paths = [entry.partition("\n")[2] for entry in named.split("\0") if entry]
+    listed = ask(tree, "ls-files", "--stage", "-z", "--", *paths)
+    entries = (entry.partition("\t") for entry in listed.split("\0"))
+    return {path: head.split()[1] for head, _, path in entries if head.startswith("160000 ")}
+
+
+def _head(tree: Path) -> str:
+    """The commit that is checked out; "" where there is none yet."""
+    link = tree / ".git"
+    folder = link if link.is_dir() else tree / link.read_text("utf-8").partition(": ")[2].strip()
+    head = (folder / "HEAD").read_text(encoding="utf-8").strip()
+    if not head.startswith("ref:"):
+        return head
+    try:
+        return ask(tree, "rev-parse", "HEAD").strip()
+    except CommandFailedError:
+        return ""
 
 
 def _submodules(tree: PurePath) -> Iterator[tuple[str, str]]:
-    if (Path(tree) / ".gitmodules").exists():
-        for flag, path, commit in submodule_lines(tree, "--recursive"):
-            if flag != "-":
-                yield path, commit
+    for flag, path, commit in submodule_lines(tree, recursive=True):
+        if flag != "-":
+            yield path, commit
 
 
 def edits(tree: PurePath, *, untracked: bool = True) -> str:
     """Digest of changed and new files by path, mode and content; "" where there are none."""
-    which = "all" if untracked else "no"
+    _, changed = _status(tree)
+    return _digest([*changed, *(_untracked(tree) if untracked else ())])
+
+
+def _status(tree: PurePath) -> tuple[str, list[str]]:
+    """The commit, and a line of the digest for each tracked file that is not as committed."""
     text = ask(
-        tree, "status", "--porcelain=v2", "-z", "--no-renames", f"--untracked-files={which}",
-        "--ignore-submodules=untracked",
+        tree, "status", "--porcelain=v2", "-z", "--branch", "--no-renames",
+        "--untracked-files=no", "--ignore-submodules=untracked",
     )  # fmt: skip
-    lines = [line for entry in text.split("\0") if entry for line in _edit(Path(tree), entry)]
+    entries = [entry for entry in text.split("\0") if entry]
+    (commit,) = (e.rpartition(" ")[2] for e in entries if e.startswith("# branch.oid "))
+    changed = [entry for entry in entries if not entry.startswith("#")]
+    return commit, [line for entry in changed for line in _edit(Path(tree), entry)]
+
+
+def _untracked(tree: PurePath) -> list[str]:
+    listed = ask(tree, "ls-files", "-z", "--others", "--exclude-standard")
+    return [f"{name}\0{content(Path(tree) / name)}\n" for name in listed.split("\0") if name]
+
+
+def _digest(lines: list[str]) -> str:
     return hashlib.sha256("".join(sorted(lines)).encode()).hexdigest() if lines else ""
 
 
 def _edit(tree: Path, entry: str) -> Iterator[str]:
     """The line that one entry of `git status --porcelain=v2` adds to the digest."""
     kind = entry[0]
-    if kind == "?":
-        yield f"{entry[2:]}\0{content(tree / entry[2:])}\n"
-        return
     fields = entry.split(" ", 8 if kind == "1" else 10)
     path = fields[-1]
     if not fields[2].startswith("S"):
