@@ -7,10 +7,13 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.benchmarks import elastic_synthetic, state
+from tests.benchmarks import built, elastic_synthetic, state
 from tests.benchmarks.rows import Row, table
 
 BENCHMARKS: dict[str, Callable[[], Row]] = {
+    "noop": built.noop,
+    "install": built.install,
+    "compile": built.compile_stage,
     "elastic-synthetic": elastic_synthetic.measure,
     "state": state.measure,
 }
