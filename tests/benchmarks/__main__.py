@@ -7,13 +7,17 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.benchmarks import built, elastic_synthetic, state
+from tests.benchmarks import built, elastic_synthetic, part, state
 from tests.benchmarks.rows import Row, table
 
 BENCHMARKS: dict[str, Callable[[], Row]] = {
     "noop": built.noop,
     "install": built.install,
     "compile": built.compile_stage,
+    "flag": part.flag,
+    "cold": part.cold,
+    "warm": part.warm,
+    "eta": part.eta,
     "elastic-synthetic": elastic_synthetic.measure,
     "state": state.measure,
 }

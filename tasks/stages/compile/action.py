@@ -15,7 +15,7 @@ from tasks.model import Command
 from tasks.stages.compile import buildfolder, products, runs
 from tasks.stages.compile.bench import Bench, open_bench
 from tasks.stages.compile.crew import Crew, Take
-from tasks.stages.compile.decision import Decision, arguments
+from tasks.stages.compile.decision import arguments
 from tasks.stages.compile.job import Compiled, CompileJob
 from tasks.stages.compile.unused import Unused
 from tasks.stages.compile.work import Step, cmake_again
@@ -55,7 +55,7 @@ def _recorded(bench: Bench, job: CompileJob, told: runs.Run) -> None:
     cache = _cache(bench, job)
     try:
         with compilercache.measure(cache, env, log) as measured:
-            _configure(bench, told.decision, job, measured.env)
+            _configure(bench, told, job, measured.env)
             _compile(bench, job, told, measured.env)
         if measured.counts and measured.counts.hits + measured.counts.misses:
             told.cache = measured.counts.noted(cache)
@@ -78,14 +78,14 @@ def _cache(bench: Bench, job: CompileJob) -> Cache:
     return found
 
 
-def _configure(bench: Bench, decision: Decision, job: CompileJob, env: Mapping[str, str]) -> None:
+def _configure(bench: Bench, told: runs.Run, job: CompileJob, env: Mapping[str, str]) -> None:
     """Make the folder one that is configured for what is asked, and see that it is."""
-    if decision.do == "reuse":
+    if told.decision.do == "reuse":
         buildfolder.remember(bench.folder, bench.rules, bench.wanted)
         return
     unused = Unused(bench.wanted.variables.keys() - _OURS - set(LAUNCHERS))
-    if decision.do == "reconfigure":
-        given = arguments(bench.rules, decision, bench.wanted)
+    if told.decision.do == "reconfigure":
+        given = arguments(bench.rules, told.decision, bench.wanted)
         step = cmake_again(bench.work, bench.folder, given)
     else:
         buildfolder.prepare(bench.folder)
@@ -96,7 +96,7 @@ def _configure(bench: Bench, decision: Decision, job: CompileJob, env: Mapping[s
         unused.take(line)
         follow(line)
 
-    _run(replace(step, env={**env, **step.env}), bench, job, take)
+    told.configure_seconds = _run(replace(step, env={**env, **step.env}), bench, job, take)
     buildfolder.require(bench.folder, bench.rules, bench.wanted)
     buildfolder.remember(bench.folder, bench.rules, bench.wanted)
     if unused.names:
@@ -120,13 +120,17 @@ def _compile(bench: Bench, job: CompileJob, told: runs.Run, env: Mapping[str, st
             follow(line)
             told.warnings += is_warning(line)
 
-        _run(replace(step, env={**env, **step.env, **more}), bench, job, each)
+        env_now = {**env, **step.env, **more}
+        told.ninja_seconds += _run(replace(step, env=env_now), bench, job, each)
 
     crew.work(start)
 
 
-def _run(step: Step, bench: Bench, job: CompileJob, take: Take) -> None:
+def _run(step: Step, bench: Bench, job: CompileJob, take: Take) -> float:
+    """Run it; the seconds it took."""
+    started = time.monotonic()
     shell.run(Command(step.argv, step.env, step.what, cwd=bench.work.tree, log=job.log), take)
+    return time.monotonic() - started
 
 
 def _compiled(bench: Bench) -> Compiled:

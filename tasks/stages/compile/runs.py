@@ -1,6 +1,7 @@
 """How each run of compile went: one line of JSON a run, added to a file that only grows.
 
-{"when": "2026-11-21T14:00:00+00:00", "seconds": 12.3, "decision": "reuse", "changes": [],
+{"when": "2026-11-21T14:00:00+00:00", "seconds": 12.3, "configure_seconds": 0.0,
+     "ninja_seconds": 11.9, "decision": "reuse", "changes": [],
  "objects": [{"output": "c10/CMakeFiles/c10.dir/core/Allocator.cpp.o", "seconds": 4.2}]}
 """
 
@@ -26,7 +27,8 @@ _NO_FILE = ".util"  # CMake's name for a target that makes none, such as install
 @dataclass
 class Run:
     """A run as it goes: what was decided, MiB at the most by output, jobs at once, what the
-    compiler cache served, the outputs whose compilers ran out of memory, and lines with a warning.
+    compiler cache served, the outputs whose compilers ran out of memory, lines with a
+    warning, and the seconds that CMake took, and Ninja.
     """
 
     decision: Decision
@@ -35,6 +37,8 @@ class Run:
     cache: Mapping[str, Json] = field(default_factory=dict)
     killed: tuple[str, ...] = ()
     warnings: int = 0
+    configure_seconds: float = 0.0
+    ninja_seconds: float = 0.0
 
 
 def add(path: PurePath, run: Run, made: Mapping[str, Made], seconds: float) -> None:
@@ -44,6 +48,8 @@ def add(path: PurePath, run: Run, made: Mapping[str, Made], seconds: float) -> N
     told = {
         "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 3),
+        "configure_seconds": round(run.configure_seconds, 3),
+        "ninja_seconds": round(run.ninja_seconds, 3),
         "decision": run.decision.do,
         "changes": [str(change) for change in run.decision.changes],
         "jobs": run.jobs,

@@ -1,0 +1,193 @@
+"""A part of PyTorch's own tree, c10 and part of torch_cpu, compiled from nothing and
+again: ours against CMake and Ninja alone.
+
+    cold  our whole command                           what CMake and Ninja took of it
+    warm  the folder wiped, the compiler cache warm   cold, both without configuring
+    flag  a changed flag of the linker                `cmake -D` and `ninja`
+    eta   the end foreseen after a fifth              the end that came
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from tasks.effects import ninjalog
+from tasks.forecast import Forecast
+from tasks.stages.compile import runs
+from tests.benchmarks.rows import Row
+from tests.real.debian import Debian, InsideYard, Upstream, profile, where
+
+TARGET = "bench_part"
+CMAKE = """
+get_target_property(_all torch_cpu SOURCES)
+set(_part)
+foreach(_source ${_all})
+  if(_source MATCHES "/(aten/src/ATen/core|torch/csrc/jit/ir|torch/csrc/jit/frontend)/.*[.]cpp$")
+    file(RELATIVE_PATH _short ${PROJECT_SOURCE_DIR} ${_source})
+    list(APPEND _part ${CMAKE_BINARY_DIR}/caffe2/CMakeFiles/torch_cpu.dir/__/${_short}.o)
+  endif()
+endforeach()
+add_custom_target(bench_part DEPENDS ${_part})
+add_dependencies(bench_part c10)
+"""
+_LEAST = 150  # objects
+_RUNS = 3
+_FIFTH = 0.2
+
+
+@dataclass(frozen=True)
+class Part:
+    """A checkout, the tree, and a compiler cache that began empty."""
+
+    yard: InsideYard
+    upstream: Upstream
+    store: str = "/src/bench-ccache"
+
+    @property
+    def folder(self) -> Path:
+        return self.upstream.mine("build")
+
+    def wipe(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        (self.yard.build / "compile.json").unlink(missing_ok=True)
+
+    def compile(self, **env: str) -> tuple[float, Mapping[str, Any]]:
+        """Seconds of `doit compile`, and its record."""
+        started = time.perf_counter()
+        code, out = self.yard.doit("compile", env={"CCACHE_DIR": self.store, **env})
+        assert code == 0, out
+        took = time.perf_counter() - started
+        *_, run = runs.read(self.yard.build / "records" / "compile.jsonl")
+        return took, run
+
+
+@cache
+def opened() -> Part | str:
+    """The part, ready to be compiled; or why it cannot be had here."""
+    debian = Debian(where())
+    if why := debian.why_not():
+        return why
+    debian.prepare()
+    upstream = Upstream(debian, "bench")
+    lists = upstream.debian.outside(upstream.author / "caffe2" / "CMakeLists.txt")
+    lists.write_text(lists.read_text(encoding="utf-8") + CMAKE, encoding="utf-8")
+    upstream.push("a target for a part of torch_cpu")
+    upstream.pull()
+    part = Part(InsideYard(debian, "bench"), upstream)
+    part.yard.patience = None
+    source = {"path": str(upstream.clone), "submodules": False}
+    part.yard.profile(**profile("debian-trixie-cpu", source=source, build={"target": TARGET}))
+    part.yard.must("env")
+    shutil.rmtree(debian.outside(PurePosixPath(part.store)), ignore_errors=True)
+    return part
+
+
+@cache
+def first() -> tuple[float, Mapping[str, Any], float] | str:
+    """The cold build, of which three rows need something: its seconds, its record, and the seconds
+    of Ninja in it.
+    """
+    part = opened()
+    if isinstance(part, str):
+        return part
+    part.wipe()
+    took, run = part.compile()
+    return took, run, run["ninja_seconds"]
+
+
+def cold() -> Row:
+    """What we add to the backend's own time."""
+    found = first()
+    if isinstance(found, str):
+        return _not_run("cold", 1.01, found)
+    took, run, _ = found
+    objects = sum(item["output"].endswith(".o") for item in run["objects"])
+    few = "" if objects >= _LEAST else f"{objects} objects"
+    backend = run["configure_seconds"] + run["ninja_seconds"]
+    return Row("cold", 1.01, took, backend, failed=few)
+
+
+def warm() -> Row:
+    """Everything from the compiler cache."""
+    found, part = first(), opened()
+    if isinstance(found, str) or isinstance(part, str):
+        return _not_run("warm", 0.03, str(found))
+    took = []
+    for _ in range(_RUNS):
+        part.wipe()
+        _, run = part.compile()
+        took.append(run["ninja_seconds"])
+        print(f"warm: {run['cache']}")
+    return Row("warm", 0.03, statistics.median(took), found[2])
+
+
+def flag() -> Row:
+    """A flag of the linker: no object has another command, one library has."""
+    found, part = first(), opened()
+    if isinstance(found, str) or isinstance(part, str):
+        return _not_run("flag", 1.05, str(found), grace=1.0)
+    mine, theirs = [], []
+    for number in range(_RUNS):
+        value = f"-Wl,--build-id=0x{number:02x}"
+        took, run = part.compile(TORCHYARD__BUILD__ENV__CMAKE_SHARED_LINKER_FLAGS=value)
+        mine.append(took)
+        objects = [one["output"] for one in run["objects"] if one["output"].endswith(".o")]
+        assert not objects, objects
+        theirs.append(_by_hand(part, f"-Wl,--build-id=0x{number + 16:02x}"))
+    return Row("flag", 1.05, statistics.median(mine), statistics.median(theirs), grace=1.0)
+
+
+def _by_hand(part: Part, value: str) -> float:
+    deps, env = part.yard.manifest("deps"), part.yard.manifest("env")
+    path = ":".join([*env["prepend"]["PATH"], "/usr/local/bin:/usr/bin:/bin"])
+    started = time.perf_counter()
+    for argv in (
+        (deps["cmake"]["path"], f"-DCMAKE_SHARED_LINKER_FLAGS={value}", "."),
+        (deps["ninja"]["path"], TARGET),
+    ):
+        at = part.upstream.clone / "build"
+        with part.upstream.debian.start(argv, at, {**env["set"], "PATH": path}) as child:
+            out, _ = child.communicate()
+        assert child.returncode == 0, out
+    return time.perf_counter() - started
+
+
+def eta() -> Row:
+    """Everything compiled again, foreseen from the first time: how far off the end was."""
+    found, part = first(), opened()
+    if isinstance(found, str) or isinstance(part, str):
+        return _not_run("eta", 0.25, str(found))
+    costs = {item["output"]: item["seconds"] for item in found[1]["objects"]}
+    part.wipe()
+    part.compile(CCACHE_RECACHE="1")
+    made = ninjalog.read(part.folder)
+    return Row("eta", 0.25, *_foreseen(costs, made))
+
+
+def _foreseen(costs: Mapping[str, float], made: Mapping[str, ninjalog.Made]) -> tuple[float, float]:
+    """How many seconds the end was missed by after a fifth, and those of the whole."""
+    in_order = sorted(made.items(), key=lambda item: item[1].ended)
+    begin, end = min(one.began for one in made.values()), in_order[-1][1].ended
+    forecast = Forecast(made, costs)
+    forecast.begin(begin)
+    now = begin
+    for output, one in in_order:
+        now = one.ended
+        if now - begin > _FIFTH * (end - begin):
+            break
+        forecast.finish(f"Building CXX object {output}")
+    left = forecast.left(now)
+    assert left is not None
+    return abs(now + left - end), end - begin
+
+
+def _not_run(name: str, reach: float, why: str, grace: float = 0.0) -> Row:
+    print(f"{name}: not run: {why}")
+    return Row(name, reach, grace=grace)
