@@ -38,7 +38,8 @@ class Job:
 class View:
     """One moment. `limit_mib` and `available_mib` are those of the tightest limit, `idle` jobs that
     may start without being asked about, `most` the jobs there may ever be, `shown` the peaks of
-    finished jobs by kind, `since_grant` the time since a job more was last allowed.
+    finished jobs by kind, the smallest first, `since_grant` the time since one job more was last
+    allowed.
     """
 
     limit_mib: int

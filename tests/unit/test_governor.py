@@ -137,3 +137,10 @@ def test_command_lines_tell_output_and_kind(command: str, output: str, kind: str
 )
 def test_outputs_tell_their_kind(output: str, kind: str) -> None:
     assert kind_of_output(output) == kind
+
+
+def test_one_that_nobody_knows_may_come_to_more_than_all_before() -> None:
+    """Two that are past all that was seen: room for both to double, and for one to do so again."""
+    assert decide(under(1600, job(1, 200), job(2, 200))).paused == frozenset()
+    assert decide(under(1600, job(1, 300), job(2, 300))).paused == {2}
+    assert decide(under(1700, job(1, 300), job(2, 300))).paused == frozenset()

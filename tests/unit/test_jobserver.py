@@ -183,6 +183,20 @@ def test_a_bug_of_ours_lets_the_build_go_on(tmp_path: Path, heard: Heard) -> Non
     assert "ZeroDivisionError: of ours" in heard[0]
 
 
+def test_a_bug_from_the_start_withholds_nothing(
+    tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> set[int]:
+        raise ValueError("of ours")
+
+    monkeypatch.setattr(processes, "pids", fail)
+    build = Build(tmp_path / "b", 8)
+    with jobserver.pool(tmp_path / "pool", 4, lambda _: Verdict(1), {}, tick=TICK) as pool:
+        assert build.start(pool.environment()).wait() == 0
+    assert max(build.at_once()) == 4
+    assert len(heard) == 1
+
+
 def test_nothing_is_left_open(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 4)
 

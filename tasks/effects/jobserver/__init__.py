@@ -78,6 +78,7 @@ def pool(
 ) -> Iterator[Pool]:
     """A share in the pool of `folder` for as long as a build runs. `expected` holds the peaks of
     the last build; where this one does not come to its end, the larger of both are the new ones.
+    Jobs of another's build, should this one govern, are foreseen by their kind.
     """
     if sys.platform == "win32":
         yield Pool(most)

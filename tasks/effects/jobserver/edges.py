@@ -7,6 +7,7 @@ at when it is new, so that a moment costs one listing and one read a compiler.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -48,14 +49,14 @@ class _Edge:
 
 class Edges:
     """Keeps what it learned from one moment to the next. `peaks` and `shown` grow as edges end: by
-    output of the builds of this run, and by kind of all.
+    output of the builds of this run, and by kind, the smallest first, of all.
     """
 
     def __init__(self, pipe: str, expected: Mapping[str, int]) -> None:
         self.peaks: dict[str, int] = {}
         self.shown: defaultdict[Kind, list[int]] = defaultdict(list)
         for output, peak in expected.items():
-            self.shown[kind_of_output(output)].append(peak)
+            insort(self.shown[kind_of_output(output)], peak)
         self._pipe = pipe
         self._expected = expected
         self._known: dict[int, float] = {}
@@ -156,7 +157,7 @@ class Edges:
         for member in edge.members:
             self._owner.pop(member, None)
         job = edge.job
-        self.shown[job.kind].append(job.peak_mib)
+        insort(self.shown[job.kind], job.peak_mib)
         if job.output and edge.run == leftovers.RUN:
             self.peaks[job.output] = max(job.peak_mib, self.peaks.get(job.output, 0))
 

@@ -7,7 +7,6 @@ of all processes.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import threading
@@ -41,6 +40,7 @@ class Keeper:
         self._most = most
         self._pauses = Pauses()
         self._groups = memory.groups()
+        self._failed = False
         self._held = 0
         self._owed = 0  # to be withheld as soon as they come back
         self._granted = time.monotonic()
@@ -65,18 +65,26 @@ class Keeper:
         os.close(self._stopped)
         thread.join()
         os.close(self._stop)
-        with contextlib.suppress(OSError):
-            self._edges.sample(time.monotonic())
+        self._safely(self._last_look)
         self._release()
         return self._edges.peaks
 
     def _safely(self, work: Callable[[], None]) -> None:
+        """Once something fails there is no governor here any more, and nothing is withheld."""
+        if self._failed:
+            return
         try:
             work()
         except Exception as bug:  # noqa: BLE001 - a build must not hang for a bug of ours
+            self._failed = True
             warn(f"jobs are not held back by memory any more: {type(bug).__name__}: {bug}")
+            if self._chair.take():
+                self._held = max(self._held, self._missing(self.in_use))
             self._release()
             self._chair.close()
+
+    def _last_look(self) -> None:
+        self._edges.sample(time.monotonic())
 
     def _govern(self, tick: float) -> None:
         while not self._wait(time.monotonic() + tick):
