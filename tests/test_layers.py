@@ -40,7 +40,10 @@ PURE = [
     path
     for path in MODULES
     if path.name
-    in {"plan.py", "job.py", "decide.py", "decide_toolkit.py", "choice.py", "resolve.py"}
+    in {
+        *("plan.py", "job.py", "decide.py", "decide_toolkit.py", "choice.py", "resolve.py"),
+        *("decision.py", "fingerprint.py", "governor.py", "killed.py", "launchers.py"),
+    }
     or "knowledge" in path.parts
 ]
 

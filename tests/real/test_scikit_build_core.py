@@ -66,7 +66,7 @@ def compiled(work: Work) -> set[str]:
     """
     if not (Path(SCIKIT.folder(work)) / "build.ninja").exists():
         run(work, SCIKIT.configure_step(work))
-        assert not made(SCIKIT.folder(work))
+        assert not products({}, made(SCIKIT.folder(work)))
     before = made(SCIKIT.folder(work))
     run(work, SCIKIT.compile_step(work))
     return products(before, made(SCIKIT.folder(work)))

@@ -70,7 +70,8 @@ def open_bench(job: CompileJob) -> Bench:
 
 
 def _work(job: CompileJob, deps: Deps, tree: Path) -> Work:
-    elastic = jobserver.usable(deps.ninja.version)
+    # MAKEFLAGS holds words, and a path with a space in it is two
+    elastic = jobserver.usable(deps.ninja.version) and " " not in str(job.pool)
     return Work(
         tree=tree,
         ours=job.build,
