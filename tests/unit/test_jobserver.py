@@ -74,7 +74,7 @@ def test_tokens_are_taken_back_from_a_build_at_work(tmp_path: Path) -> None:
         ninja = build.start(pool.environment())
         wait_for(lambda: max(build.at_once(), default=0) == 8)
         allowed[0] = 2
-        wait_for(lambda: build.at_once()[-1] <= 2)
+        wait_for(lambda: pool.withheld == 6 and build.at_once()[-1] <= 2)
         already = len(build.steps())
         wait_for(lambda: len(build.steps()) > already + 10)
         assert max(build.at_once()[already:]) == 2
