@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.benchmarks import built, elastic_synthetic, part, state
+from tests.benchmarks import built, elastic_synthetic, part, quickstart, state
 from tests.benchmarks.rows import Row, table
 
 BENCHMARKS: dict[str, Callable[[], Row]] = {
@@ -20,6 +20,7 @@ BENCHMARKS: dict[str, Callable[[], Row]] = {
     "eta": part.eta,
     "elastic-synthetic": elastic_synthetic.measure,
     "state": state.measure,
+    "quickstart": quickstart.measure,
 }
 
 

@@ -1,15 +1,12 @@
-"""quickstart against the same steps by hand with pip, both cold, in one run: a ratio.
-
-    python benchmarks/quickstart.py [--runs N] [--warm]
+"""quickstart against the same steps by hand with pip, both from nothing, in turn in one run.
 
 By hand: a venv, `pip install` of the pinned torch and toolkit, a CUDA_HOME linked together, `pip
 wheel` of templates/smoke, its install, and cuobjdump on it. Ours: `doit build` in a fresh copy of
-the checkout. Caches are empty folders unless `--warm`; needs the index, a compiler and 20 GB.
+the checkout. Caches are empty folders; it needs the index, a compiler and 20 GB.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import statistics
@@ -17,10 +14,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.benchmarks.rows import Row
+from tests.yard import ROOT
+
+_RUNS = 2
 TORCH = "torch==2.15.0"
 TOOLKIT = "cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,cuobjdump]==13.2.*"
 TOOLS = ("ninja", "setuptools", "wheel", "numpy", "cmake")
@@ -29,6 +29,9 @@ target: {gpus: ["RTX 5090"]}
 extensions:
   - {name: smoke, path: templates/smoke, imports: [torchyard_smoke]}
 """
+
+
+Way = Callable[[Path, Mapping[str, str]], None]
 
 
 def call(argv: Sequence[str | Path], cwd: Path, env: Mapping[str, str]) -> str:
@@ -84,33 +87,23 @@ def ours(folder: Path, env: Mapping[str, str]) -> None:
     call([sys.executable, "-m", "doit", "build", "profile=bench"], folder, env)
 
 
-def seconds(way: str, *, warm: bool) -> float:
+def seconds(way: Way) -> float:
     """One run of one way in a folder of its own, with caches of its own."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "work"
         folder.mkdir()
         cold = {"UV_CACHE_DIR": f"{place}/uv", "PIP_NO_CACHE_DIR": "1", "CI": "true"}
-        env = {**os.environ, **({} if warm else cold)}
         started = time.perf_counter()
-        {"by hand": by_hand, "torchyard": ours}[way](folder, env)
+        way(folder, {**os.environ, **cold})
         return time.perf_counter() - started
 
 
-def main() -> None:
+def measure() -> Row:
     """Both ways in turn, so that a slow minute of the network falls on both."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--warm", action="store_true", help="use the caches of this machine")
-    asked = parser.parse_args()
-    took: dict[str, list[float]] = {"by hand": [], "torchyard": []}
-    for _ in range(asked.runs):
+    took: dict[Way, list[float]] = {ours: [], by_hand: []}
+    for _ in range(_RUNS):
         for way, times in took.items():
-            times.append(seconds(way, warm=asked.warm))
-            sys.stdout.write(f"{way}: {times[-1]:.1f} s\n")
-            sys.stdout.flush()
-    ratio = statistics.median(took["torchyard"]) / statistics.median(took["by hand"])
-    sys.stdout.write(f"torchyard / by hand: {ratio:.2f}\n")
-
-
-if __name__ == "__main__":
-    main()
+            times.append(seconds(way))
+            print(f"quickstart: {way.__name__} {times[-1]:.1f} s", flush=True)
+    mine, theirs = (statistics.median(took[way]) for way in (ours, by_hand))
+    return Row("quickstart", 0.8, mine, theirs)
