@@ -59,8 +59,9 @@ def run(command: Command, on_line: Callable[[str], None] | None = None) -> None:
         def take(line: str) -> None:
             text = redact(line.rstrip("\n"))
             tail.append(text)
-            log.write(text + "\n")
-            log.flush()
+            with contextlib.suppress(OSError):  # the disk is full; nobody else reads the child
+                log.write(text + "\n")
+                log.flush()
             if on_line:
                 on_line(text)
 
@@ -138,15 +139,21 @@ def _log(command: Command) -> Iterator[IO[str]]:
     path = Path(command.log) if command.log else Path(os.devnull)
     if command.log:
         path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as log:
+    log = path.open("a", encoding="utf-8")
+    try:
         log.write(redact(f"$ {subprocess.list2cmdline(command.argv)}\n"))
         yield log
+    finally:
+        with contextlib.suppress(OSError):  # what it holds still does not fit the disk
+            log.close()
 
 
 def _failure(command: Command, code: int, lines: deque[str] | list[str]) -> CommandFailedError:
     text = Path(command.log).read_text(encoding="utf-8") if command.log else "\n".join(lines)
     number, line = first_error(text.rpartition("\n$ ")[2] if command.log else text)
     number += text.count("\n", 0, text.rfind("\n$ ") + 1) if command.log else 0
+    if not line:  # the log may have had no room for it
+        _, line = first_error("\n".join(lines))
     ended = f"signal {-code}" if code < 0 else f"exit {code}"
     return CommandFailedError(
         f"{command.what} failed ({ended}): {line}" if line else f"{command.what} failed ({ended})",

@@ -40,6 +40,7 @@ from tests.toytree import Backend, make_tree
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
+IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 SECOND = 1.1  # CMake installs a library again when it is a second newer, and ours take less
 NEEDED = ("build", "cmake", "ninja", "scikit-build-core", "setuptools", "wheel")
 
@@ -394,6 +395,44 @@ code=$?
 rmdir "{place}"
 exit $code
 """
+
+FILLED = """\
+#!/bin/sh
+# a compiler beside which something else fills the disk
+case "$*" in
+*" -c "*/aten/*) test -e "{place}" || dd if=/dev/zero of="{place}" bs=1M 2>/dev/null ;;
+esac
+exec c++ "$@"
+"""
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="not run: mounts need root")
+def test_a_disk_that_fills_is_told_and_when_there_is_room_the_build_goes_on(
+    tmp_path: Path, venv: Path
+) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1300m", "tmpfs", small],
+        check=False,
+        capture_output=True,
+    )
+    if mounted.returncode:
+        pytest.skip("not run: no tmpfs can be mounted here")
+    try:
+        yard = make_yard(small, venv, "setup_py")
+        job = yard.job(env={"CXX": crowded(small, FILLED), "TMPDIR": str(small)})
+        with pytest.raises(CommandFailedError, match="No space left on device") as caught:
+            action.run(job)
+        assert "(disk-full)" in caught.value.todo
+        done = steps(yard.tree / "build")
+        (small / "taken").write_bytes(b"")
+        _, made = compiled(job)
+        assert "add.cpp" in made
+        assert not set(made) & set(done)
+    finally:
+        subprocess.run(["umount", small], check=True)
+
 
 SLOW = """\
 #!/bin/sh

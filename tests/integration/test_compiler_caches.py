@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tasks.effects.compilercache import Counts, counts_of_log, counts_of_stats
-from tests.integration.conftest import source_profile
+from tests.integration.conftest import commit, git, source_profile
+from tests.ninjalog import made, products
 from tests.toyextension import make_extension
 from tests.toytree import make_tree
 from tests.yard import Yard
@@ -78,6 +79,33 @@ def test_ccache_serves_a_wiped_folder_and_another_checkout(
     assert counts_of_log(log) == again
     assert "ccache served 1 of 1 compilations" in other.build()
     assert of_extension(other) == {"kind": "ccache", "hits": 1, "misses": 0, "uncacheable": 0}
+
+
+def test_switching_branches_and_coming_back_is_served(
+    tmp_path: Path, ccache: dict[str, str]
+) -> None:
+    place = Place(tmp_path / "one", ccache, "auto")
+    git(place.tree, "init", "-q", "-b", "main")
+    commit(place.tree, "first")
+    place.build("compile")
+    git(place.tree, "checkout", "-q", "-b", "feature")
+    header = place.tree / "c10" / "core.h"
+    header.write_text(f"{header.read_text(encoding='utf-8')}int other();\n", encoding="utf-8")
+    commit(place.tree, "a header")
+    assert "ccache served 0 of 2 compilations" in place.build("compile")
+    git(place.tree, "checkout", "-q", "main")
+    assert "ccache served 2 of 2 compilations" in place.build("compile")
+
+
+def test_a_cache_that_is_turned_off_or_on_recompiles_nothing_of_a_configured_folder(
+    tmp_path: Path, ccache: dict[str, str]
+) -> None:
+    place = Place(tmp_path / "one", ccache, "off")
+    place.build("compile")
+    before = made(place.tree / "build")
+    place.yard.cache = "auto"
+    place.build("compile")
+    assert not products(before, made(place.tree / "build"))
 
 
 @pytest.fixture

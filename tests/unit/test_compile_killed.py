@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.stages.compile.killed import killed
+from tasks.stages.compile.killed import is_full, killed
 
 NINJA = (
     "[3/9] Building CUDA object a/k.cu.o\nFAILED: [code={code}] a/k.cu.o \nnvcc -c k.cu -o a/k.cu.o"
@@ -50,3 +50,8 @@ def test_two_that_were_killed_at_once_are_both_named() -> None:
 
 def test_where_ninja_names_none_it_is_told_all_the_same() -> None:
     assert killed(["Killed"]) == ("?",)
+
+
+def test_a_full_disk_is_told_from_what_follows_it() -> None:
+    assert is_full(["/tmp/cc.s: Fatal error: can't close x.o: No space left on device", "error: x"])
+    assert not is_full(["x.cpp: No such file or directory"])

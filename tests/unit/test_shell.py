@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
 import os
 import sys
 import threading
@@ -176,3 +179,20 @@ def test_host_env_knows_windows_names_in_any_case(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(os, "environ", {"Path": "x", "SystemRoot": "y", "Secret": "z"})
     monkeypatch.setattr(shell, "_ONE_SPELLING", True)
     assert shell.host_env() == {"Path": "x", "SystemRoot": "y"}
+
+
+class Full(io.StringIO):
+    """A file on a disk that has no room."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_log_that_does_not_fit_the_disk_neither_hangs_nor_hides_the_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shell, "_log", lambda _: contextlib.nullcontext(Full()))
+    code = "import sys; print('x\\n' * 200_000); print('error: the reason'); sys.exit(1)"
+    command = Command((sys.executable, "-c", code), shell.host_env(), "fill it", timeout=60)
+    with pytest.raises(CommandFailedError, match="error: the reason"):
+        shell.run(command)

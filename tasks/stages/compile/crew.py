@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,7 +19,7 @@ from tasks.effects import capacity, jobserver, memory
 from tasks.effects.voice import warn
 from tasks.errors import CommandFailedError
 from tasks.stages.compile.governor import decide
-from tasks.stages.compile.killed import CAUSE, killed
+from tasks.stages.compile.killed import CAUSE, is_full, killed
 from tasks.stages.compile.runs import Run
 
 Take = Callable[[str], None]  # one line of a build
@@ -55,6 +55,7 @@ class Crew:
             except CommandFailedError as error:
                 culprits = killed(lines)
                 if not culprits:
+                    _explain(error, lines)
                     raise
                 self.run.killed = tuple(dict.fromkeys((*self.run.killed, *culprits)))
                 now = self._halve()
@@ -97,6 +98,14 @@ class Crew:
             half = self.most // 2
             self.most = half or 1
         return half
+
+
+def _explain(error: CommandFailedError, lines: Iterable[str]) -> None:
+    if is_full(lines):
+        error.todo = (
+            "the disk is full (disk-full): free some room and run the same command again, which "
+            "goes on from what is done"
+        )
 
 
 def _free() -> str:

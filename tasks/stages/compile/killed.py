@@ -1,4 +1,4 @@
-"""Which compilers ran out of memory, by what a build printed. Pure.
+"""Which compilers ran out of memory, or of disk, by what a build printed. Pure.
 
 The kernel kills one and Ninja tells a plain failure: the word is on a line of its own, seldom the
 last (nvcc prints `Killed` and nothing else). MSVC says C1060, cicc and cudafe++ have words of their
@@ -20,7 +20,13 @@ _SIGNS = re.compile(
     r"|catastrophic error\s*: out of memory|virtual memory exhausted"
     r"|cc1plus: out of memory|LLVM ERROR: out of memory"
 )
+_FULL = re.compile(r"No space left on device|ENOSPC|not enough space on the disk|Disk quota exc")
 _BY_SIGNAL = "137"  # 128 + 9, as a shell tells it
+
+
+def is_full(lines: Iterable[str]) -> bool:
+    """Whether the disk was full, which is mostly followed by other errors."""
+    return any(_FULL.search(line) for line in lines)
 
 
 def killed(lines: Iterable[str]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
@@ -16,6 +17,7 @@ from typing import Any
 
 from tasks.duration import elapsed
 from tasks.effects.ninjalog import Made
+from tasks.effects.voice import warn
 from tasks.errors import redact
 from tasks.model import Json
 from tasks.stages.compile.decision import Decision
@@ -61,10 +63,22 @@ def add(path: PurePath, run: Run, made: Mapping[str, Made], seconds: float) -> N
             for output, one in objects
         ],
     }
-    file = Path(path)
+    try:
+        _append(Path(path), redact(json.dumps(told, ensure_ascii=False)))
+    except OSError as error:  # it decides nothing, and must not hide why a build failed
+        warn(f"this run is not in {path}: {error.strerror}")
+
+
+def _append(file: Path, line: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a", encoding="utf-8") as stream:
-        stream.write(redact(json.dumps(told, ensure_ascii=False)) + "\n")
+    with file.open("ab+") as stream:
+        stream.seek(0, os.SEEK_END)
+        if (
+            stream.tell()
+        ):  # a line that a full disk or a kill cut short is not to take this one along
+            stream.seek(-1, os.SEEK_END)
+            line = line if stream.read() == b"\n" else f"\n{line}"
+        stream.write(f"{line}\n".encode())
 
 
 def _peak(run: Run, output: str) -> dict[str, int]:

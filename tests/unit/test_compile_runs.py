@@ -1,0 +1,47 @@
+"""The line that each run leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tasks.effects.ninjalog import Made
+from tasks.stages.compile import runs
+from tasks.stages.compile.decision import Decision
+
+MADE = {"a.o": Made(1.0, 4.5, "1"), "CMakeFiles/install.util": Made(4.5, 4.6, "2")}
+
+
+def test_what_was_made_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "records" / "compile.jsonl"
+    runs.add(path, runs.Run(Decision("configure"), peaks={"a.o": 310}), MADE, 5.0)
+    (run,) = runs.read(path)
+    assert run["objects"] == [{"output": "a.o", "seconds": 3.5, "peak_mib": 310}]
+    assert runs.costs(path) == {"a.o": 3.5}
+    assert runs.peaks(path) == {"a.o": 310}
+
+
+def test_a_line_that_was_cut_short_takes_no_other_along(tmp_path: Path) -> None:
+    path = tmp_path / "compile.jsonl"
+    runs.add(path, runs.Run(Decision("configure")), MADE, 5.0)
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write('{"when": "20')
+    runs.add(path, runs.Run(Decision("reuse")), {}, 1.0)
+    assert [run["decision"] for run in runs.read(path)] == ["configure", "reuse"]
+
+
+def test_a_compiler_that_was_killed_is_taken_for_twice_what_was_seen(tmp_path: Path) -> None:
+    path = tmp_path / "compile.jsonl"
+    runs.add(path, runs.Run(Decision("configure"), peaks={"a.o": 310}), MADE, 5.0)
+    runs.add(path, runs.Run(Decision("reuse"), killed=("a.o", "b.o")), {}, 1.0)
+    assert runs.peaks(path) == {"a.o": 620}
+
+
+def test_a_full_disk_is_told_and_hides_nothing(tmp_path: Path) -> None:
+    (tmp_path / "records").touch()  # where the folder would have to be
+    runs.add(tmp_path / "records" / "compile.jsonl", runs.Run(Decision("reuse")), {}, 1.0)
+
+
+def test_the_three_slowest_are_named() -> None:
+    made = {f"dir/{n}.cu.o": Made(0.0, n, "") for n in (10.0, 40.0, 50.0, 60.0, 70.0)}
+    assert runs.slowest(made) == "70.0.cu 1 min 10 s, 60.0.cu 1 min 00 s, 50.0.cu 50 s"
+    assert not runs.slowest({"a.o": Made(0.0, 10.0, "")})
