@@ -34,7 +34,10 @@ def main() -> None:
         parser.error(
             f"no benchmark is called {', '.join(unknown)}; there are: {', '.join(BENCHMARKS)}"
         )
-    rows = [BENCHMARKS[name]() for name in asked.names or BENCHMARKS]
+    rows = []
+    for name in asked.names or BENCHMARKS:
+        rows.append(BENCHMARKS[name]())
+        print(table(rows[-1:]), flush=True)
     print(table(rows))
     if asked.json:
         text = json.dumps([row.record() for row in rows], indent=2)

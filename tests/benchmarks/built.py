@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from tests.benchmarks.rows import Row
-from tests.real.debian import CACHE, Debian, InsideYard, Upstream, where
+from tests.real.debian import CACHE, SYSTEM, Debian, InsideYard, Upstream, where
 
 ONE = "c10/util/Backtrace.cpp"
 _RUNS = 3
@@ -37,7 +37,7 @@ class Built:
     def environment(self) -> Mapping[str, str]:
         """What upstream's own commands get: the switches that the tree was built with."""
         env = self.yard.manifest("env")
-        path = ":".join([*env["prepend"]["PATH"], "/usr/local/bin:/usr/bin:/bin"])
+        path = ":".join([*env["prepend"]["PATH"], *SYSTEM])
         return {**CACHE, **env["set"], "PATH": path, "PYTORCH_BUILD_VERSION": "2.6.0+bench"}
 
     @property

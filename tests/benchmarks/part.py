@@ -22,7 +22,7 @@ from tasks.effects import ninjalog
 from tasks.forecast import Forecast
 from tasks.stages.compile import runs
 from tests.benchmarks.rows import Row
-from tests.real.debian import Debian, InsideYard, Upstream, profile, where
+from tests.real.debian import SYSTEM, Debian, InsideYard, Upstream, profile, where
 
 TARGET = "bench_part"
 CMAKE = """
@@ -146,7 +146,7 @@ def flag() -> Row:
 
 def _by_hand(part: Part, value: str) -> float:
     deps, env = part.yard.manifest("deps"), part.yard.manifest("env")
-    path = ":".join([*env["prepend"]["PATH"], "/usr/local/bin:/usr/bin:/bin"])
+    path = ":".join([*env["prepend"]["PATH"], *SYSTEM])
     started = time.perf_counter()
     for argv in (
         (deps["cmake"]["path"], f"-DCMAKE_SHARED_LINKER_FLAGS={value}", "."),

@@ -29,7 +29,7 @@ _LOCAL = ("-c", "protocol.file.allow=always")  # git refuses submodules from thi
 _NETWORK = ("PIP_", "UV_", "SSL_CERT_FILE", "HTTP", "http", "NO_PROXY", "no_proxy", "ALL_PROXY")
 _NAMES_CERTIFICATES = ("SSL_CERT_FILE", "PIP_CERT")
 _CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"  # debian-root copies there what they name
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SYSTEM = tuple(f"/{place}" for place in ("usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin"))
 
 
 class Debian:
@@ -69,7 +69,7 @@ class Debian:
         ours |= {name: _CERTIFICATES for name in ours if name in _NAMES_CERTIFICATES}
         return subprocess.Popen(
             ["chroot", self.root, "/usr/bin/env", "-C", at, *argv],
-            env={**ours, "PATH": _PATH, "HOME": "/root", **_LOCALE, **(env or {})},
+            env={**ours, "PATH": ":".join(SYSTEM), "HOME": "/root", **_LOCALE, **(env or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
