@@ -16,7 +16,7 @@ from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from tasks.effects import compilers, shell
-from tasks.errors import CommandFailedError
+from tasks.errors import CommandFailedError, MissingToolError
 from tasks.model import Command, Json
 from tasks.stages.deps.job import Cache
 
@@ -155,7 +155,7 @@ def _start(cache: Cache, env: Mapping[str, str]) -> None:
 
     One that is at work already, with the settings it was started with, stays.
     """
-    with contextlib.suppress(CommandFailedError):
+    with contextlib.suppress(CommandFailedError, MissingToolError):
         shell.capture(Command((cache.path, "--start-server"), env, "start sccache's server"))
 
 
@@ -164,7 +164,7 @@ def _counts_of_server(cache: Cache, env: Mapping[str, str]) -> Counts | None:
     try:
         told = json.loads(shell.capture(Command(argv, env, "ask sccache")))
         return counts_of_stats(told["stats"])
-    except (CommandFailedError, ValueError, KeyError):
+    except (CommandFailedError, MissingToolError, ValueError, KeyError):
         return None
 
 

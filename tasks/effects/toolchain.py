@@ -17,18 +17,18 @@ from tasks.errors import CommandFailedError, MissingToolError
 from tasks.model import Command
 
 _NUMBER = re.compile(r"\d\.\d")
-_PLAIN = ("toolchain.cmake", "toolchain.python", "toolchain.python_version")
+_ASKED = ("toolchain.cc", "toolchain.cxx", "toolchain.nvcc", "toolchain.cudahost")
 
 
 def identity(name: str, value: str) -> str:
     """The identity of `toolchain.cxx` and the like from its path; a version, and an interpreter,
     whose links lead to another environment, are themselves.
     """
-    if name in _PLAIN:
+    if name == "toolchain.tree":
+        return os.path.realpath(value)
+    if name not in _ASKED:
         return value
     real = os.path.realpath(value)
-    if name == "toolchain.tree":
-        return real
     # by the name that it was called: a compiler cache in front passes the question on
     return f"{_version(value)} ({real})"
 
@@ -66,4 +66,5 @@ def _version(program: str) -> str:
         lines = shell.capture(command).splitlines()
     except (CommandFailedError, MissingToolError):
         return ""
-    return " ".join(line.strip() for line in lines if _NUMBER.search(line))
+    told = " ".join(line.strip() for line in lines if _NUMBER.search(line))
+    return told.removeprefix(f"{Path(program).name} ")  # GCC begins with what it was called

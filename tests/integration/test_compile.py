@@ -360,6 +360,30 @@ def test_a_reconfigure_that_failed_can_be_taken_back(yard: Yard) -> None:
     assert compiled(yard.job())[0] == first
 
 
+def test_values_of_a_configure_that_was_refused_do_not_stay(yard: Yard) -> None:
+    first, _ = compiled(yard.job())
+    refusing = 'set(USE_DEAF OFF CACHE BOOL "There is nobody" FORCE)\n'
+    change(yard.tree / "CMakeLists.txt", "option(USE_LOUD", f"{refusing}option(USE_LOUD")
+    with pytest.raises(BuildError, match="USE_DEAF: asked for 1, and CMake has OFF"):
+        action.run(yard.job(flags={"USE_LOUD": True, "USE_DEAF": True}))
+    time.sleep(SECOND)
+    assert compiled(yard.job())[0] == first  # as the error suggests, by taking both out
+
+
+def test_a_folder_of_a_person_is_asked_for_what_it_was_not_configured_with(yard: Yard) -> None:
+    yard.job()
+    by_hand(yard, "-GNinja", f"-DCMAKE_INSTALL_PREFIX={yard.tree / 'torch'}")
+    _, made = compiled(yard.job(env={"CXXFLAGS": "-DMINE"}))
+    assert made == ["add.cpp", "core.cpp", "text.cpp"]
+    assert "CMAKE_CXX_FLAGS:STRING=-DMINE" in cache_of(yard).read_text(encoding="utf-8")
+
+
+def test_what_the_compiler_reads_itself_compiles_everything_again(yard: Yard) -> None:
+    compiled(yard.job())
+    _, made = compiled(yard.job(env={"CPATH": "/usr/include"}))
+    assert made == ["add.cpp", "core.cpp", "text.cpp"]
+
+
 def cache_of(yard: Yard) -> Path:
     return yard.tree / "build" / "CMakeCache.txt"
 

@@ -107,7 +107,7 @@ def test_a_variable_that_only_cmake_files_read_reconfigures() -> None:
     assert arguments(RULES, found, made_from()) == ()
 
 
-@pytest.mark.parametrize("name", ["CCACHE_DIR", "MAX_JOBS", "PYTORCH_BUILD_VERSION", "CXX"])
+@pytest.mark.parametrize("name", ["CCACHE_DIR", "MAX_JOBS", "PYTORCH_BUILD_NUMBER", "CXX"])
 def test_what_cmake_need_not_know_is_reused(name: str) -> None:
     assert decision(made_from(**{name: "a"}), made_from(**{name: "b"})).do == "reuse"
 
@@ -164,3 +164,37 @@ def test_the_last_rule_takes_everything_and_no_rule_is_hidden_by_an_earlier_one(
         for key in rule.keys:
             if "*" not in key:
                 assert rule_for(RULES, key) is rule, key
+
+
+def test_what_an_unfinished_configure_tried_is_forgotten() -> None:
+    before = Fingerprint({"USE_NCCL": "0"}, TOOLS, {}, {"USE_NCCL": "0", "USE_MPI": "1"})
+    wanted = made_from(USE_NCCL="0")
+    found = decision(before, wanted)
+    assert found.do == "reconfigure"
+    assert "-UUSE_MPI" in arguments(RULES, found, wanted)
+
+
+def test_an_unfinished_configure_of_the_same_is_done_again() -> None:
+    same = {"TORCH_NVCC_FLAGS": "-lineinfo"}
+    before = Fingerprint(same, TOOLS, {}, same)
+    assert decision(before, made_from(**same)).do == "reconfigure"
+
+
+@pytest.mark.parametrize(
+    ("asked", "held"),
+    [("/opt/cudnn/", "/opt/cudnn"), ("/opt/x/../y", "/opt/y"), (r"C:\cudnn", "C:/cudnn")],
+)
+def test_a_path_that_cmake_writes_in_its_own_way_was_taken(asked: str, held: str) -> None:
+    assert not missing(RULES, {"CUDNN_ROOT": held}, made_from(CUDNN_ROOT=asked))
+    assert missing(RULES, {"CUDNN_ROOT": "/elsewhere"}, made_from(CUDNN_ROOT=asked))
+
+
+@pytest.mark.parametrize("name", ["NVCC_APPEND_FLAGS", "CPATH", "_CL_"])
+def test_what_compilers_read_themselves_wipes(name: str) -> None:
+    assert decision(made_from(**{name: "-DX"}), made_from()).do == "wipe"
+
+
+def test_another_release_forgets_the_version_that_was_cached() -> None:
+    before, wanted = (Fingerprint({}, {"toolchain.release": release}) for release in ("2.6", "2.7"))
+    found = decision(before, wanted)
+    assert "-UTORCH_BUILD_VERSION" in arguments(RULES, found, wanted)

@@ -83,13 +83,11 @@ def _recorded(tree: PurePath) -> dict[str, str]:
 def _head(tree: Path) -> str:
     """The commit that is checked out; "" where there is none yet."""
     link = tree / ".git"
-    folder = link if link.is_dir() else tree / link.read_text("utf-8").partition(": ")[2].strip()
-    head = (folder / "HEAD").read_text(encoding="utf-8").strip()
-    if not head.startswith("ref:"):
-        return head
     try:
-        return ask(tree, "rev-parse", "HEAD").strip()
-    except CommandFailedError:
+        place = link if link.is_dir() else tree / link.read_text("utf-8").partition(": ")[2].strip()
+        head = (place / "HEAD").read_text(encoding="utf-8").strip()
+        return ask(tree, "rev-parse", "HEAD").strip() if head.startswith("ref:") else head
+    except (OSError, CommandFailedError):
         return ""
 
 

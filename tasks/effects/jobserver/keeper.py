@@ -61,10 +61,16 @@ class Keeper:
         self._safely(lambda: self._govern(tick))
 
     def end(self, thread: threading.Thread) -> dict[str, int]:
-        """Stop, give everything back; peaks in MiB by output."""
-        os.close(self._stopped)
+        """Stop, give everything back; peaks in MiB by output. Once more where an interrupt came in
+        between.
+        """
+        if self._stopped >= 0:
+            stopped, self._stopped = self._stopped, -1
+            os.close(stopped)
         thread.join()
-        os.close(self._stop)
+        if self._stop >= 0:
+            stop, self._stop = self._stop, -1
+            os.close(stop)
         self._safely(self._last_look)
         self._release()
         return self._edges.peaks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 from tasks.effects import compilercache, files, manifests, ninja, ninjalog, ninjaplan, shell
 from tasks.effects.buildlines import is_warning
@@ -15,7 +15,7 @@ from tasks.model import Command
 from tasks.stages.compile import buildfolder, products, runs
 from tasks.stages.compile.bench import Bench, open_bench
 from tasks.stages.compile.crew import Crew, Take
-from tasks.stages.compile.decision import arguments
+from tasks.stages.compile.decision import Decision, arguments
 from tasks.stages.compile.job import Compiled, CompileJob
 from tasks.stages.compile.unused import Unused
 from tasks.stages.compile.work import Step, cmake_again
@@ -80,16 +80,17 @@ def _cache(bench: Bench, job: CompileJob) -> Cache:
 
 def _configure(bench: Bench, told: runs.Run, job: CompileJob, env: Mapping[str, str]) -> None:
     """Make the folder one that is configured for what is asked, and see that it is."""
+    before = bench.before
     if told.decision.do == "reuse":
-        buildfolder.remember(bench.folder, bench.rules, bench.wanted)
+        if not buildfolder.has_note(bench.folder):
+            buildfolder.require(bench.folder, bench.rules, bench.wanted)
+        buildfolder.remember(bench.folder, bench.rules, before, bench.wanted)
         return
     unused = Unused(bench.wanted.variables.keys() - _OURS - set(LAUNCHERS))
-    if told.decision.do == "reconfigure":
-        given = arguments(bench.rules, told.decision, bench.wanted)
-        step = cmake_again(bench.work, bench.folder, given)
-    else:
-        buildfolder.prepare(bench.folder)
-        step = bench.backend.configure_step(bench.work)
+    step = _configuring(bench, told.decision)
+    if told.decision.do != "reconfigure":
+        before = replace(before, toolchain=bench.wanted.toolchain)
+    buildfolder.begin(bench.folder, before, bench.wanted)
     follow = ninja.follow()
 
     def take(line: str) -> None:
@@ -98,9 +99,20 @@ def _configure(bench: Bench, told: runs.Run, job: CompileJob, env: Mapping[str, 
 
     told.configure_seconds = _run(replace(step, env={**env, **step.env}), bench, job, take)
     buildfolder.require(bench.folder, bench.rules, bench.wanted)
-    buildfolder.remember(bench.folder, bench.rules, bench.wanted)
+    buildfolder.remember(bench.folder, bench.rules, before, bench.wanted)
     if unused.names:
         warn(f"this tree does not know {', '.join(unused.names)}: see build.flags and build.env")
+
+
+def _configuring(bench: Bench, decision: Decision) -> Step:
+    """The command that makes the folder what is asked. On Windows only setup.py brings the
+    compiler's environment along: there CMake starts from an empty cache, and objects stay.
+    """
+    if decision.do == "reconfigure" and not isinstance(bench.work.tree, PureWindowsPath):
+        given = arguments(bench.rules, decision, bench.wanted)
+        return cmake_again(bench.work, bench.folder, given)
+    buildfolder.prepare(bench.folder)
+    return bench.backend.configure_step(bench.work)
 
 
 def _compile(bench: Bench, job: CompileJob, told: runs.Run, env: Mapping[str, str]) -> None:
@@ -121,6 +133,8 @@ def _compile(bench: Bench, job: CompileJob, told: runs.Run, env: Mapping[str, st
             told.warnings += is_warning(line)
 
         env_now = {**env, **step.env, **more}
+        if jobs is None:  # a number of anybody's would make Ninja leave the pool alone
+            env_now = {name: value for name, value in env_now.items() if name not in _PARALLEL}
         told.ninja_seconds += _run(replace(step, env=env_now), bench, job, each)
 
     crew.work(start)

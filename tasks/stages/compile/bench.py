@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
-from tasks.effects import capacity, compilercache, jobserver, manifests, toolchain
+from tasks.effects import compilercache, compilers, jobserver, manifests, toolchain
+from tasks.effects.capacity import safe_jobs
 from tasks.knowledge import load
 from tasks.knowledge.facts import FolderRule
 from tasks.stages.compile import buildfolder
@@ -40,11 +41,16 @@ class Bench:
     environment: Environment
     kept: Mapping[str, str]
 
+    @property
+    def before(self) -> Fingerprint:
+        """What the folder is configured from now."""
+        cache = buildfolder.read_cache(self.folder)
+        return buildfolder.configured_from(self.folder, cache, self.rules, self.wanted)
+
     def decide(self) -> Decision:
         """What the folder needs, by what it is now; changes nothing."""
         cache = buildfolder.read_cache(self.folder)
-        before = buildfolder.configured_from(self.folder, cache, self.wanted)
-        return decide(self.rules, cache, before, self.wanted)
+        return decide(self.rules, cache, self.before, self.wanted)
 
 
 def open_bench(job: CompileJob) -> Bench:
@@ -54,13 +60,17 @@ def open_bench(job: CompileJob) -> Bench:
     name = _backend_of(job, tree)
     backend, work = BACKENDS[name], _work(job, deps, tree)
     folder = backend.folder(work)
-    environment = _settled(asked, folder)
+    held = buildfolder.read_cache(folder)
+    environment = _settled(asked, held)
+    ninja = held.get("CMAKE_MAKE_PROGRAM", "")
+    work = replace(work, ninja=ninja if compilercache.is_there(ninja) else deps.ninja.path)
     rules = load(Path(job.knowledge)).folder_rules
-    wanted = Fingerprint(environment.set, _toolchain(deps, environment.set, tree))
+    wanted = Fingerprint(environment.set, _toolchain(deps, environment.set, work))
+    jobs = job.jobs or (None if _is_elastic(job, deps, work, environment) else safe_jobs())
     return Bench(
         name=name,
         backend=backend,
-        work=replace(work, definitions=definitions(rules, wanted)),
+        work=replace(work, definitions=definitions(rules, wanted), jobs=jobs),
         folder=folder,
         rules=rules,
         wanted=wanted,
@@ -70,8 +80,6 @@ def open_bench(job: CompileJob) -> Bench:
 
 
 def _work(job: CompileJob, deps: Deps, tree: Path) -> Work:
-    # MAKEFLAGS holds words, and a path with a space in it is two
-    elastic = jobserver.usable(deps.ninja.version) and " " not in str(job.pool)
     return Work(
         tree=tree,
         ours=job.build,
@@ -81,13 +89,24 @@ def _work(job: CompileJob, deps: Deps, tree: Path) -> Work:
         type=job.type,
         definitions={},
         target=job.target,
-        jobs=job.jobs or (None if elastic else capacity.safe_jobs()),
+        jobs=job.jobs,
     )
 
 
-def _settled(asked: Environment, folder: PurePath) -> Environment:
+def _is_elastic(job: CompileJob, deps: Deps, work: Work, environment: Environment) -> bool:
+    """Whether a pool can say how many compilers run: not where sccache's server runs them, whose
+    memory is not that of Ninja's children.
+    """
+    own = work.ninja == deps.ninja.path
+    found = deps.ninja if own else compilers.program(work.ninja)
+    launcher = environment.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
+    # MAKEFLAGS holds words, and a path with a space in it is two
+    fits = " " not in str(job.pool) and compilercache.kind_of(launcher) != "sccache"
+    return fits and found is not None and jobserver.usable(found.version)
+
+
+def _settled(asked: Environment, held: Mapping[str, str]) -> Environment:
     """With the compiler cache that the folder was configured with, as long as that is here."""
-    held = buildfolder.read_cache(folder)
     launchers = [held.get(name, "") for name in LAUNCHERS if name.endswith("_LAUNCHER")]
     gone = any(name and not compilercache.is_there(name.split(";")[0]) for name in launchers)
     return asked if gone or not held else asked.settled(held)
@@ -100,7 +119,7 @@ def _backend_of(job: CompileJob, tree: Path) -> BackendName:
     return detect(pyproject.read_text(encoding="utf-8") if pyproject.is_file() else "")
 
 
-def _toolchain(deps: Deps, variables: Mapping[str, str], tree: Path) -> dict[str, str]:
+def _toolchain(deps: Deps, variables: Mapping[str, str], work: Work) -> dict[str, str]:
     """The identity of each tool that is used; one that is not is left out."""
     used = {
         "cc": variables.get("CC", deps.cc.path),
@@ -110,7 +129,15 @@ def _toolchain(deps: Deps, variables: Mapping[str, str], tree: Path) -> dict[str
         "cmake": deps.cmake.version.partition(".")[0],
         "python": deps.python,
         "python_version": deps.python_version,
-        "tree": str(tree),
+        "ninja": work.ninja,
+        "tree": str(work.tree),
+        "release": _release(Path(work.tree)),
     }
     named = {f"toolchain.{name}": value for name, value in used.items() if value}
     return {name: toolchain.identity(name, value) for name, value in named.items()}
+
+
+def _release(tree: Path) -> str:
+    """What version.txt says, "" where there is none."""
+    path = tree / "version.txt"
+    return path.read_text(encoding="utf-8").strip() if path.is_file() else ""

@@ -6,7 +6,7 @@ The note lies in the folder itself, so that it goes when the folder goes.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 
@@ -15,7 +15,7 @@ from tasks.effects import files, manifests, toolchain
 from tasks.errors import BuildError
 from tasks.knowledge.facts import FolderRule
 from tasks.stages.compile.decision import Decision, missing
-from tasks.stages.compile.fingerprint import Fingerprint, expected, setting
+from tasks.stages.compile.fingerprint import Fingerprint, entries, expected, rule_for, setting
 
 _ENTRY = re.compile(r'"?(?P<name>[^":=]+)"?:(?P<type>\w+)=(?P<value>.*)')
 _NOTE = "torchyard-request.json"
@@ -24,8 +24,10 @@ _TOLD = {
     "toolchain.cc": "CMAKE_C_COMPILER",
     "toolchain.cxx": "CMAKE_CXX_COMPILER",
     "toolchain.nvcc": "CMAKE_CUDA_COMPILER",
+    "toolchain.cudahost": "CUDA_HOST_COMPILER",
     "toolchain.cmake": "CMAKE_CACHE_MAJOR_VERSION",
     "toolchain.python": "Python_EXECUTABLE",
+    "toolchain.ninja": "CMAKE_MAKE_PROGRAM",
     "toolchain.tree": "CMAKE_HOME_DIRECTORY",
 }
 
@@ -44,15 +46,41 @@ def _entries(cache: Path) -> dict[str, str]:
     return {entry["name"]: entry["value"] for entry in found if entry}
 
 
-def configured_from(folder: PurePath, cache: Mapping[str, str], wanted: Fingerprint) -> Fingerprint:
-    """What the folder was configured from; where no note tells, its cache does."""
-    note = _note(folder)
-    if note.exists():
-        return manifests.read(note, Fingerprint)
-    variables = {name: cache.get(name, value) for name, value in wanted.variables.items()}
+def configured_from(
+    folder: PurePath, cache: Mapping[str, str], rules: tuple[FolderRule, ...], wanted: Fingerprint
+) -> Fingerprint:
+    """What the folder was configured from; what no note tells, its cache does."""
     told = {name: cache.get(entry, "") for name, entry in _TOLD.items()}
     known = {name: toolchain.identity(name, value) for name, value in told.items() if value}
-    return Fingerprint(variables, known)
+    if has_note(folder):
+        note = manifests.read(_note(folder), Fingerprint)
+        return replace(note, toolchain={**known, **note.toolchain})
+    return Fingerprint(dict(_held(cache, rules, wanted)), known)
+
+
+def _held(
+    cache: Mapping[str, str], rules: tuple[FolderRule, ...], wanted: Fingerprint
+) -> Iterator[tuple[str, str]]:
+    """The values of what is asked for; of one that CMake does not cache nothing is known, and it is
+    taken for what is wanted.
+    """
+    for name, value in wanted.variables.items():
+        rule = rule_for(rules, name)
+        names = entries(rule, name)
+        if not names:
+            yield name, value
+        elif taken := cache.get(names[0]):
+            yield name, value if not rule.defines and value in taken else taken
+
+
+def has_note(folder: PurePath) -> bool:
+    """Whether torchyard configured it, or used it, before."""
+    return _note(folder).exists()
+
+
+def begin(folder: PurePath, before: Fingerprint, wanted: Fingerprint) -> None:
+    """Note that a configure is under way, before CMake changes anything."""
+    files.write_atomic(_note(folder), canonical(replace(before, pending=wanted.variables)))
 
 
 def prepare(folder: PurePath) -> None:
@@ -106,11 +134,14 @@ def require(folder: PurePath, rules: tuple[FolderRule, ...], wanted: Fingerprint
         )
 
 
-def remember(folder: PurePath, rules: tuple[FolderRule, ...], wanted: Fingerprint) -> None:
-    """Note in the folder what it is configured from now."""
+def remember(
+    folder: PurePath, rules: tuple[FolderRule, ...], before: Fingerprint, wanted: Fingerprint
+) -> None:
+    """Note in the folder what it is configured from now; tools that are not used now stay known."""
     cache = read_cache(folder)
     held = {entry: cache[entry] for _, entry, _ in expected(rules, wanted) if entry in cache}
-    note = replace(wanted, held=held)
+    tools = {**before.toolchain, **wanted.toolchain}
+    note = replace(wanted, toolchain=tools, held=held)
     files.write_atomic(_note(folder), canonical(note))
 
 

@@ -40,6 +40,7 @@ class Crew:
     run: Run
     most: int = field(default_factory=capacity.cores)
     at_work: jobserver.Pool | None = None
+    busiest: int = 0
 
     def work(self, start: Callable[[int | None, Mapping[str, str], Take], None]) -> None:
         """Call `start(jobs, env, take)`, which runs the build and hands each of its lines to
@@ -58,6 +59,9 @@ class Crew:
                     _explain(error, lines)
                     raise
                 self.run.killed = tuple(dict.fromkeys((*self.run.killed, *culprits)))
+                self.expected = {**self.expected, **self.run.peaks}
+                more = {name: 2 * self.expected.get(name, 0) for name in culprits}
+                self.expected = {**self.expected, **more}
                 now = self._halve()
                 if attempt == _ATTEMPTS or not now:
                     _give_up(error, culprits)
@@ -70,6 +74,7 @@ class Crew:
         """`6 jobs, 2 held back, 3.1 GiB free`: what is at work now, and why not more."""
         if not self.at_work:
             return _free()
+        self.busiest = max(self.busiest, self.at_work.in_use)
         held = f"{self.at_work.withheld} held back" if self.at_work.withheld else ""
         jobs = f"{self.at_work.in_use} job{'s' * (self.at_work.in_use != 1)}"
         return ", ".join(filter(None, (jobs, held, _free())))
@@ -81,13 +86,14 @@ class Crew:
             yield {}
             return
         self.run.jobs = self.most
-        with jobserver.pool(Path(self.pool), self.most, decide, self.expected) as pool:
-            self.at_work = pool
-            try:
+        pool = None
+        try:
+            with jobserver.pool(Path(self.pool), self.most, decide, self.expected) as pool:
+                self.at_work = pool
                 yield pool.environment()
-            finally:
-                self.at_work = None
-        self.run.peaks.update(pool.peaks)
+        finally:
+            self.at_work = None
+            self.run.peaks.update(pool.peaks if pool else {})
 
     def _halve(self) -> int:
         """Half as many jobs as before; 0 where there was one."""
@@ -95,8 +101,8 @@ class Crew:
             half = self.jobs // 2
             self.jobs = half or 1
         else:
-            half = self.most // 2
-            self.most = half or 1
+            half = min(self.most, self.busiest or self.most) // 2
+            self.most, self.busiest = half or 1, 0
         return half
 
 

@@ -70,7 +70,11 @@ def decide(
     """
     if not cache:
         return Decision("configure")
-    moved = (*_asked(rules, cache, before, wanted), *_drifted(rules, cache, before, wanted))
+    moved = (
+        *_asked(rules, cache, before, wanted),
+        *_drifted(rules, cache, before, wanted),
+        *_unfinished(before),
+    )
     changes = tuple(change for change in moved if change.effect != "reuse")
     gravest = max((_GRAVITY.index(change.effect) for change in changes), default=0)
     return Decision(_GRAVITY[gravest], changes)
@@ -82,16 +86,27 @@ def _asked(
     before: Fingerprint,
     wanted: Fingerprint,
 ) -> Iterator[Change]:
-    """What is asked for now and was not, or the other way round."""
+    """What is asked for now and was not, or the other way round; also by a configure that did not
+    end, whose values the folder may have or not.
+    """
     old, new = ({**one.variables, **one.toolchain} for one in (before, wanted))
-    for name in sorted({*old, *new}):
+    tried = {**old, **(before.pending or {})} if before.pending is not None else old
+    for name in sorted({*old, *new, *tried}):
         if name.startswith(TOOLS) and not (name in old and name in new):
             continue  # not known of one of the two
         rule = rule_for(rules, name)
-        was, now = old.get(name, ""), new.get(name, "")
-        if same(was, now) or _has_it_already(rule, cache, name, was, now):
+        was, now, last = (one.get(name, "") for one in (old, new, tried))
+        if same(was, now) and same(last, now):
             continue
-        yield Change(name, was, now, rule.effect, rule.why)
+        if same(last, was) and _has_it_already(rule, cache, name, was, now):
+            continue
+        yield Change(name, was if not same(was, now) else last, now, rule.effect, rule.why)
+
+
+def _unfinished(before: Fingerprint) -> Iterator[Change]:
+    if before.pending is not None:
+        why = "its values may have come to the folder, or some of them"
+        yield Change("unfinished", "did not end", "again", "reconfigure", why)
 
 
 def _has_it_already(

@@ -6,9 +6,11 @@ off, nor that a compiler was replaced under the same name. So what was asked for
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from posixpath import normpath
 
 from tasks.knowledge.facts import FolderRule
 
@@ -25,7 +27,11 @@ _SETTINGS = {
     "toolchain.python": "the interpreter",
     "toolchain.python_version": "the version of Python",
     "toolchain.tree": "the source tree",
+    "toolchain.ninja": "the Ninja of the folder",
+    "toolchain.release": "the release of the tree",
+    "unfinished": "the last configure",
 }
+_ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]")
 _ON = ("1", "ON", "YES", "TRUE", "Y")
 _OFF = ("0", "OFF", "NO", "FALSE", "N")
 
@@ -36,12 +42,14 @@ class Fingerprint:
 
     `variables` are those of the build environment; `toolchain` has the identity of each tool by
     `toolchain.cxx` and the like, and lacks what is not known. `held` are the entries of
-    CMakeCache.txt that they came to.
+    CMakeCache.txt that they came to. `pending` are the variables of a configure that did not end,
+    None where the last one did.
     """
 
     variables: Mapping[str, str]
     toolchain: Mapping[str, str] = field(default_factory=dict)
     held: Mapping[str, str] = field(default_factory=dict)
+    pending: Mapping[str, str] | None = None
 
 
 def rule_for(rules: Iterable[FolderRule], name: str) -> FolderRule:
@@ -88,7 +96,12 @@ def same(one: str, other: str) -> bool:
 
 
 def _plain(value: str) -> str:
-    upper = value.strip().upper()
-    if upper in _ON:
+    text = value.strip()
+    if text.upper() in _ON:
         return "ON"
-    return "OFF" if upper in _OFF else value.strip()
+    return "OFF" if text.upper() in _OFF else ";".join(map(_path, text.split(";")))
+
+
+def _path(text: str) -> str:
+    """An absolute path as CMake writes it: without a last slash, `..` and backslashes."""
+    return normpath(text.replace("\\", "/")) if _ABSOLUTE.match(text) else text

@@ -95,12 +95,16 @@ def slowest(made: Mapping[str, Made]) -> str:
 
 
 def peaks(path: PurePath) -> dict[str, int]:
-    """MiB by output, at the most, of the last run that measured it; one that was killed needs more
-    than was seen, and is taken for twice that.
+    """MiB by output, at the most, of the last run that measured it.
+
+    Where a compiler cache served a run, what was seen is the cache's own memory: no peak gets less
+    by that. One that was killed needs more than was seen, and is taken for twice that.
     """
     found: dict[str, int] = {}
     for run in read(path):
         seen = {item["output"]: item["peak_mib"] for item in run["objects"] if "peak_mib" in item}
+        if run.get("cache", {}).get("hits"):
+            seen = {name: max(peak, found.get(name, peak)) for name, peak in seen.items()}
         found |= seen | {name: 2 * found[name] for name in run.get("killed", ()) if name in found}
     return found
 

@@ -49,16 +49,17 @@ def run(job: DepsJob) -> tuple[Deps, Cache, Stamps]:
         ninja=_tool(scripts, "ninja"),
         git=git,
     )
-    return deps, found or cache.install(job, python, scripts), _stamps(deps)
+    used = found or cache.install(job, python, scripts)
+    return deps, used, _stamps(deps, used)
 
 
 def _known(compiler: Program) -> Program:
     return replace(compiler, digest=toolchain.digest(compiler.path))
 
 
-def _stamps(deps: Deps) -> Stamps:
+def _stamps(deps: Deps, used: Cache) -> Stamps:
     nvcc = [toolchain.nvcc(deps.toolkit.home)] if deps.toolkit else []
-    paths = [path for path in (deps.cc.path, deps.cxx.path, *nvcc) if path]
+    paths = [path for path in (deps.cc.path, deps.cxx.path, used.path, *nvcc) if path]
     return Stamps({path: toolchain.stamp(path) for path in paths})
 
 
