@@ -13,7 +13,9 @@ import io
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path, PurePath, PurePosixPath
+from typing import IO
 
 from packaging import tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
@@ -32,14 +34,21 @@ def verify(wheel: PurePath, python_version: str) -> Mapping[str, str]:
     Raises `BadArtifactError` naming the member that is wrong.
     """
     require_tags(wheel, python_version)
+    with opened(wheel) as archive:
+        recorded = record(archive)
+        for member in archive.infolist():
+            _verify_member(archive, member, recorded, wheel)
+    return recorded
+
+
+@contextmanager
+def opened(wheel: PurePath) -> Iterator[zipfile.ZipFile]:
+    """The archive, to read from; `BadArtifactError` where that shows that it is none, or broken."""
     try:
         with zipfile.ZipFile(wheel) as archive:
-            recorded = _record(archive)
-            for member in archive.infolist():
-                _verify_member(archive, member, recorded, wheel)
+            yield archive
     except (zipfile.BadZipFile, zlib.error, EOFError, UnicodeDecodeError) as error:
         raise _bad(wheel, f"not a readable archive: {error}") from error
-    return recorded
 
 
 def require_tags(wheel: PurePath, python_version: str) -> None:
@@ -86,7 +95,8 @@ def installed_record(site_packages: PurePath, name: str) -> Mapping[str, str]:
     return {}
 
 
-def _record(archive: zipfile.ZipFile) -> dict[str, str]:
+def record(archive: zipfile.ZipFile) -> dict[str, str]:
+    """RECORD of an open wheel: path → digest. `BadArtifactError` where it has none, or two."""
     names = [n for n in archive.namelist() if n.count("/") == 1 and n.endswith(".dist-info/RECORD")]
     if len(names) != 1:
         raise _bad(PurePath(archive.filename or ""), "it has no RECORD")
@@ -103,24 +113,50 @@ def _rows(text: str) -> Iterator[tuple[str, str, str]]:
 def _verify_member(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo, recorded: Mapping[str, str], wheel: PurePath
 ) -> None:
+    wanted = vouched(member, recorded, wheel)
+    if wanted and _digest(archive, member) != wanted:
+        raise changed(member.filename, wheel)
+
+
+def vouched(member: zipfile.ZipInfo, recorded: Mapping[str, str], wheel: PurePath) -> str:
+    """The digest that RECORD has for a member, "" for the few that need none.
+
+    `BadArtifactError` where it has none, or where the member would be written outside.
+    """
     name = member.filename
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name:
         raise _bad(wheel, f"its member {name} would be written outside")
     if member.is_dir() or name.endswith((".dist-info/RECORD", "RECORD.jws", "RECORD.p7s")):
-        return
+        return ""
     if not recorded.get(name, "").startswith("sha256="):
         raise _bad(wheel, f"its member {name} is not in RECORD with a sha256")
-    if _digest(archive, member) != recorded[name]:
-        raise _bad(wheel, f"its member {name} is not what RECORD says")
+    return recorded[name]
+
+
+def changed(name: str, wheel: PurePath) -> BadArtifactError:
+    """A member with other bytes than RECORD says."""
+    return _bad(wheel, f"its member {name} is not what RECORD says")
 
 
 def _digest(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> str:
-    digest = hashlib.sha256()
     with archive.open(member) as stream:
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
-    return "sha256=" + base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
+        return copied(stream, None)
+
+
+def copied(source: IO[bytes], target: IO[bytes] | None) -> str:
+    """Copy a stream, or only read it; returns its sha256 as RECORD writes it."""
+    digest = hashlib.sha256()
+    while chunk := source.read(_CHUNK):
+        digest.update(chunk)
+        if target:
+            target.write(chunk)
+    return f"sha256={encoded(digest.digest())}"
+
+
+def encoded(digest: bytes) -> str:
+    """A digest as RECORD writes it."""
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
 def _bad(wheel: PurePath, what: str) -> BadArtifactError:

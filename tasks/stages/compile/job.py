@@ -9,6 +9,8 @@ from typing import Literal
 
 BackendName = Literal["setup_py", "scikit_build_core", "cmake"]
 DEST = "{dest}"  # stands for the folder that the wheel, or the libraries, go to
+OPTION = "--build-option"  # how PEP 517 hands an option to setuptools' bdist_wheel
+ASSEMBLY = "bdist.torchyard"  # in setup.py's build folder: where setuptools puts a wheel together
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,9 @@ class Compiled:
     wheel: tuple[str, ...]
     variables: Mapping[str, str]
 
-    def wheel_argv(self, dest: PurePath) -> tuple[str, ...]:
-        """The command that leaves the wheel, or the libraries, in `dest`."""
-        return tuple(part.replace(DEST, str(dest)) for part in self.wheel)
+    def wheel_argv(self, dest: PurePath, *, plain: bool = False) -> tuple[str, ...]:
+        """The command that leaves the wheel, or the libraries, in `dest`; a `plain` one without
+        options for setuptools, which not every tree takes.
+        """
+        kept = (p for p in self.wheel if not (plain and p.startswith(f"-C{OPTION}")))
+        return tuple(part.replace(DEST, str(dest)) for part in kept)

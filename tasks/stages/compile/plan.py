@@ -8,7 +8,7 @@ from tasks.model import Json, Layout, Stage
 from tasks.settings.schema import Build, Settings
 from tasks.stages.compile.job import CompileJob
 
-RECIPE = 1
+RECIPE = 2
 
 
 def plan(settings: Settings, layout: Layout, choice: Choice) -> Stage:

@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from pathlib import PurePath, PureWindowsPath
 
+from tasks.stages.compile.job import ASSEMBLY, OPTION
 from tasks.stages.compile.work import Step, Work, cmake_build, parallel, wheel_argv
+
+# A wheel that is not compressed, put together where the wheel stage has laid out what is built
+# already. setuptools before 64 hands no options on: the wheel is then an ordinary one.
+_QUICK = (
+    f"{OPTION}=--compression=stored",
+    f"{OPTION}=--bdist-dir=build/{ASSEMBLY}/wheel",
+)
 
 
 def folder(work: Work) -> PurePath:
@@ -36,7 +44,7 @@ def compile_step(work: Work) -> Step:
 
 def wheel_command(work: Work) -> Step:
     """bdist_wheel by way of `build`, which works in the same ./build."""
-    return Step("make the wheel", wheel_argv(work), _env(work))
+    return Step("make the wheel", wheel_argv(work, *_QUICK), _env(work))
 
 
 def _env(work: Work) -> dict[str, str]:

@@ -12,17 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.digest import canonical, sha256_text
-from tasks.effects import environments, files, manifests, pythons, shell, wheelfile, wheelhouse
-from tasks.effects.ninja import follow
+from tasks.effects import environments, files, manifests, pythons, wheelfile, wheelhouse
 from tasks.effects.packages import Extra, Packages
-from tasks.effects.voice import say, tick
+from tasks.effects.voice import say
 from tasks.errors import BuildError
-from tasks.model import Artifact, Command
+from tasks.model import Artifact
 from tasks.stages.compile.job import Compiled
 from tasks.stages.deps.job import Deps
-from tasks.stages.env.job import Environment
 from tasks.stages.source.job import SourceTree
-from tasks.stages.wheel import imported, installed, libraries
+from tasks.stages.wheel import imported, installed, libraries, packing
 from tasks.stages.wheel.job import BuiltJob, Surface, Wheel
 
 VERSION_FILES = ("torch/version.py", "torch/_version.py")
@@ -48,11 +46,10 @@ def run(job: BuiltJob, deps: Deps) -> tuple[Wheel, Surface]:
     if compiled.backend == "cmake":
         return _libraries(job, deps, compiled)
     version = version_of(job, manifests.read(job.source, SourceTree))
-    wheel = _make(job, deps, compiled, version)
-    tick(f"checking {wheel.name}")
-    recorded = wheelfile.verify(wheel, deps.python_version)
-    content = wheelfile.content_digest(recorded, VERSION_FILES)
     before = _last_good(job)
+    known = Path(job.wheelhouse) / before.artifact.name if before else None
+    wheel, recorded = packing.pack(job, compiled, version, deps.python_version, known)
+    content = wheelfile.content_digest(recorded, VERSION_FILES)
     artifact = _same(job, deps, content, before)
     if artifact is None:
         found_in = libraries.look(job, deps, wheel, recorded)
@@ -76,30 +73,6 @@ def version_of(job: BuiltJob, tree: SourceTree) -> str:
     source = f"g{tree.commit[:7]}" if tree.commit else f"t{tree.digest[:7]}"
     dirty = f".d{sha256_text(tree.edits)[:6]}" if tree.edits else ""
     return f"{job.release}+{job.local}.{source}{dirty}"
-
-
-def _make(job: BuiltJob, deps: Deps, compiled: Compiled, version: str) -> Path:
-    files.remove_owned(job.landing)
-    landing = files.own(job.landing)
-    _run(job, compiled, landing, {"PYTORCH_BUILD_VERSION": version, "PYTORCH_BUILD_NUMBER": "0"})
-    wheels = list(landing.glob("*.whl"))
-    if len(wheels) != 1:
-        raise BuildError(
-            f"the build left {len(wheels)} wheels and not one",
-            where=str(job.log),
-            todo="read the end of that log",
-        )
-    return wheels[0]
-
-
-def _run(job: BuiltJob, compiled: Compiled, dest: Path, more: dict[str, str]) -> None:
-    env = manifests.read(job.env, Environment).over(shell.host_env())
-    env.update({**compiled.variables, **more})
-    command = Command(
-        compiled.wheel_argv(dest), env, "make the wheel", cwd=Path(compiled.tree), log=job.log
-    )
-    with files.lock(Path(compiled.build)):
-        shell.run(command, follow())
 
 
 def _same(job: BuiltJob, deps: Deps, content: str, last: Content | None) -> Artifact | None:
@@ -160,7 +133,7 @@ def _libraries(job: BuiltJob, deps: Deps, compiled: Compiled) -> tuple[Wheel, Su
     """An install prefix for find_package(Torch), and an archive of it."""
     files.remove_owned(job.prefix)
     prefix = files.own(job.prefix)
-    _run(job, compiled, prefix, {})
+    packing.run(job, compiled, prefix, {})
     version = version_of(job, manifests.read(job.source, SourceTree))
     archive = _archive(job, prefix, version)
     say(f"{prefix} and {archive}")

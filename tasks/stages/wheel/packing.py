@@ -1,0 +1,103 @@
+"""The wheel out of the build folder, with as little copied and compressed again as can be.
+
+setuptools copies everything that is built into a folder, compresses it from there, and both take
+longer than all else. It copies no file that is there already: so there the files lie before it
+starts, as links. And the wheel that it leaves is not compressed (see
+`tasks.stages.compile.setup_py`): that is done here, for what changed. Where a backend does neither,
+its wheel is taken as it is and verified in full.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tasks.effects import files, manifests, repack, shell, wheelfile
+from tasks.effects.ninja import follow
+from tasks.effects.voice import tick
+from tasks.errors import BuildError, CommandFailedError
+from tasks.model import Command
+from tasks.stages.compile.job import ASSEMBLY, OPTION, Compiled
+from tasks.stages.env.job import Environment
+from tasks.stages.wheel.job import BuiltJob
+
+# of a tree whose own bdist_wheel knows no such option
+_REFUSED = re.compile(r"error: option --\S+ not recognized")
+
+
+def pack(
+    job: BuiltJob, compiled: Compiled, version: str, python_version: str, before: Path | None
+) -> tuple[Path, Mapping[str, str]]:
+    """The finished wheel and its RECORD, every byte of it checked; `before` is the last good one.
+
+    Raises `CommandFailedError`, `BadArtifactError`, and `BuildError` where no wheel came out.
+    """
+    wheel = _make(job, compiled, version)
+    if not repack.is_stored(wheel):
+        tick(f"checking {wheel.name}")
+        return wheel, wheelfile.verify(wheel, python_version)
+    tick(f"compressing {wheel.name}")
+    wheelfile.require_tags(wheel, python_version)
+    return wheel, repack.repack(wheel, before)
+
+
+def _make(job: BuiltJob, compiled: Compiled, version: str) -> Path:
+    files.remove_owned(job.landing)
+    landing = files.own(job.landing)
+    more = {"PYTORCH_BUILD_VERSION": version, "PYTORCH_BUILD_NUMBER": "0"}
+    try:
+        run(job, compiled, landing, more)
+    except CommandFailedError as error:
+        if not _REFUSED.search(error.what):
+            raise
+        run(job, compiled, landing, more, plain=True)
+    wheels = list(landing.glob("*.whl"))
+    if len(wheels) != 1:
+        raise BuildError(
+            f"the build left {len(wheels)} wheels and not one",
+            where=str(job.log),
+            todo="read the end of that log",
+        )
+    return wheels[0]
+
+
+def run(
+    job: BuiltJob, compiled: Compiled, dest: Path, more: Mapping[str, str], *, plain: bool = False
+) -> None:
+    """Run the backend's command for the wheel, or the libraries, with `more` variables."""
+    env = manifests.read(job.env, Environment).over(shell.host_env())
+    env.update({**compiled.variables, **more})
+    argv = compiled.wheel_argv(dest, plain=plain)
+    command = Command(argv, env, "make the wheel", cwd=Path(compiled.tree), log=job.log)
+    with files.lock(Path(compiled.build)), _laid_out(compiled):
+        shell.run(command, follow())
+
+
+@contextmanager
+def _laid_out(compiled: Compiled) -> Iterator[None]:
+    """What is built lies where setuptools copies it to, each file a link to the one it would be
+    copied from. setuptools unlinks a file before it writes another in its place.
+    """
+    if not any(part.startswith(f"-C{OPTION}") for part in compiled.wheel):
+        yield
+        return
+    place = Path(compiled.build) / ASSEMBLY
+    files.remove_owned(place)
+    built = [path for path in place.parent.glob("lib.*") if path.is_dir()]
+    try:
+        if len(built) == 1:  # of several interpreters none is known to be the right one
+            _link(built[0], files.own(place) / "wheel")
+        yield
+    finally:
+        files.remove_owned(place)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        shutil.copytree(source, target, copy_function=os.link)
+    except (OSError, shutil.Error):  # a file system without links: setuptools then copies
+        shutil.rmtree(target, ignore_errors=True)
