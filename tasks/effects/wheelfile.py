@@ -6,10 +6,7 @@ Format: https://packaging.python.org/specifications/binary-distribution-format/ 
 
 from __future__ import annotations
 
-import base64
-import csv
 import hashlib
-import io
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -21,6 +18,7 @@ from packaging import tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from tasks.digest import canonical, sha256_text
+from tasks.effects import recordfile
 from tasks.errors import BadArtifactError
 
 _CHUNK = 1 << 20
@@ -91,7 +89,8 @@ def installed_record(site_packages: PurePath, name: str) -> Mapping[str, str]:
     packages).
     """
     for record in Path(site_packages).glob(f"{name}-*.dist-info/RECORD"):
-        return {path: digest for path, digest, _ in _rows(record.read_text(encoding="utf-8"))}
+        found = recordfile.rows(record.read_text(encoding="utf-8"))
+        return {path: digest for path, digest, _ in found}
     return {}
 
 
@@ -101,13 +100,7 @@ def record(archive: zipfile.ZipFile) -> dict[str, str]:
     if len(names) != 1:
         raise _bad(PurePath(archive.filename or ""), "it has no RECORD")
     text = archive.read(names[0]).decode("utf-8")
-    return {path: digest for path, digest, _ in _rows(text)}
-
-
-def _rows(text: str) -> Iterator[tuple[str, str, str]]:
-    for row in csv.reader(io.StringIO(text)):
-        if len(row) == 3:
-            yield row[0], row[1], row[2]
+    return {path: digest for path, digest, _ in recordfile.rows(text)}
 
 
 def _verify_member(
@@ -151,12 +144,7 @@ def copied(source: IO[bytes], target: IO[bytes] | None) -> str:
         digest.update(chunk)
         if target:
             target.write(chunk)
-    return f"sha256={encoded(digest.digest())}"
-
-
-def encoded(digest: bytes) -> str:
-    """A digest as RECORD writes it."""
-    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+    return recordfile.encoded(digest.digest())
 
 
 def _bad(wheel: PurePath, what: str) -> BadArtifactError:

@@ -8,34 +8,20 @@ away, and the old one keeps its name.
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.digest import canonical, sha256_text
-from tasks.effects import environments, files, manifests, pythons, wheelfile, wheelhouse
-from tasks.effects.packages import Extra, Packages
+from tasks.effects import files, manifests, pythons, wheelfile
 from tasks.effects.voice import say
-from tasks.errors import BuildError
 from tasks.model import Artifact
 from tasks.stages.compile.job import Compiled
 from tasks.stages.deps.job import Deps
 from tasks.stages.source.job import SourceTree
-from tasks.stages.wheel import imported, installed, libraries, packing
+from tasks.stages.wheel import installed, installing, lastgood, libraries, packing
 from tasks.stages.wheel.job import BuiltJob, Surface, Wheel
+from tasks.stages.wheel.lastgood import Content
 
 VERSION_FILES = ("torch/version.py", "torch/_version.py")
-
-
-@dataclass(frozen=True)
-class Content:
-    """What was last installed, and imported: the digest of the wheel's content without its version,
-    and the wheel that has it. `asked` is its version without the commit.
-    """
-
-    digest: str
-    artifact: Artifact
-    identity: str
-    asked: str = ""
 
 
 def run(job: BuiltJob, deps: Deps) -> tuple[Wheel, Surface]:
@@ -46,14 +32,14 @@ def run(job: BuiltJob, deps: Deps) -> tuple[Wheel, Surface]:
     if compiled.backend == "cmake":
         return _libraries(job, deps, compiled)
     version = version_of(job, manifests.read(job.source, SourceTree))
-    before = _last_good(job)
-    known = Path(job.wheelhouse) / before.artifact.name if before else None
+    before = lastgood.read(job)
+    known = lastgood.wheel_of(job, before) if before else None
     wheel, recorded = packing.pack(job, compiled, version, deps.python_version, known)
     content = wheelfile.content_digest(recorded, VERSION_FILES)
     artifact = _same(job, deps, content, before)
     if artifact is None:
         found_in = libraries.look(job, deps, wheel, recorded)
-        artifact = _install(job, deps, wheel, content, before)
+        artifact = installing.install(job, deps, wheel, content, before)
         manifests.publish(job.libraries, found_in)
     found = installed.torch_of(deps.python)
     say(f"torch {found.version} ({artifact.name}, sha256 {artifact.sha256[:12]}…)")
@@ -81,52 +67,13 @@ def _same(job: BuiltJob, deps: Deps, content: str, last: Content | None) -> Arti
     """
     if last is None or not Path(job.libraries).is_file():
         return None
-    if (last.digest, last.identity, last.asked) != (content, deps.identity, _asked(job)):
+    if (last.digest, last.identity, last.asked) != (content, deps.identity, lastgood.asked(job)):
         return None
     found = pythons.interpreter(deps.python).torch
     if found is None or not last.artifact.name.startswith(f"torch-{found.version}-"):
         return None  # a person's pip took it away, or put another one there
     say(f"the same content as {last.artifact.name}: kept")
     return last.artifact
-
-
-def _asked(job: BuiltJob) -> str:
-    return f"{job.release}+{job.local}"
-
-
-def _install(
-    job: BuiltJob, deps: Deps, wheel: Path, content: str, before: Content | None
-) -> Artifact:
-    """Only a wheel that imports goes where other profiles, and other people, take wheels from. One
-    that does not gives way to the one before it.
-    """
-    manifests.withdraw(job.content, job.libraries)
-    into = Packages(deps.python, environments.find_uv(), job.log)
-    pins = Extra(deps.toolkit.pins if deps.toolkit else ())
-    into.install_wheel(wheel, pins)
-    try:
-        imported.require(job, deps.python, installed.torch_of(deps.python).version)
-    except BuildError:
-        if before:
-            into.install_wheel(Path(job.wheelhouse) / before.artifact.name, pins)
-            manifests.publish(job.content, before)
-            say(f"installed again instead: {before.artifact.name}")
-        raise
-    _, artifact = wheelhouse.keep(
-        wheel, job.wheelhouse, f"torch {job.release} as built", str(job.compiled)
-    )
-    manifests.publish(job.content, Content(content, artifact, deps.identity, _asked(job)))
-    return artifact
-
-
-def _last_good(job: BuiltJob) -> Content | None:
-    """What was installed before, where its wheel is still what it was."""
-    try:
-        last = manifests.read(job.content, Content)
-    except BuildError:
-        return None
-    place = Path(job.wheelhouse) / last.artifact.name
-    return last if place.is_file() and files.artifact(place) == last.artifact else None
 
 
 def _libraries(job: BuiltJob, deps: Deps, compiled: Compiled) -> tuple[Wheel, Surface]:

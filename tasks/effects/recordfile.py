@@ -1,0 +1,41 @@
+"""RECORD, the list of files of a wheel or an installed distribution, as rows and as text.
+
+Format: https://packaging.python.org/specifications/recording-installed-packages/#the-record-file
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """A file: its path below site-packages, its digest (`sha256=…`) and its size in bytes; the last
+    two are "" for RECORD itself and for bytecode.
+    """
+
+    path: str
+    digest: str = ""
+    size: str = ""
+
+
+def rows(text: str) -> Iterator[Row]:
+    """The rows of a RECORD; lines of another form are passed over."""
+    for row in csv.reader(io.StringIO(text, newline="")):
+        if len(row) == 3:
+            yield Row(*row)
+
+
+def text(listed: Iterable[Row], ending: str) -> str:
+    """RECORD as uv (`ending` LF) and pip (CR LF) write it: sorted."""
+    stream = io.StringIO(newline="")
+    csv.writer(stream, lineterminator=ending).writerows(sorted(listed))
+    return stream.getvalue()
+
+
+def encoded(digest: bytes) -> str:
+    """A sha256 as RECORD writes it."""
+    return "sha256=" + base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

@@ -1,0 +1,80 @@
+"""A built wheel into the environment, and imported there; or else the one before it again.
+
+Over the last install of ours only what changed is written. Wherever that install may not be as it
+was left, or a file is not all that an installer would change, uv or pip does its whole work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tasks.effects import distribution, environments, manifests, renewal, wheelhouse
+from tasks.effects.packages import Extra, Packages
+from tasks.effects.renewal import Renewal
+from tasks.effects.voice import say, tick
+from tasks.errors import BadArtifactError
+from tasks.model import Artifact
+from tasks.stages.deps.job import Deps
+from tasks.stages.wheel import imported, installed, lastgood
+from tasks.stages.wheel.job import BuiltJob
+from tasks.stages.wheel.lastgood import Content
+
+
+def install(
+    job: BuiltJob, deps: Deps, wheel: Path, content: str, before: Content | None
+) -> Artifact:
+    """Only a wheel that imports goes where other profiles, and other people, take wheels from. One
+    that does not gives way to the one before it. `content` is the digest of the new one's.
+    """
+    manifests.withdraw(job.content, job.libraries)
+    site = environments.site_packages(deps.python)
+    try:
+        _install(job, deps, wheel, site, before)
+    except BadArtifactError:
+        if before:
+            _whole(job, deps, lastgood.wheel_of(job, before))
+            record = distribution.record_digest(site, "torch")
+            manifests.publish(job.content, replace(before, record=record))
+            say(f"installed again instead: {before.artifact.name}")
+        raise
+    _, artifact = wheelhouse.keep(
+        wheel, job.wheelhouse, f"torch {job.release} as built", str(job.compiled)
+    )
+    record = distribution.record_digest(site, "torch")
+    good = Content(content, artifact, deps.identity, lastgood.asked(job), record)
+    manifests.publish(job.content, good)
+    return artifact
+
+
+def _install(job: BuiltJob, deps: Deps, wheel: Path, site: Path, before: Content | None) -> None:
+    tick(f"installing {wheel.name}")
+    if before and before.identity == deps.identity and _renewed(job, deps, wheel, site, before):
+        try:
+            return _require(job, deps)
+        except BadArtifactError:
+            say("it does not import: installed in full, to be sure")
+    _whole(job, deps, wheel)
+    return _require(job, deps)
+
+
+def _renewed(job: BuiltJob, deps: Deps, wheel: Path, site: Path, before: Content) -> bool:
+    here = distribution.as_installed(site, "torch", before.record)
+    if here is None:
+        return False
+    kept = lastgood.wheel_of(job, before)
+    places = (Path(job.landing) / kept.name, kept)
+    scratch = Path(job.landing) / "install"
+    written = renewal.renew(Renewal(here, kept, places, wheel, scratch, deps.python, job.log))
+    if written is not None:
+        say(f"installed what changed: {written:,} files")
+    return written is not None
+
+
+def _whole(job: BuiltJob, deps: Deps, wheel: Path) -> None:
+    into = Packages(deps.python, environments.find_uv(), job.log)
+    into.install_wheel(wheel, Extra(deps.toolkit.pins if deps.toolkit else ()))
+
+
+def _require(job: BuiltJob, deps: Deps) -> None:
+    imported.require(job, deps.python, installed.torch_of(deps.python).version)
