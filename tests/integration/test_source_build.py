@@ -10,6 +10,7 @@ import pytest
 
 from tasks.effects import files
 from tasks.effects.files import artifact
+from tasks.effects.wheelfile import verify
 from tests.integration.conftest import commit, git, source_profile
 from tests.sharedlibrary import linux
 from tests.toyextension import make_extension
@@ -50,9 +51,51 @@ def test_a_tree_becomes_an_installed_torch_and_then_only_what_changed_is_done(
     source = tree / "torch" / "__init__.py"
     source.write_text(source.read_text(encoding="utf-8") + "\nADDED = 1\n", encoding="utf-8")
     newer = commit(tree, "a Python change")
-    yard.must("build")
+    assert "installed what changed: 2 files" in yard.must("build")  # and torch/version.py
     assert yard.manifest("wheel")["version"] == f"2.6.0+cpu.g{newer[:7]}"
     assert installed(yard, "import torch; print(torch.ADDED)") == "1"
+
+
+def test_a_changed_library_comes_into_the_wheel_and_the_environment(yard: Yard, tree: Path) -> None:
+    yard.profile(**source_profile(tree))
+    yard.must("build")
+    source = tree / "c10" / "core.cpp"
+    source.write_text(source.read_text(encoding="utf-8").replace("42;", "43;"), encoding="utf-8")
+    assert "installed what changed: 2 files" in yard.must("build")
+    ask = "import torch; print(torch._c10.c10_answer())"
+    assert installed(yard, ask) == "43"
+    assert not (tree / "build" / "bdist.torchyard").exists()
+    made = yard.folder / "wheelhouse" / yard.manifest("wheel")["artifact"]["name"]
+    verify(made, yard.manifest("deps")["python_version"])
+    (Path(yard.manifest("wheel")["folder"]) / "cuda.py").unlink()  # then all of it is installed
+    source.write_text(source.read_text(encoding="utf-8").replace("43;", "44;"), encoding="utf-8")
+    assert "installed what changed" not in yard.must("build")
+    assert installed(yard, ask) == "44"
+
+
+OWN_BDIST = """
+from setuptools.command.bdist_wheel import bdist_wheel
+
+
+class Plain(bdist_wheel):
+    user_options = [entry for entry in bdist_wheel.user_options if "comp" not in entry[0]]
+
+
+setup(
+    cmdclass={"bdist_wheel": Plain},
+"""
+
+
+def test_a_tree_whose_wheel_command_knows_no_options_makes_an_ordinary_wheel(
+    yard: Yard, tree: Path
+) -> None:
+    setup = tree / "setup.py"
+    text = setup.read_text(encoding="utf-8")
+    setup.write_text(text.replace("\nsetup(\n", OWN_BDIST), encoding="utf-8")
+    yard.profile(**source_profile(tree))
+    yard.must("build")
+    assert "not recognized" in (yard.build / "logs" / "wheel.log").read_text(encoding="utf-8")
+    assert installed(yard, "import torch; print(torch.add(1, 1))") == "2.0"
 
 
 def test_an_edit_that_is_not_committed_is_built_and_survives(yard: Yard, tree: Path) -> None:

@@ -209,3 +209,18 @@ def test_the_line_for_people_stays_short() -> None:
     needed: dict[str, Origin] = {f"lib{number:02}.so": "system" for number in range(11)}
     found = WheelLibraries(NAME, {"torch/_C.so": Linked(needed, {})})
     assert summary(found).endswith("lib06.so, lib07.so, and 3 more")
+
+
+def test_a_library_is_read_once_for_each_content(bench: Bench) -> None:
+    one = member(bench, "lib/libone.so")
+    bench.look(one)  # leaves the wheel
+    name, path = "torch/lib/libone.so", bench.folder / NAME
+    first = libraries.linkages(bench.job, path, {name: "sha256=one"})
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(name, "no library")
+    assert libraries.linkages(bench.job, path, {name: "sha256=one"}) == first
+    assert libraries.linkages(bench.job, path, {name: "sha256=two"}) == {}
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.write(one, name)
+    assert libraries.linkages(bench.job, path, {name: "sha256=two"}) == {}
+    assert libraries.linkages(bench.job, path, {name: "sha256=one"}) == first

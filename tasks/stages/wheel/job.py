@@ -38,8 +38,8 @@ class BuiltJob:
 
     `local` is the local version without the commit ("cu130.sm120"), None for no local version, and
     `local_is_whole` says that a person chose it, so that no commit is added. `content` keeps the
-    digest of what was last installed and imported, `libraries` what its libraries need. `build` is
-    the build folder of this profile.
+    digest of what was last installed and imported, `libraries` what its libraries need, `linkages`
+    what was read in them. `build` is the build folder of this profile.
     """
 
     release: str
@@ -52,6 +52,7 @@ class BuiltJob:
     prefix: PurePath
     content: PurePath
     libraries: PurePath
+    linkages: PurePath
     deps: PurePath
     source: PurePath
     env: PurePath
@@ -120,6 +121,16 @@ class Linkage:
     needed: tuple[str, ...] = ()
     rpath: tuple[str, ...] = ()
     runpath: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Linkages:
+    """wheel-linkages.json: what was read in the libraries of the last wheel, by their digests in
+    RECORD, None for one of another format. `reader` tells which reading it was.
+    """
+
+    reader: int
+    libraries: Mapping[str, Linkage | None]
 
 
 @dataclass(frozen=True)

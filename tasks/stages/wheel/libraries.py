@@ -16,12 +16,15 @@ from pathlib import Path, PurePath
 
 from tasks.effects import elf, environments, files, loader, manifests, shell, wheelfile
 from tasks.effects.voice import say, tick, warn
+from tasks.errors import BuildError
 from tasks.stages.compile.job import Compiled
 from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import Environment
-from tasks.stages.wheel.job import BuiltJob, Linkage, Origin, WheelLibraries
+from tasks.stages.wheel.job import BuiltJob, Linkage, Linkages, Origin, WheelLibraries
 from tasks.stages.wheel.linkage import bound, judge, summary
 from tasks.stages.wheel.loading import Loaded, Need, Search, load, order
+
+_READER = 1  # raised where elf.read comes to find more in a library
 
 
 def look(job: BuiltJob, deps: Deps, wheel: Path, recorded: Mapping[str, str]) -> WheelLibraries:
@@ -30,7 +33,7 @@ def look(job: BuiltJob, deps: Deps, wheel: Path, recorded: Mapping[str, str]) ->
     Windows and macOS have formats of their own, which are not read: the file is then empty.
     """
     tick("looking at what its libraries need")
-    held = linkages(wheel, recorded, job.landing)
+    held = linkages(job, wheel, recorded)
     found = WheelLibraries(wheel.name, {})
     if held:
         site = environments.site_packages(deps.python)
@@ -41,18 +44,33 @@ def look(job: BuiltJob, deps: Deps, wheel: Path, recorded: Mapping[str, str]) ->
     return found
 
 
-def linkages(wheel: Path, recorded: Mapping[str, str], landing: PurePath) -> dict[str, Linkage]:
-    """Each ELF library of a wheel whose members are `recorded`, by its name there."""
-    found: dict[str, Linkage] = {}
-    folder = files.own(Path(landing) / "libraries")
+def linkages(job: BuiltJob, wheel: Path, recorded: Mapping[str, str]) -> dict[str, Linkage]:
+    """Each ELF library of a wheel whose members are `recorded`, by its name there; those that the
+    last wheel held in the same bytes are not read again.
+    """
+    known = _known(job)
+    found: dict[str, Linkage | None] = {}
+    folder = files.own(Path(job.landing) / "libraries")
     with zipfile.ZipFile(wheel) as archive:
         for name in wheelfile.libraries(recorded):
+            digest = recorded[name]
+            if digest and digest in known:
+                found[name] = known[digest]
+                continue
             unpacked = Path(archive.extract(name, folder))
-            linkage = elf.read(unpacked)
+            found[name] = elf.read(unpacked)
             unpacked.unlink()  # a whole torch holds gigabytes of them
-            if linkage:
-                found[name] = linkage
-    return found
+    read = {recorded[name]: linkage for name, linkage in found.items()}
+    manifests.publish(job.linkages, Linkages(_READER, read))
+    return {name: linkage for name, linkage in found.items() if linkage}
+
+
+def _known(job: BuiltJob) -> Mapping[str, Linkage | None]:
+    try:
+        before = manifests.read(job.linkages, Linkages)
+    except BuildError:
+        return {}
+    return before.libraries if before.reader == _READER else {}
 
 
 def _needs(job: BuiltJob, deps: Deps, held: Mapping[str, Linkage], site: Path) -> list[Need]:

@@ -104,6 +104,7 @@ def _built(settings: Settings, layout: Layout, choice: Choice) -> BuiltJob:
         prefix=layout.build / "libtorch",
         content=layout.build / "wheel-content.json",
         libraries=layout.build / "wheel-libraries.json",
+        linkages=layout.build / "wheel-linkages.json",
         deps=layout.manifest("deps"),
         source=layout.manifest("source"),
         env=layout.manifest("env"),
