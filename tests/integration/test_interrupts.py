@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,58 @@ def test_a_kill_in_the_middle_of_the_wheel_is_not_taken_for_a_wheel(
     (tmp_path / "slow").unlink()
     yard.must("build")
     assert yard.manifest("wheel")["release"] == "2.6.0"
+
+
+# in doit itself, whose children get no PYTHONPATH: KILL before the nth file of an install
+CUT = """
+import os, signal
+left, replace = [int(os.environ["CUT_AT"])], os.replace
+
+def counted(source, target):
+    if f"{os.sep}landing{os.sep}install{os.sep}" in str(source):
+        left[0] -= 1
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return replace(source, target)
+
+os.replace = counted
+"""
+
+
+def test_a_kill_in_the_middle_of_an_install_is_installed_over(
+    yard: Yard, tree: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut" / "sitecustomize.py").write_text(CUT, encoding="utf-8")
+    yard.profile(**source_profile(tree))
+    yard.must("build")
+    source = tree / "torch" / "__init__.py"
+    for at in (1, 2, 3, 5, 9):  # RECORD of both, a file, the next, and two in dist-info
+        source.write_text(f"{source.read_text(encoding='utf-8')}\nADDED = {at}\n", encoding="utf-8")
+        env = {"PYTHONPATH": str(tmp_path / "cut"), "CUT_AT": str(at)}
+        code, _ = yard.doit("build", env=env)
+        expect_code(code, signal.SIGKILL)
+        assert not (yard.build / "wheel-content.json").exists()
+        yard.must("build")
+        assert package(yard) == packed(yard)
+
+
+def package(yard: Yard) -> dict[str, bytes]:
+    """The installed torch, but bytecode."""
+    folder = Path(yard.manifest("wheel")["folder"])
+    return {
+        path.relative_to(folder.parent).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def packed(yard: Yard) -> dict[str, bytes]:
+    """What the wheel has of it."""
+    name = yard.manifest("wheel")["artifact"]["name"]
+    with zipfile.ZipFile(yard.folder / "wheelhouse" / name) as wheel:
+        names = [name for name in wheel.namelist() if name.startswith("torch/")]
+        return {name: wheel.read(name) for name in names}
 
 
 def test_a_second_doit_is_told_who_is_at_work(yard: Yard, tree: Path, tmp_path: Path) -> None:

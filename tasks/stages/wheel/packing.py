@@ -86,7 +86,7 @@ def _laid_out(compiled: Compiled) -> Iterator[None]:
         yield
         return
     place = Path(compiled.build) / ASSEMBLY
-    files.remove_owned(place)
+    files.remove_owned(files.own(place))  # a kill may have left it without its mark, and empty
     built = [path for path in place.parent.glob("lib.*") if path.is_dir()]
     try:
         if len(built) == 1:  # of several interpreters none is known to be the right one
