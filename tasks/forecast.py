@@ -52,13 +52,17 @@ class Forecast:
     def _of_kind(self, kind: str) -> list[float]:
         return [cost for output, cost in self.costs.items() if _kind(output) == kind]
 
-    def begin(self, now: float) -> None:
-        """The first output is begun; `now` in seconds of a steady clock."""
-        self._began = now
-
-    def finish(self, line: str) -> None:
-        """One of Ninja's lines, which it prints when a step is done."""
-        self._done += self._left.pop(output_of(line), 0.0)
+    def finish(self, line: str, now: float) -> None:
+        """One of Ninja's lines, which it prints when a step is done; `now` in seconds of a steady
+        clock. What comes before the first output that is known (generating code) is no work that
+        tells of the speed.
+        """
+        cost = self._left.pop(output_of(line), None)
+        if cost is None:
+            return
+        if self._began is None:
+            self._began = now - cost
+        self._done += cost
 
     def left(self, now: float) -> float | None:
         """Seconds that are left, None where nothing can be said."""

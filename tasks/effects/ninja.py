@@ -18,8 +18,6 @@ def follow(
     """For `shell.run`: it takes every line of one command. A `forecast` knows better what is left
     than the count does; `notes` tells what is at work, asked with each step.
     """
-    if forecast:
-        forecast.begin(time.monotonic())
     return _Follower(forecast=forecast, notes=notes).take
 
 
@@ -48,6 +46,6 @@ class _Follower:
     def _eta(self, line: str, now: float, by_count: float | None) -> float | None:
         if not self.forecast:
             return by_count
-        self.forecast.finish(line)
+        self.forecast.finish(line, now)
         left = self.forecast.left(now)
         return by_count if left is None else left

@@ -167,22 +167,26 @@ def eta() -> Row:
     costs = {item["output"]: item["seconds"] for item in found[1]["objects"]}
     part.wipe()
     part.compile(CCACHE_RECACHE="1")
-    made = ninjalog.read(part.folder)
+    made = {name: one for name, one in ninjalog.read(part.folder).items() if _is_told(name)}
     return Row("eta", 0.25, *_foreseen(costs, made))
+
+
+def _is_told(output: str) -> bool:
+    """Whether Ninja's line for it names it, as those of generated code do not."""
+    return output.endswith((".o", ".so", ".a"))
 
 
 def _foreseen(costs: Mapping[str, float], made: Mapping[str, ninjalog.Made]) -> tuple[float, float]:
     """How many seconds the end was missed by after a fifth, and those of the whole."""
     in_order = sorted(made.items(), key=lambda item: item[1].ended)
-    begin, end = min(one.began for one in made.values()), in_order[-1][1].ended
+    begin, end = 0.0, in_order[-1][1].ended  # Ninja's clock begins with Ninja
     forecast = Forecast(made, costs)
-    forecast.begin(begin)
     now = begin
     for output, one in in_order:
         now = one.ended
         if now - begin > _FIFTH * (end - begin):
             break
-        forecast.finish(f"Building CXX object {output}")
+        forecast.finish(f"Building CXX object {output}", now)
     left = forecast.left(now)
     assert left is not None
     return abs(now + left - end), end - begin

@@ -32,36 +32,32 @@ def test_the_output_of_a_line_is_read(line: str, output: str) -> None:
 
 def test_what_is_left_is_counted_in_what_it_cost() -> None:
     forecast = Forecast(COSTS, COSTS)
-    forecast.begin(0.0)
     assert forecast.left(1.0) is None
-    forecast.finish(building("a/y.cpp.o"))
-    assert forecast.left(15.0) == pytest.approx(112 / 2)  # two cores: 30 s of work in 15
+    forecast.finish(building("a/y.cpp.o"), 30.0)
+    forecast.finish(building("a/x.cpp.o"), 30.0)
+    assert forecast.left(30.0) == pytest.approx(102 * 30 / 40)  # 40 s of work in 30
 
 
 def test_a_step_that_is_told_twice_counts_once() -> None:
     forecast = Forecast(COSTS, COSTS)
-    forecast.begin(0.0)
-    forecast.finish(building("a/y.cpp.o"))
-    forecast.finish(building("a/y.cpp.o"))
-    forecast.finish("[5/9] Generating something")
-    assert forecast.left(30.0) == pytest.approx(112)
+    forecast.finish("[1/9] Generating something", 500.0)  # which is no work that tells of the speed
+    forecast.finish(building("a/y.cpp.o"), 530.0)
+    forecast.finish(building("a/y.cpp.o"), 530.0)
+    assert forecast.left(530.0) == pytest.approx(112)
 
 
 def test_a_new_object_costs_what_its_kind_does() -> None:
     forecast = Forecast(["a/x.cpp.o", "a/new.cpp.o"], COSTS)
-    forecast.begin(0.0)
-    forecast.finish(building("a/x.cpp.o"))
+    forecast.finish(building("a/x.cpp.o"), 10.0)
     assert forecast.left(10.0) is None  # most of it is unknown
     forecast = Forecast(["a/x.cpp.o", "a/y.cpp.o", "a/new.cpp.o"], COSTS)
-    forecast.begin(0.0)
-    forecast.finish(building("a/x.cpp.o"))
+    forecast.finish(building("a/x.cpp.o"), 10.0)
     assert forecast.left(10.0) == pytest.approx(50)
 
 
 def test_without_a_record_nothing_is_said() -> None:
     forecast = Forecast(["a/x.cpp.o"], {})
-    forecast.begin(0.0)
-    forecast.finish(building("a/x.cpp.o"))
+    forecast.finish(building("a/x.cpp.o"), 10.0)
     assert forecast.left(10.0) is None
 
 
@@ -72,9 +68,8 @@ def test_after_a_fifth_of_a_build_that_has_a_record_the_end_is_foreseen(seed: in
     costs = {f"{n}.cpp.o": chance.lognormvariate(2, 1) for n in range(400)}
     finished = sorted(_schedule(costs, 4, chance).items(), key=lambda item: item[1])
     forecast, end = Forecast(costs, costs), finished[-1][1]
-    forecast.begin(0.0)
-    for output, _ in finished[:80]:
-        forecast.finish(building(output))
+    for output, when in finished[:80]:
+        forecast.finish(building(output), when)
     now = finished[79][1]
     left = forecast.left(now)
     assert left is not None

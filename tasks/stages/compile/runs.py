@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
@@ -23,7 +24,8 @@ from tasks.model import Json
 from tasks.stages.compile.decision import Decision
 
 _LONG = 30.0  # seconds of an object that are worth a word
-_NO_FILE = ".util"  # CMake's name for a target that makes none, such as install
+# not the thousands of sources that are generated, each logged with the time of all
+_COMPILED = re.compile(r"\.(o|obj|a|lib|so(\.\d+)*|dll|dylib|pyd|exe)$")
 
 
 @dataclass
@@ -45,7 +47,7 @@ class Run:
 
 def add(path: PurePath, run: Run, made: Mapping[str, Made], seconds: float) -> None:
     """Add a run, with what Ninja made in the order in which it began."""
-    files = {name: one for name, one in made.items() if not name.endswith(_NO_FILE)}
+    files = {name: one for name, one in made.items() if _COMPILED.search(name)}
     objects = sorted(files.items(), key=lambda item: item[1].began)
     told = {
         "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
