@@ -41,24 +41,26 @@ def again(own: Mapping[str, bytes], old: Iterable[PurePath], new: Path) -> dict[
 
 
 def _direct_url(held: bytes, installer: str, old: Iterable[PurePath], new: Path) -> bytes | None:
-    """PEP 610; uv gives no digest and writes no blanks."""
+    """PEP 610; uv gives no digest and writes no blanks, pip before 23.1 gives none or one."""
     try:
-        known = json.loads(held)
-        digest = known["archive_info"].get("hashes", {}).get("sha256", "")
+        told = json.loads(held)["archive_info"]
+        digest = told.get("hash", "").removeprefix("sha256=")
     except (ValueError, KeyError, AttributeError):
         return None
     for place in old:
-        if _url_of(place, digest, installer) == held:
-            return _url_of(new, files.artifact(new).sha256 if digest else "", installer)
+        if _url_of(place, digest, installer, twice="hashes" in told) == held:
+            own = files.artifact(new).sha256 if digest else ""
+            return _url_of(new, own, installer, twice="hashes" in told)
     return None
 
 
-def _url_of(wheel: PurePath, digest: str, installer: str) -> bytes:
+def _url_of(wheel: PurePath, digest: str, installer: str, *, twice: bool) -> bytes:
     posix = wheel.as_posix()
     url = f"file://{'' if posix.startswith('/') else '/'}{quote(posix, safe=_SAFE[installer])}"
     if installer == "uv":
         return json.dumps({"url": url, "archive_info": {}}, separators=(",", ":")).encode()
-    told = {"hash": f"sha256={digest}", "hashes": {"sha256": digest}}
+    hashes = {"hashes": {"sha256": digest}} if twice else {}
+    told = {"hash": f"sha256={digest}", **hashes} if digest else {}
     return json.dumps({"archive_info": told, "url": url}, sort_keys=True).encode()
 
 
