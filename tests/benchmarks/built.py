@@ -38,7 +38,8 @@ class Built:
         """What upstream's own commands get: the switches that the tree was built with."""
         env = self.yard.manifest("env")
         path = ":".join([*env["prepend"]["PATH"], *SYSTEM])
-        return {**CACHE, **env["set"], "PATH": path, "PYTORCH_BUILD_VERSION": "2.6.0+bench"}
+        version = {"PYTORCH_BUILD_VERSION": "2.6.0+bench", "PYTORCH_BUILD_NUMBER": "0"}
+        return {**CACHE, **env["set"], "PATH": path, **version}
 
     @property
     def python(self) -> str:
