@@ -8,7 +8,6 @@ fresh dicts each time, and no claim left standing while an action is at work.
 from __future__ import annotations
 
 import errno
-import importlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -24,6 +23,7 @@ from tasks.console import Console, Outcome
 from tasks.digest import plain
 from tasks.errors import BuildError, NoSpaceError
 from tasks.model import Layout, Plan, Stage
+from tasks.rooms import room
 
 Task = dict[str, Any]
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
@@ -176,11 +176,6 @@ def _enter(yard: Yard) -> None:
     yard.held.enter_context(files.lock(yard.layout.build))
     yard.pin()
     yard.entered = True
-
-
-def room(stage: Stage, module: str) -> Any:
-    """A module of the stage's room: `action`, or the small `moved` that each run asks."""
-    return importlib.import_module(f"tasks.stages.{stage.room}.{module}")
 
 
 def withdraw_manifests(stage: Stage) -> None:

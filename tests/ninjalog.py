@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path, PurePath
+from pathlib import Path
 
-Made = dict[str, str]
+from tasks.effects import ninjalog
 
-
-def made(build: PurePath) -> Made:
-    """Output → the line that tells when it was made last; empty where nothing was."""
-    log = Path(build) / ".ninja_log"
-    if not log.exists():
-        return {}
-    lines = log.read_text(encoding="utf-8").splitlines()[1:]
-    return {line.split("\t")[3]: line for line in lines}
+Made = dict[str, ninjalog.Made]
+made = ninjalog.read
 
 
 def remade(before: Made, after: Made) -> set[str]:
     """The outputs that were made in between."""
-    return {output for output, line in after.items() if before.get(output) != line}
+    return set(ninjalog.remade(before, after))
 
 
 def products(before: Made, after: Made) -> set[str]:

@@ -6,13 +6,12 @@ another name (`cc`, `gcc-13`) has the same path in the end.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from functools import cache
 from pathlib import Path
 
-from tasks.effects import shell
+from tasks.effects import files, shell
 from tasks.errors import CommandFailedError, MissingToolError
 from tasks.model import Command
 
@@ -35,11 +34,7 @@ def identity(name: str, value: str) -> str:
 
 def digest(program: str) -> str:
     """The beginning of the sha256 of its file; "" where there is none."""
-    path = Path(program)
-    if not path.is_file():
-        return ""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+    return files.artifact(Path(program)).sha256[:16] if Path(program).is_file() else ""
 
 
 def stamp(program: str) -> str:

@@ -6,7 +6,6 @@ such a stage leaves `may run`: where that comes out the same, it does not.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from tasks.effects.voice import show
 from tasks.errors import BuildError, redact
 from tasks.model import Plan, Stage
 from tasks.reports.subject import Subject
+from tasks.rooms import room
 from tasks.stages.compile.foresee import Outlook
 from tasks.stages.compile.foresee import foresee as foresee_compile
 from tasks.stages.source.foresee import foresee as foresee_source
@@ -68,7 +68,7 @@ def explain(plan: Plan) -> Iterator[Verdict]:
 
 def _judge(stage: Stage, moving: set[str]) -> Verdict:
     reasons = _source(stage) if stage.room == "source" else records.reasons(stage)
-    if not reasons and stage.asks == "moved" and _moved(stage):
+    if not reasons and stage.asks == "moved" and room(stage, "moved").moved(stage.job):
         reasons = (_MOVED,)
     fed = [Path(path).stem for path in stage.reads if str(path) in moving]
     outlook = foresee_compile(stage.job) if stage.room == "compile" and (reasons or fed) else None
@@ -82,11 +82,6 @@ def _judge(stage: Stage, moving: set[str]) -> Verdict:
 def _source(stage: Stage) -> tuple[str, ...]:
     """It looks at the tree every time; only what it would find counts."""
     return tuple(dict.fromkeys((*records.reasons(stage), *foresee_source(stage.job))))
-
-
-def _moved(stage: Stage) -> bool:
-    room = importlib.import_module(f"tasks.stages.{stage.room}.moved")
-    return bool(room.moved(stage.job))
 
 
 def _document(profile: str, found: list[Verdict]) -> dict[str, Any]:

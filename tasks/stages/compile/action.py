@@ -13,7 +13,7 @@ from tasks.effects.voice import say, warn
 from tasks.forecast import Forecast
 from tasks.model import Command
 from tasks.stages.compile import buildfolder, products, runs
-from tasks.stages.compile.bench import Bench, open_bench
+from tasks.stages.compile.bench import Bench, folder_of, open_bench
 from tasks.stages.compile.crew import Crew, Take
 from tasks.stages.compile.decision import Decision, arguments
 from tasks.stages.compile.job import Compiled, CompileJob
@@ -34,7 +34,7 @@ def run(job: CompileJob) -> tuple[Compiled]:
     Raises `CommandFailedError` with the first error, and `BuildError` where CMake does not take
     what is asked for, or where a folder would have to be wiped that is not ours.
     """
-    folder = open_bench(job).folder
+    folder = folder_of(job)
     files.require_space(folder, _NEEDED_MIB, "compiling PyTorch")
     files.own(job.build)
     with files.lock(folder):  # of the tree, where another profile may be at work
@@ -56,7 +56,7 @@ def _recorded(bench: Bench, job: CompileJob, told: runs.Run) -> None:
     try:
         with compilercache.measure(cache, env, log) as measured:
             _configure(bench, told, job, measured.env)
-            _compile(bench, job, told, measured.env)
+            _compile(bench, job, told, measured.env, before)
         if measured.counts and measured.counts.hits + measured.counts.misses:
             told.cache = measured.counts.noted(cache)
             say(measured.counts.told(cache))
@@ -115,13 +115,19 @@ def _configuring(bench: Bench, decision: Decision) -> Step:
     return bench.backend.configure_step(bench.work)
 
 
-def _compile(bench: Bench, job: CompileJob, told: runs.Run, env: Mapping[str, str]) -> None:
+def _compile(
+    bench: Bench,
+    job: CompileJob,
+    told: runs.Run,
+    env: Mapping[str, str],
+    before: Mapping[str, ninjalog.Made],
+) -> None:
     """Run Ninja; what its objects cost before tells how many fit, and how long it will take."""
-    known = {name: made.seconds for name, made in ninjalog.read(bench.folder).items()}
+    past = tuple(runs.read(job.runs))
     plan = ninjaplan.foresee(bench.work.ninja, bench.folder, job.target or "all")
-    forecast = Forecast(plan.outputs if plan else (), {**runs.costs(job.runs), **known})
-
-    crew = Crew(bench.work.jobs, job.pool, runs.peaks(job.runs), told)
+    costs = {**runs.costs(past), **{name: made.seconds for name, made in before.items()}}
+    forecast = Forecast(plan.outputs if plan else (), costs)
+    crew = Crew(bench.work.jobs, job.pool, runs.peaks(past), told)
 
     def start(jobs: int | None, more: Mapping[str, str], take: Take) -> None:
         step = bench.backend.compile_step(replace(bench.work, jobs=jobs))

@@ -28,6 +28,7 @@ from tasks.stages.source.job import SourceTree
 class Bench:
     """A build about to begin: the tree's backend, its folder, and what is wanted of it.
 
+    `held` is what CMakeCache.txt of the folder has, `before` what the folder is configured from.
     `kept` are variables that the wheel's command has to have as well, so that it finds the folder
     as compile left it.
     """
@@ -37,20 +38,22 @@ class Bench:
     work: Work
     folder: PurePath
     rules: tuple[FolderRule, ...]
+    held: Mapping[str, str]
+    before: Fingerprint
     wanted: Fingerprint
     environment: Environment
     kept: Mapping[str, str]
 
-    @property
-    def before(self) -> Fingerprint:
-        """What the folder is configured from now."""
-        cache = buildfolder.read_cache(self.folder)
-        return buildfolder.configured_from(self.folder, cache, self.rules, self.wanted)
-
     def decide(self) -> Decision:
-        """What the folder needs, by what it is now; changes nothing."""
-        cache = buildfolder.read_cache(self.folder)
-        return decide(self.rules, cache, self.before, self.wanted)
+        """What the folder needs; changes nothing."""
+        return decide(self.rules, self.held, self.before, self.wanted)
+
+
+def folder_of(job: CompileJob) -> PurePath:
+    """Where CMake works."""
+    tree = Path(manifests.read(job.source, SourceTree).tree)
+    work = _work(job, manifests.read(job.deps, Deps), tree)
+    return BACKENDS[_backend_of(job, tree)].folder(work)
 
 
 def open_bench(job: CompileJob) -> Bench:
@@ -73,6 +76,8 @@ def open_bench(job: CompileJob) -> Bench:
         work=replace(work, definitions=definitions(rules, wanted), jobs=jobs),
         folder=folder,
         rules=rules,
+        held=held,
+        before=buildfolder.configured_from(folder, held, rules, wanted),
         wanted=wanted,
         environment=environment,
         kept={key: environment.set.get(key, "") for key in asked.offered if key in asked.set},

@@ -11,7 +11,7 @@ import datetime
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
@@ -96,14 +96,14 @@ def slowest(made: Mapping[str, Made]) -> str:
     return ", ".join(f"{PurePath(name).stem} {elapsed(one.seconds)}" for name, one in found)
 
 
-def peaks(path: PurePath) -> dict[str, int]:
+def peaks(past: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """MiB by output, at the most, of the last run that measured it.
 
     Where a compiler cache served a run, what was seen is the cache's own memory: no peak gets less
     by that. One that was killed needs more than was seen, and is taken for twice that.
     """
     found: dict[str, int] = {}
-    for run in read(path):
+    for run in past:
         seen = {item["output"]: item["peak_mib"] for item in run["objects"] if "peak_mib" in item}
         if run.get("cache", {}).get("hits"):
             seen = {name: max(peak, found.get(name, peak)) for name, peak in seen.items()}
@@ -111,9 +111,9 @@ def peaks(path: PurePath) -> dict[str, int]:
     return found
 
 
-def costs(path: PurePath) -> dict[str, float]:
+def costs(past: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Seconds by output, of the last run that made it."""
-    return {item["output"]: item["seconds"] for run in read(path) for item in run["objects"]}
+    return {item["output"]: item["seconds"] for run in past for item in run["objects"]}
 
 
 def read(path: PurePath) -> Iterator[Mapping[str, Any]]:
