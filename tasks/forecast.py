@@ -9,6 +9,7 @@ its kind did in the middle.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
@@ -42,15 +43,18 @@ class Forecast:
     def __post_init__(self) -> None:
         planned = tuple(dict.fromkeys(self.planned))
         known = {output: self.costs[output] for output in planned if output in self.costs}
-        usual = {kind: median(self._of_kind(kind)) for kind in {_kind(name) for name in self.costs}}
+        usual = {kind: median(costs) for kind, costs in self._by_kind().items()}
         anything = median(self.costs.values()) if self.costs else 0.0
         for output in planned:
             self._left[output] = known.get(output, usual.get(_kind(output), anything))
         self._total = sum(self._left.values())
         self._known = bool(known) and sum(known.values()) >= _KNOWN * self._total
 
-    def _of_kind(self, kind: str) -> list[float]:
-        return [cost for output, cost in self.costs.items() if _kind(output) == kind]
+    def _by_kind(self) -> Mapping[str, list[float]]:
+        found: defaultdict[str, list[float]] = defaultdict(list)
+        for output, cost in self.costs.items():
+            found[_kind(output)].append(cost)
+        return found
 
     def finish(self, line: str, now: float) -> None:
         """One of Ninja's lines, which it prints when a step is done; `now` in seconds of a steady

@@ -50,6 +50,17 @@ def write_atomic(path: PurePath, text: str) -> None:
         raise
 
 
+def deliver(path: PurePath, text: str) -> None:
+    """Write `text` where a person asked for it. A device, a pipe or what a link leads to takes it
+    as it comes: a rename would put a file into its place.
+    """
+    target = Path(path).absolute()
+    if target.exists() and (target.is_symlink() or not target.is_file()):
+        target.write_text(text, encoding="utf-8", newline="")
+    else:
+        write_atomic(target, text)
+
+
 def own(folder: PurePath) -> Path:
     """Make `folder` and mark it as ours; one that is there already, not empty and not marked, is
     refused.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tasks.digest import canonical
 from tasks.effects import probe
-from tasks.effects.files import write_atomic
+from tasks.effects.files import deliver
 from tasks.effects.voice import show
 from tasks.errors import BuildError, redact
 from tasks.reports import symptoms
@@ -31,7 +31,7 @@ def run(subject: Subject, json: str = "", accept: bool = False) -> None:
     found = [*_profile(subject), *symptoms.of_machine(subject), *_of_profile(subject)]
     if json:
         document = {"profile": subject.name, "found": found}
-        write_atomic(Path(json).absolute(), redact(canonical(document)))
+        deliver(Path(json), redact(canonical(document)))
     for symptom in found:
         show(f"{_MARKS[symptom.level]}  {symptom.subject:<12} {symptom.text}")
         if symptom.todo:

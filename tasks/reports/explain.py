@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from tasks.digest import canonical
 from tasks.effects import records
-from tasks.effects.files import write_atomic
+from tasks.effects.files import deliver
 from tasks.effects.voice import show
 from tasks.errors import BuildError, redact
 from tasks.model import Plan, Stage
@@ -21,6 +21,8 @@ from tasks.reports.subject import Subject
 from tasks.rooms import room
 from tasks.stages.compile.foresee import Outlook
 from tasks.stages.compile.foresee import foresee as foresee_compile
+from tasks.stages.env.foresee import foresee as foresee_env
+from tasks.stages.env.job import Environment
 from tasks.stages.source.foresee import foresee as foresee_source
 
 _MOVED = "what it made, or what it is made from, was changed since"
@@ -42,7 +44,7 @@ def run(subject: Subject, json: str = "") -> None:
         raise subject.problem or BuildError("this profile cannot be opened", where=subject.name)
     found = list(explain(subject.opened.plan))
     if json:
-        write_atomic(Path(json).absolute(), redact(canonical(_document(subject.name, found))))
+        deliver(Path(json), redact(canonical(_document(subject.name, found))))
     width = max(len(verdict.stage) for verdict in found)
     for verdict in found:
         first, *more = _lines(verdict)
@@ -59,19 +61,23 @@ def _lines(verdict: Verdict) -> tuple[str, ...]:
 def explain(plan: Plan) -> Iterator[Verdict]:
     """The verdicts, in the order in which the stages would run."""
     moving: set[str] = set()
+    environment = None
     for stage in plan.stages:
-        verdict = _judge(stage, moving)
+        verdict = _judge(stage, moving, environment)
+        if stage.room == "env" and verdict.verdict == "runs":
+            environment = foresee_env(stage.job)
         if verdict.verdict != "up to date":
             moving.update(str(path) for path in stage.leaves)
         yield verdict
 
 
-def _judge(stage: Stage, moving: set[str]) -> Verdict:
+def _judge(stage: Stage, moving: set[str], environment: Environment | None) -> Verdict:
     reasons = _source(stage) if stage.room == "source" else records.reasons(stage)
     if not reasons and stage.asks == "moved" and room(stage, "moved").moved(stage.job):
         reasons = (_MOVED,)
     fed = [Path(path).stem for path in stage.reads if str(path) in moving]
-    outlook = foresee_compile(stage.job) if stage.room == "compile" and (reasons or fed) else None
+    compiles = stage.room == "compile" and (reasons or fed)
+    outlook = foresee_compile(stage.job, environment) if compiles else None
     if reasons:
         return Verdict(stage.name, "runs", reasons, outlook)
     if fed:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.digest import canonical, plain
-from tasks.effects.files import write_atomic
+from tasks.effects.files import deliver
 from tasks.effects.voice import show
 from tasks.errors import BuildError, names_a_secret, redact
 from tasks.reports.subject import Subject
@@ -23,7 +23,7 @@ def run(subject: Subject, json: str = "") -> None:
     loaded, problem = _load(subject)
     rows = _rows(loaded) if loaded else []
     if json:
-        write_atomic(Path(json).absolute(), canonical(_document(subject, rows, problem)))
+        deliver(Path(json), canonical(_document(subject, rows, problem)))
     width = max((len(row["key"]) for row in rows), default=0)
     for row in rows:
         show(f"{row['key']:<{width}}  {_shown(row['value'])}   # {row['from']}")

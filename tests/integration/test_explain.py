@@ -62,6 +62,8 @@ def test_explain_foresees_what_build_does_and_changes_nothing(yard: Yard, tree: 
     switched = explained(yard)
     assert switched["env"]["verdict"] == "runs"
     assert switched["compile"]["reasons"] == ["flags.USE_LOUD: new"]
+    assert switched["compile"]["folder"]["decision"] == "reconfigure"
+    assert switched["compile"]["folder"]["objects"] is None
     assert switched["deps"]["verdict"] == "up to date"
     out = yard.must("build")
     assert "reconfigure the build folder: build.flags.USE_LOUD nothing → 1" in out

@@ -12,6 +12,7 @@ from tasks.effects import files
 from tasks.effects.files import artifact
 from tasks.effects.wheelfile import verify
 from tests.integration.conftest import commit, git, source_profile
+from tests.ninjalog import made, products
 from tests.sharedlibrary import linux
 from tests.toyextension import make_extension
 from tests.yard import Yard
@@ -59,14 +60,17 @@ def test_a_tree_becomes_an_installed_torch_and_then_only_what_changed_is_done(
 def test_a_changed_library_comes_into_the_wheel_and_the_environment(yard: Yard, tree: Path) -> None:
     yard.profile(**source_profile(tree))
     yard.must("build")
+    linked = made(tree / "build")
     source = tree / "c10" / "core.cpp"
     source.write_text(source.read_text(encoding="utf-8").replace("42;", "43;"), encoding="utf-8")
     assert "installed what changed: 2 files" in yard.must("build")
+    # and not libtorch_cpu.so, which uses it
+    assert products(linked, made(tree / "build")) == {"core.cpp.o", "libc10.so"}
     ask = "import torch; print(torch._c10.c10_answer())"
     assert installed(yard, ask) == "43"
     assert not (tree / "build" / "bdist.torchyard").exists()
-    made = yard.folder / "wheelhouse" / yard.manifest("wheel")["artifact"]["name"]
-    verify(made, yard.manifest("deps")["python_version"])
+    wheel = yard.folder / "wheelhouse" / yard.manifest("wheel")["artifact"]["name"]
+    verify(wheel, yard.manifest("deps")["python_version"])
     (Path(yard.manifest("wheel")["folder"]) / "cuda.py").unlink()  # then all of it is installed
     source.write_text(source.read_text(encoding="utf-8").replace("43;", "44;"), encoding="utf-8")
     assert "installed what changed" not in yard.must("build")

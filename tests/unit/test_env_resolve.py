@@ -92,6 +92,7 @@ def test_a_source_build_gets_exactly_this() -> None:
         "USE_BLAS_X": "some",
         "CMAKE_GENERATOR": "Ninja",
         "CMAKE_BUILD_TYPE": "Release",
+        "CMAKE_LINK_DEPENDS_NO_SHARED": "ON",
         "TORCH_NVCC_FLAGS": "-Xfatbin -compress-all",
     }
     assert full.prepend == {"PATH": ("/y/build/p/venv/bin", "/y/build/p/cuda/bin")}

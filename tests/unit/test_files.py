@@ -35,6 +35,23 @@ def test_a_write_is_whole_and_makes_its_folder(tmp_path: Path) -> None:
     assert [entry.name for entry in path.parent.iterdir()] == ["b.json"]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes and links of POSIX")
+def test_what_a_person_asked_for_goes_into_a_pipe_or_through_a_link(tmp_path: Path) -> None:
+    file, link, pipe = (tmp_path / name for name in ("file", "link", "pipe"))
+    file.write_text("old", encoding="utf-8")
+    link.symlink_to(file)
+    files.deliver(link, "new")
+    assert (file.read_text(encoding="utf-8"), link.is_symlink()) == ("new", True)
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    files.deliver(pipe, "through")
+    assert os.read(reader, 100) == b"through"
+    os.close(reader)
+    assert pipe.is_fifo()
+    files.deliver(tmp_path / "a" / "new.json", "made")
+    assert (tmp_path / "a" / "new.json").read_text(encoding="utf-8") == "made"
+
+
 @pytest.mark.parametrize("ends_with", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends_with: BaseException

@@ -45,7 +45,7 @@ def run(job: CompileJob) -> tuple[Compiled]:
             buildfolder.wipe(folder, told.decision)
             bench = open_bench(job)  # which takes the compiler cache that is here now
         _recorded(bench, job, told)
-        return (_compiled(bench),)
+        return (_compiled(bench, job),)
 
 
 def _recorded(bench: Bench, job: CompileJob, told: runs.Run) -> None:
@@ -153,16 +153,17 @@ def _run(step: Step, bench: Bench, job: CompileJob, take: Take) -> float:
     return time.monotonic() - started
 
 
-def _compiled(bench: Bench) -> Compiled:
+def _compiled(bench: Bench, job: CompileJob) -> Compiled:
     work, backend = bench.work, bench.backend
     wheel = backend.wheel_command(work)
     variables = {key: value for key, value in wheel.env.items() if key not in _PARALLEL}
+    known = Path(job.runs).with_name("libraries.json")
     return Compiled(
         backend=bench.name,
         tree=str(work.tree),
         build=str(bench.folder),
         target=work.target,
-        products=products.digest(backend.products(work), work.tree),
+        products=products.digest(backend.products(work), work.tree, known),
         wheel=wheel.argv,
         variables={**variables, **bench.kept},
     )

@@ -56,20 +56,23 @@ def folder_of(job: CompileJob) -> PurePath:
     return BACKENDS[_backend_of(job, tree)].folder(work)
 
 
-def open_bench(job: CompileJob) -> Bench:
-    """What is to be built where; reads manifests and the tree, changes nothing."""
+def open_bench(job: CompileJob, environment: Environment | None = None) -> Bench:
+    """What is to be built where; reads manifests and the tree, changes nothing. An `environment`
+    is one that takes the place of the manifest's.
+    """
     tree = Path(manifests.read(job.source, SourceTree).tree)
-    deps, asked = manifests.read(job.deps, Deps), manifests.read(job.environment, Environment)
+    deps = manifests.read(job.deps, Deps)
+    asked = environment or manifests.read(job.environment, Environment)
     name = _backend_of(job, tree)
     backend, work = BACKENDS[name], _work(job, deps, tree)
     folder = backend.folder(work)
     held = buildfolder.read_cache(folder)
-    environment = _settled(asked, held)
+    settled = _settled(asked, held)
     ninja = held.get("CMAKE_MAKE_PROGRAM", "")
     work = replace(work, ninja=ninja if compilercache.is_there(ninja) else deps.ninja.path)
     rules = load(Path(job.knowledge)).folder_rules
-    wanted = Fingerprint(environment.set, _toolchain(deps, environment.set, work))
-    jobs = job.jobs or (None if _is_elastic(job, deps, work, environment) else safe_jobs())
+    wanted = Fingerprint(settled.set, _toolchain(deps, settled.set, work))
+    jobs = job.jobs or (None if _is_elastic(job, deps, work, settled) else safe_jobs())
     return Bench(
         name=name,
         backend=backend,
@@ -79,8 +82,8 @@ def open_bench(job: CompileJob) -> Bench:
         held=held,
         before=buildfolder.configured_from(folder, held, rules, wanted),
         wanted=wanted,
-        environment=environment,
-        kept={key: environment.set.get(key, "") for key in asked.offered if key in asked.set},
+        environment=settled,
+        kept={key: settled.set.get(key, "") for key in asked.offered if key in asked.set},
     )
 
 

@@ -12,6 +12,7 @@ from tasks.stages.compile import runs
 from tasks.stages.compile.bench import open_bench
 from tasks.stages.compile.decision import Decision
 from tasks.stages.compile.job import CompileJob
+from tasks.stages.env.job import Environment
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,12 @@ def _counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'s' * (number != 1)}"
 
 
-def foresee(job: CompileJob) -> Outlook | None:
-    """The outlook; None where the stages before it have not run yet."""
+def foresee(job: CompileJob, environment: Environment | None = None) -> Outlook | None:
+    """The outlook, in the `environment` that there will be, or in the one that there is; None where
+    the stages before have not run yet.
+    """
     try:
-        bench = open_bench(job)
+        bench = open_bench(job, environment)
     except BuildError:
         return None
     decision = bench.decide()

@@ -11,7 +11,7 @@ from tasks.settings.schema import Settings
 from tasks.stages.env.job import EnvJob
 from tasks.stages.env.launchers import of_caches
 
-RECIPE = 1
+RECIPE = 2
 
 
 def plan(settings: Settings, layout: Layout, choice: Choice) -> Stage:

@@ -89,6 +89,8 @@ def _source(job: EnvJob, deps: Deps, cache: Cache) -> dict[str, str]:
         **{name: _switch(value) for name, value in job.flags.items()},
         "CMAKE_GENERATOR": "Ninja",
         "CMAKE_BUILD_TYPE": job.build_type,
+        # a changed libc10 is no reason to link all that uses it once more: see ADR 13
+        "CMAKE_LINK_DEPENDS_NO_SHARED": "ON",
         **_blas(job),
         **_msvc(job, deps, extension=False),
         **job.variables,

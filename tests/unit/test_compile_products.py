@@ -1,0 +1,69 @@
+"""The digest of what a build left, and what of it is read again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tasks.stages.compile import products
+
+LONG_AGO = 1_700_000_000
+
+
+@pytest.fixture
+def libraries(tmp_path: Path) -> Path:
+    folder = tmp_path / "tree" / "build" / "lib"
+    folder.mkdir(parents=True)
+    for name in ("liba.so", "libb.so.1", "notes.txt"):
+        write(folder / name, name)
+    return folder
+
+
+def write(path: Path, text: str, when: int = LONG_AGO) -> None:
+    path.write_text(text, encoding="utf-8")
+    os.utime(path, (when, when))
+
+
+def digest(libraries: Path) -> str:
+    tree = libraries.parent.parent
+    return products.digest([libraries], tree, tree / "known.json")
+
+
+def test_a_library_that_changed_changes_the_digest_and_back(libraries: Path) -> None:
+    first = digest(libraries)
+    write(libraries / "liba.so", "other content")
+    assert digest(libraries) != first
+    write(libraries / "liba.so", "liba.so", LONG_AGO + 1)
+    assert digest(libraries) == first
+
+
+def test_what_is_no_library_does_not_count(libraries: Path) -> None:
+    first = digest(libraries)
+    write(libraries / "notes.txt", "other words")
+    assert digest(libraries) == first
+
+
+def test_a_library_that_looks_the_same_is_not_read_again(libraries: Path) -> None:
+    first = digest(libraries)
+    write(libraries / "liba.so", "LIBA.so")  # the same inode, size and time
+    assert digest(libraries) == first
+    (libraries.parent.parent / "known.json").unlink()
+    assert digest(libraries) != first
+
+
+def test_one_that_was_written_just_now_is_read_again(libraries: Path) -> None:
+    (libraries / "liba.so").write_text("aaaaaaa", encoding="utf-8")
+    first = digest(libraries)
+    seen = (libraries / "liba.so").stat()
+    (libraries / "liba.so").write_text("bbbbbbb", encoding="utf-8")
+    os.utime(libraries / "liba.so", ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    assert digest(libraries) != first
+
+
+@pytest.mark.parametrize("held", ["", "[]", '{"a": 1}', "{", '{"a": [1, 2, 3]}'])
+def test_a_broken_record_is_as_good_as_none(libraries: Path, held: str) -> None:
+    first = digest(libraries)
+    (libraries.parent.parent / "known.json").write_text(held, encoding="utf-8")
+    assert digest(libraries) == first
