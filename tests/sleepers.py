@@ -29,7 +29,8 @@ class Build:
             "rule work",
             f"  command = echo 1 >> log; {work}; echo -1 >> log; : > $out # -o $out",
         ]
-        lines += [f"build {number}.o: work" for number in range(count)]
+        self.objects = [f"{number}.o" for number in range(count)]
+        lines += [f"build {name}: work" for name in self.objects]
         (folder / "build.ninja").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def start(

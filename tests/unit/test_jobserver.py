@@ -53,6 +53,25 @@ def test_no_windows_pool_and_no_environment(
         assert (pool.in_use, pool.withheld) == (0, 0)
 
 
+def test_what_ninja_makes_for_its_own_build_file_costs_no_token(tmp_path: Path) -> None:
+    build = Build(tmp_path / "b", 8)
+    own = build.folder / "build.ninja"
+    names = [f"part{number}.txt" for number in range(3)]
+    for name in names:  # as PyTorch's code generation, on which its build.ninja depends
+        (build.folder / name).touch()
+    lines = ["rule make", f"  command = sleep {12 * TICK}; touch $out", "  restat = 1"]
+    lines += [f"build {name}: make seed" for name in names]
+    lines += ["rule own", "  command = touch $out", "  generator = 1"]
+    lines += [f"build build.ninja: own {' '.join(names)}", "default " + " ".join(build.objects)]
+    own.write_text(own.read_text(encoding="utf-8") + "\n".join(lines) + "\n", encoding="utf-8")
+    time.sleep(0.02)
+    (build.folder / "seed").touch()
+    with jobserver.pool(tmp_path / "pool", 2, lambda _: Verdict(2), {}, tick=TICK) as pool:
+        assert build.start(pool.environment()).wait() == 0
+        assert Pipe(tmp_path / "pool" / "tokens").count() == 1
+    assert build.at_once().count(2) >= 4  # pairs that begin together, at the least
+
+
 def test_all_that_is_allowed_runs_at_once_and_no_more(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 16)
     with jobserver.pool(tmp_path / "pool", 4, lambda _: Verdict(4), {}, tick=TICK) as pool:

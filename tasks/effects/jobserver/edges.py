@@ -24,8 +24,8 @@ _MAKES = {"make", "gmake"}
 @dataclass(frozen=True)
 class Moment:
     """What is at work now. `least` and `most` are bounds of the tokens that it holds: a Ninja may
-    have given its own slot, which no token stands for, to any of its jobs, or to none. `unsure`
-    where a make among them may hold more.
+    have given its own slot, which no token stands for, to any of its jobs, or to none; and one that
+    has not opened the pipe yet holds none. `unsure` where a make among them may hold more.
     """
 
     jobs: tuple[Job, ...]
@@ -61,6 +61,7 @@ class Edges:
         self._expected = expected
         self._known: dict[int, float] = {}
         self._ninjas: dict[int, str] = {}
+        self._joined: set[int] = set()
         self._owner: dict[int, int] = {}
         self._edges: dict[int, _Edge] = {}
 
@@ -76,7 +77,16 @@ class Edges:
             self._place(pid, now)
         for edge in self._edges.values():
             self._weigh(edge, now, paused or {})
+        self._join()
         return self._moment()
+
+    def _join(self) -> None:
+        """Ninja makes what build.ninja itself depends on (PyTorch's generated sources) before it
+        opens the pipe, with as many jobs as it likes.
+        """
+        for ninja in self._ninjas.keys() - self._joined:
+            if processes.has_open(ninja, self._pipe):
+                self._joined.add(ninja)
 
     def _place(self, pid: int, now: float) -> None:
         """Its parent comes first; numbers start again at the top."""
@@ -145,6 +155,7 @@ class Edges:
     def _forget(self, pid: int) -> None:
         self._known.pop(pid, None)
         self._ninjas.pop(pid, None)
+        self._joined.discard(pid)
         if pid in self._edges:
             self._finish(pid)
         elif pid in self._owner:
@@ -162,15 +173,16 @@ class Edges:
             self.peaks[job.output] = max(job.peak_mib, self.peaks.get(job.output, 0))
 
     def _moment(self) -> Moment:
-        count = dict.fromkeys(self._ninjas, 0)
+        count = dict.fromkeys(self._joined, 0)
         for edge in self._edges.values():
-            count[edge.ninja] = count.get(edge.ninja, 0) + 1
+            if edge.ninja in self._joined or edge.ninja not in self._ninjas:  # it may have ended
+                count[edge.ninja] = count.get(edge.ninja, 0) + 1
         return Moment(
             # One that waits for a Ninja of its own is nobody to be paused, or to be left running
             jobs=tuple(edge.job for edge in self._edges.values() if not edge.nests),
             ninjas=len(count),
             idle=sum(not at_work for at_work in count.values()),
             least=sum(max(0, at_work - 1) for at_work in count.values()),
-            most=len(self._edges),
+            most=sum(count.values()),
             unsure=any(edge.makes for edge in self._edges.values()),
         )

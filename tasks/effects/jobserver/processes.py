@@ -85,6 +85,19 @@ def variable(pid: int, name: str) -> str:
     return ""
 
 
+def has_open(pid: int, path: str) -> bool:
+    """Whether it holds that file open; True where that cannot be seen."""
+    if not PROC:
+        return True
+    with contextlib.suppress(OSError):
+        file, folder = os.stat(path), f"/proc/{pid}/fd"  # noqa: PTH116 - as below
+        for name in os.listdir(folder):  # noqa: PTH208 - 5×
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.stat(f"{folder}/{name}"), file):  # noqa: PTH116 - 5×
+                    return True
+    return False
+
+
 def is_told_to_end(pid: int) -> bool:
     """Whether a signal to end waits until it can take it, as one that is stopped cannot. Linux
     only.
