@@ -11,8 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tasks import governor
 from tasks.effects import jobserver, leftovers
-from tasks.stages.compile import governor
 
 MOST = 8
 TICK = 0.05  # jobs are a few seconds here and a minute in a real build

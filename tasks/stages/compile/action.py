@@ -9,12 +9,12 @@ from pathlib import Path, PureWindowsPath
 
 from tasks.effects import compilercache, files, manifests, ninja, ninjalog, ninjaplan, shell
 from tasks.effects.buildlines import is_warning
+from tasks.effects.crew import Crew, Take
 from tasks.effects.voice import say, warn
 from tasks.forecast import Forecast
 from tasks.model import Command
 from tasks.stages.compile import buildfolder, products, runs
 from tasks.stages.compile.bench import Bench, folder_of, open_bench
-from tasks.stages.compile.crew import Crew, Take
 from tasks.stages.compile.decision import Decision, arguments
 from tasks.stages.compile.job import Compiled, CompileJob
 from tasks.stages.compile.unused import Unused
@@ -127,7 +127,7 @@ def _compile(
     plan = ninjaplan.foresee(bench.work.ninja, bench.folder, job.target or "all")
     costs = {**runs.costs(past), **{name: made.seconds for name, made in before.items()}}
     forecast = Forecast(plan.outputs if plan else (), costs)
-    crew = Crew(bench.work.jobs, job.pool, runs.peaks(past), told)
+    crew = Crew(bench.work.jobs, job.pool, runs.peaks(past))
 
     def start(jobs: int | None, more: Mapping[str, str], take: Take) -> None:
         step = bench.backend.compile_step(replace(bench.work, jobs=jobs))
@@ -143,7 +143,10 @@ def _compile(
             env_now = {name: value for name, value in env_now.items() if name not in _PARALLEL}
         told.ninja_seconds += _run(replace(step, env=env_now), bench, job, each)
 
-    crew.work(start)
+    try:
+        crew.work(start)
+    finally:
+        told.peaks, told.jobs, told.killed = crew.peaks, crew.allowed, crew.killed
 
 
 def _run(step: Step, bench: Bench, job: CompileJob, take: Take) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.stages.compile.killed import is_full, killed
+from tasks.killed import is_full, killed
 
 NINJA = (
     "[3/9] Building CUDA object a/k.cu.o\nFAILED: [code={code}] a/k.cu.o \nnvcc -c k.cu -o a/k.cu.o"

@@ -18,9 +18,8 @@ from pathlib import Path, PurePath
 from tasks.effects import capacity, jobserver, memory
 from tasks.effects.voice import warn
 from tasks.errors import CommandFailedError
-from tasks.stages.compile.governor import decide
-from tasks.stages.compile.killed import CAUSE, is_full, killed
-from tasks.stages.compile.runs import Run
+from tasks.governor import decide
+from tasks.killed import CAUSE, is_full, killed
 
 Take = Callable[[str], None]  # one line of a build
 
@@ -32,15 +31,21 @@ _TAIL = 20_000  # lines that are searched for what was killed
 class Crew:
     """Compilers at once: `jobs` is a fixed number, None for the pool in the folder `pool`;
     `expected` are MiB by output.
+
+    What it saw is there while the build is at work and after it, however that ended: `peaks`, MiB
+    at the most by output, the outputs whose compilers were `killed`, and how many jobs there may
+    have been at once, `allowed`.
     """
 
     jobs: int | None
     pool: PurePath
     expected: Mapping[str, int]
-    run: Run
     most: int = field(default_factory=capacity.cores)
     at_work: jobserver.Pool | None = None
     busiest: int = 0
+    allowed: int = 0
+    killed: tuple[str, ...] = ()
+    peaks: dict[str, int] = field(default_factory=dict)
 
     def work(self, start: Callable[[int | None, Mapping[str, str], Take], None]) -> None:
         """Call `start(jobs, env, take)`, which runs the build and hands each of its lines to
@@ -58,8 +63,8 @@ class Crew:
                 if not culprits:
                     _explain(error, lines)
                     raise
-                self.run.killed = tuple(dict.fromkeys((*self.run.killed, *culprits)))
-                self.expected = {**self.expected, **self.run.peaks}
+                self.killed = tuple(dict.fromkeys((*self.killed, *culprits)))
+                self.expected = {**self.expected, **self.peaks}
                 more = {name: 2 * self.expected.get(name, 0) for name in culprits}
                 self.expected = {**self.expected, **more}
                 now = self._halve()
@@ -81,11 +86,10 @@ class Crew:
 
     @contextmanager
     def _pool(self) -> Iterator[Mapping[str, str]]:
+        self.allowed = self.jobs or self.most
         if self.jobs:
-            self.run.jobs = self.jobs
             yield {}
             return
-        self.run.jobs = self.most
         pool = None
         try:
             with jobserver.pool(Path(self.pool), self.most, decide, self.expected) as pool:
@@ -93,7 +97,7 @@ class Crew:
                 yield pool.environment()
         finally:
             self.at_work = None
-            self.run.peaks.update(pool.peaks if pool else {})
+            self.peaks.update(pool.peaks if pool else {})
 
     def _halve(self) -> int:
         """Half as many jobs as before; 0 where there was one."""
