@@ -18,9 +18,8 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from tasks.effects import ninjalog
+from tasks.effects import ninjalog, runs
 from tasks.forecast import Forecast
-from tasks.stages.compile import runs
 from tests.benchmarks.rows import Row
 from tests.real.debian import SYSTEM, Debian, InsideYard, Upstream, profile, where
 

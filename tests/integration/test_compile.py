@@ -24,12 +24,13 @@ from tasks.effects import (
     manifests,
     ninjalog,
     packages,
+    runs,
     toolchain,
 )
 from tasks.errors import BuildError, CommandFailedError
 from tasks.model import Interpreter, Layout
 from tasks.settings.schema import Settings
-from tasks.stages.compile import action, runs
+from tasks.stages.compile import action
 from tasks.stages.compile.job import CompileJob
 from tasks.stages.compile.plan import plan
 from tasks.stages.deps.job import Deps, Program

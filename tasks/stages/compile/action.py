@@ -7,16 +7,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path, PureWindowsPath
 
-from tasks.effects import compilercache, files, manifests, ninja, ninjalog, ninjaplan, shell
+from tasks.effects import compilercache, files, manifests, ninja, ninjalog, ninjaplan, runs, shell
 from tasks.effects.buildlines import is_warning
 from tasks.effects.crew import Crew, Take
 from tasks.effects.voice import say, warn
 from tasks.forecast import Forecast
 from tasks.model import Command
-from tasks.stages.compile import buildfolder, products, runs
+from tasks.stages.compile import buildfolder, products
 from tasks.stages.compile.bench import Bench, folder_of, open_bench
 from tasks.stages.compile.decision import Decision, arguments
 from tasks.stages.compile.job import Compiled, CompileJob
+from tasks.stages.compile.told import Run
 from tasks.stages.compile.unused import Unused
 from tasks.stages.compile.work import Step, cmake_again
 from tasks.stages.deps.job import Cache
@@ -39,7 +40,7 @@ def run(job: CompileJob) -> tuple[Compiled]:
     files.own(job.build)
     with files.lock(folder):  # of the tree, where another profile may be at work
         bench = open_bench(job)
-        told = runs.Run(bench.decide())
+        told = Run(bench.decide())
         say(str(told.decision))
         if told.decision.do == "wipe":
             buildfolder.wipe(folder, told.decision)
@@ -48,7 +49,7 @@ def run(job: CompileJob) -> tuple[Compiled]:
         return (_compiled(bench, job),)
 
 
-def _recorded(bench: Bench, job: CompileJob, told: runs.Run) -> None:
+def _recorded(bench: Bench, job: CompileJob, told: Run) -> None:
     """Configure and compile, and add what came of it to the runs, whatever that was."""
     started, before = time.monotonic(), ninjalog.read(bench.folder)
     env, log = bench.environment.over(shell.host_env()), Path(job.log).with_suffix(".cache.log")
@@ -62,7 +63,8 @@ def _recorded(bench: Bench, job: CompileJob, told: runs.Run) -> None:
             say(measured.counts.told(cache))
     finally:
         made = ninjalog.remade(before, ninjalog.read(bench.folder))
-        runs.add(job.runs, told, made, time.monotonic() - started)
+        objects, seconds = runs.objects(made, told.peaks), time.monotonic() - started
+        runs.add(job.runs, seconds, objects, **told.facts())
     if told.warnings:
         say(f"{told.warnings:,} warnings of compilers are in {job.log}")
     if slowest := runs.slowest(made):
@@ -78,7 +80,7 @@ def _cache(bench: Bench, job: CompileJob) -> Cache:
     return found
 
 
-def _configure(bench: Bench, told: runs.Run, job: CompileJob, env: Mapping[str, str]) -> None:
+def _configure(bench: Bench, told: Run, job: CompileJob, env: Mapping[str, str]) -> None:
     """Make the folder one that is configured for what is asked, and see that it is."""
     before = bench.before
     if told.decision.do == "reuse":
@@ -118,7 +120,7 @@ def _configuring(bench: Bench, decision: Decision) -> Step:
 def _compile(
     bench: Bench,
     job: CompileJob,
-    told: runs.Run,
+    told: Run,
     env: Mapping[str, str],
     before: Mapping[str, ninjalog.Made],
 ) -> None:

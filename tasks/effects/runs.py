@@ -1,8 +1,11 @@
-"""How each run of compile went: one line of JSON a run, added to a file that only grows.
+"""How each run of a build went: one line of JSON a run, added to a file that only grows.
+
+This is one of compile; an extension's has no `decision`, and its objects have no `seconds`.
 
 {"when": "2026-11-21T14:00:00+00:00", "seconds": 12.3, "configure_seconds": 0.0,
      "ninja_seconds": 11.9, "decision": "reuse", "changes": [],
- "objects": [{"output": "c10/CMakeFiles/c10.dir/core/Allocator.cpp.o", "seconds": 4.2}]}
+ "objects": [{"output": "c10/CMakeFiles/c10.dir/core/Allocator.cpp.o", "seconds": 4.2,
+              "peak_mib": 310}]}
 """
 
 from __future__ import annotations
@@ -12,7 +15,6 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -21,54 +23,32 @@ from tasks.effects.ninjalog import Made
 from tasks.effects.voice import warn
 from tasks.errors import redact
 from tasks.model import Json
-from tasks.stages.compile.decision import Decision
 
 _LONG = 30.0  # seconds of an object that are worth a word
 # not the thousands of sources that are generated, each logged with the time of all
 _COMPILED = re.compile(r"\.(o|obj|a|lib|so(\.\d+)*|dll|dylib|pyd|exe)$")
 
 
-@dataclass
-class Run:
-    """A run as it goes: what was decided, MiB at the most by output, jobs at once, what the
-    compiler cache served, the outputs whose compilers ran out of memory, lines with a
-    warning, and the seconds that CMake took, and Ninja.
+def add(path: PurePath, seconds: float, objects: Iterable[Json], **facts: Json) -> None:
+    """Add a run that took so long, with what came of its objects and whatever else is told of
+    it.
     """
-
-    decision: Decision
-    peaks: dict[str, int] = field(default_factory=dict)
-    jobs: int = 0
-    cache: Mapping[str, Json] = field(default_factory=dict)
-    killed: tuple[str, ...] = ()
-    warnings: int = 0
-    configure_seconds: float = 0.0
-    ninja_seconds: float = 0.0
-
-
-def add(path: PurePath, run: Run, made: Mapping[str, Made], seconds: float) -> None:
-    """Add a run, with what Ninja made in the order in which it began."""
-    files = {name: one for name, one in made.items() if _COMPILED.search(name)}
-    objects = sorted(files.items(), key=lambda item: item[1].began)
-    told = {
-        "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "seconds": round(seconds, 3),
-        "configure_seconds": round(run.configure_seconds, 3),
-        "ninja_seconds": round(run.ninja_seconds, 3),
-        "decision": run.decision.do,
-        "changes": [str(change) for change in run.decision.changes],
-        "jobs": run.jobs,
-        "cache": dict(run.cache),
-        "warnings": run.warnings,
-        "killed": list(run.killed),
-        "objects": [
-            {"output": output, "seconds": round(one.seconds, 3), **_peak(run, output)}
-            for output, one in objects
-        ],
-    }
+    when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    told = {"when": when, "seconds": round(seconds, 3), **facts, "objects": list(objects)}
     try:
         _append(Path(path), redact(json.dumps(told, ensure_ascii=False)))
     except OSError as error:  # it decides nothing, and must not hide why a build failed
         warn(f"this run is not in {path}: {error.strerror}")
+
+
+def objects(made: Mapping[str, Made], peaks: Mapping[str, int]) -> Iterator[Json]:
+    """What Ninja compiled, in the order in which it began, with MiB at the most where they were
+    seen.
+    """
+    files = {name: one for name, one in made.items() if _COMPILED.search(name)}
+    for output, one in sorted(files.items(), key=lambda item: item[1].began):
+        peak = {"peak_mib": peaks[output]} if output in peaks else {}
+        yield {"output": output, "seconds": round(one.seconds, 3), **peak}
 
 
 def _append(file: Path, line: str) -> None:
@@ -81,10 +61,6 @@ def _append(file: Path, line: str) -> None:
             stream.seek(-1, os.SEEK_END)
             line = line if stream.read() == b"\n" else f"\n{line}"
         stream.write(f"{line}\n".encode())
-
-
-def _peak(run: Run, output: str) -> dict[str, int]:
-    return {"peak_mib": run.peaks[output]} if output in run.peaks else {}
 
 
 def slowest(made: Mapping[str, Made]) -> str:

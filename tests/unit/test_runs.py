@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tasks.effects import runs
 from tasks.effects.ninjalog import Made
-from tasks.stages.compile import runs
-from tasks.stages.compile.decision import Decision
 
 MADE = {"a.o": Made(1.0, 4.5, "1"), "CMakeFiles/install.util": Made(4.5, 4.6, "2")}
 
 
 def test_what_was_made_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "records" / "compile.jsonl"
-    runs.add(path, runs.Run(Decision("configure"), peaks={"a.o": 310}), MADE, 5.0)
+    runs.add(path, 5.0, runs.objects(MADE, {"a.o": 310}), jobs=4)
     (run,) = runs.read(path)
     assert run["objects"] == [{"output": "a.o", "seconds": 3.5, "peak_mib": 310}]
     assert runs.costs(runs.read(path)) == {"a.o": 3.5}
@@ -22,23 +21,23 @@ def test_what_was_made_is_read_back(tmp_path: Path) -> None:
 
 def test_a_line_that_was_cut_short_takes_no_other_along(tmp_path: Path) -> None:
     path = tmp_path / "compile.jsonl"
-    runs.add(path, runs.Run(Decision("configure")), MADE, 5.0)
+    runs.add(path, 5.0, runs.objects(MADE, {}), jobs=4)
     with path.open("a", encoding="utf-8") as stream:
         stream.write('{"when": "20')
-    runs.add(path, runs.Run(Decision("reuse")), {}, 1.0)
-    assert [run["decision"] for run in runs.read(path)] == ["configure", "reuse"]
+    runs.add(path, 1.0, (), jobs=2)
+    assert [run["jobs"] for run in runs.read(path)] == [4, 2]
 
 
 def test_a_compiler_that_was_killed_is_taken_for_twice_what_was_seen(tmp_path: Path) -> None:
     path = tmp_path / "compile.jsonl"
-    runs.add(path, runs.Run(Decision("configure"), peaks={"a.o": 310}), MADE, 5.0)
-    runs.add(path, runs.Run(Decision("reuse"), killed=("a.o", "b.o")), {}, 1.0)
+    runs.add(path, 5.0, runs.objects(MADE, {"a.o": 310}), jobs=4)
+    runs.add(path, 1.0, (), killed=["a.o", "b.o"])
     assert runs.peaks(runs.read(path)) == {"a.o": 620}
 
 
 def test_a_full_disk_is_told_and_hides_nothing(tmp_path: Path) -> None:
     (tmp_path / "records").touch()  # where the folder would have to be
-    runs.add(tmp_path / "records" / "compile.jsonl", runs.Run(Decision("reuse")), {}, 1.0)
+    runs.add(tmp_path / "records" / "compile.jsonl", 1.0, ())
 
 
 def test_the_three_slowest_are_named() -> None:

@@ -1,0 +1,39 @@
+"""What a run of compile tells of itself, for `tasks.effects.runs`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tasks.model import Json
+from tasks.stages.compile.decision import Decision
+
+
+@dataclass
+class Run:
+    """A run as it goes: what was decided, MiB at the most by output, jobs at once, what the
+    compiler cache served, the outputs whose compilers ran out of memory, lines with a
+    warning, and the seconds that CMake took, and Ninja.
+    """
+
+    decision: Decision
+    peaks: Mapping[str, int] = field(default_factory=dict)
+    jobs: int = 0
+    cache: Mapping[str, Json] = field(default_factory=dict)
+    killed: tuple[str, ...] = ()
+    warnings: int = 0
+    configure_seconds: float = 0.0
+    ninja_seconds: float = 0.0
+
+    def facts(self) -> dict[str, Json]:
+        """For its line."""
+        return {
+            "configure_seconds": round(self.configure_seconds, 3),
+            "ninja_seconds": round(self.ninja_seconds, 3),
+            "decision": self.decision.do,
+            "changes": [str(change) for change in self.decision.changes],
+            "jobs": self.jobs,
+            "cache": dict(self.cache),
+            "warnings": self.warnings,
+            "killed": list(self.killed),
+        }
