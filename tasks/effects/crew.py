@@ -79,7 +79,6 @@ class Crew:
         """`6 jobs, 2 held back, 3.1 GiB free`: what is at work now, and why not more."""
         if not self.at_work:
             return _free()
-        self.busiest = max(self.busiest, self.at_work.in_use)
         held = f"{self.at_work.withheld} held back" if self.at_work.withheld else ""
         jobs = f"{self.at_work.in_use} job{'s' * (self.at_work.in_use != 1)}"
         return ", ".join(filter(None, (jobs, held, _free())))
@@ -97,6 +96,7 @@ class Crew:
                 yield pool.environment()
         finally:
             self.at_work = None
+            self.busiest = pool.busiest if pool else 0
             self.peaks.update(pool.peaks if pool else {})
 
     def _halve(self) -> int:
@@ -106,7 +106,7 @@ class Crew:
             self.jobs = half or 1
         else:
             half = min(self.most, self.busiest or self.most) // 2
-            self.most, self.busiest = half or 1, 0
+            self.most = half or 1
         return half
 
 

@@ -50,7 +50,7 @@ def test_no_windows_pool_and_no_environment(
     assert not jobserver.usable("1.13.2")
     with jobserver.pool(tmp_path, 4, lambda _: Verdict(4), {}) as pool:
         assert pool.environment() == {}
-        assert (pool.in_use, pool.withheld) == (0, 0)
+        assert (pool.in_use, pool.busiest, pool.withheld) == (0, 0, 0)
 
 
 def test_what_ninja_makes_for_its_own_build_file_costs_no_token(tmp_path: Path) -> None:
@@ -76,7 +76,9 @@ def test_all_that_is_allowed_runs_at_once_and_no_more(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 16)
     with jobserver.pool(tmp_path / "pool", 4, lambda _: Verdict(4), {}, tick=TICK) as pool:
         assert build.start(pool.environment()).wait() == 0
+        wait_for(lambda: pool.in_use == 0)
     assert max(build.at_once()) == 4
+    assert pool.busiest == 4
 
 
 def test_what_is_withheld_from_the_start_does_not_run(tmp_path: Path) -> None:

@@ -55,6 +55,11 @@ class Pool:
         return self._keeper.in_use if self._keeper else 0
 
     @property
+    def busiest(self) -> int:
+        """The most jobs that were at work at once, of all builds in the pool."""
+        return self._keeper.busiest if self._keeper else 0
+
+    @property
     def withheld(self) -> int:
         """Jobs fewer than the most, for want of memory."""
         return self._keeper.withheld if self._keeper else 0

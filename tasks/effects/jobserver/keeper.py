@@ -33,7 +33,7 @@ class Keeper:
         self, pipe: Pipe, chair: Chair, edges: Edges, decide: Callable[[View], Verdict], most: int
     ) -> None:
         self.pipe = pipe
-        self.in_use = 0
+        self.in_use = self.busiest = 0
         self._chair = chair
         self._edges = edges
         self._decide = decide
@@ -100,6 +100,7 @@ class Keeper:
         now = time.monotonic()
         moment = self._edges.sample(now, self._pauses.since)
         self.in_use = len(moment.jobs)
+        self.busiest = max(self.busiest, self.in_use)
         if not self._chair.taken:
             if not self._chair.take():
                 return
