@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -104,6 +105,20 @@ def test_what_a_governor_withheld_is_back_at_its_end(tmp_path: Path, tokens: Pat
         assert watch.count() == 0
     assert watch.count() == MOST - 1
     watch.close()
+
+
+def test_what_a_make_without_ninja_holds_is_not_made_anew(tmp_path: Path, tokens: Path) -> None:
+    make = shutil.copy(shutil.which("sleep") or "sleep", tmp_path / "make")
+    with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK) as pool:
+        child = subprocess.Popen(["sleep", "60"], executable=make, env=pool.environment())
+        watch = Pipe(tokens)
+        assert watch.take(2) == 2
+        time.sleep(20 * TICK)  # longer than the audit takes
+        assert watch.count() == MOST - 1 - 2
+        child.kill()
+        child.wait()
+        wait_for(lambda: watch.count() == MOST - 1)
+        watch.close()
 
 
 def test_another_governs_when_one_is_killed(tmp_path: Path, tokens: Path) -> None:

@@ -25,7 +25,8 @@ _MAKES = {"make", "gmake"}
 class Moment:
     """What is at work now. `least` and `most` are bounds of the tokens that it holds: a Ninja may
     have given its own slot, which no token stands for, to any of its jobs, or to none; and one that
-    has not opened the pipe yet holds none. `unsure` where a make among them may hold more.
+    has not opened the pipe yet holds none. `unsure` where a make, among them or beside them, may
+    hold more.
     """
 
     jobs: tuple[Job, ...]
@@ -62,6 +63,7 @@ class Edges:
         self._known: dict[int, float] = {}
         self._ninjas: dict[int, str] = {}
         self._joined: set[int] = set()
+        self._makes: set[int] = set()  # that no Ninja started
         self._owner: dict[int, int] = {}
         self._edges: dict[int, _Edge] = {}
 
@@ -118,6 +120,8 @@ class Edges:
         program = processes.program(pid)
         if program in _MAKES and pid in self._owner:
             self._edges[self._owner[pid]].makes = True
+        elif program in _MAKES and self._names_pool(pid):
+            self._makes.add(pid)
         if program.startswith("ninja") and pid not in self._ninjas and self._takes_tokens(pid):
             self._ninjas[pid] = processes.variable(pid, leftovers.MARK)
             if pid in self._owner:
@@ -131,9 +135,12 @@ class Edges:
         arguments, parent = processes.arguments(pid), processes.parent(pid)
         if parent in self._ninjas and arguments == processes.arguments(parent):
             return False
-        flags = processes.variable(pid, "MAKEFLAGS").split()
         own = any(argument.startswith("-j") for argument in arguments)
-        return f"--jobserver-auth=fifo:{self._pipe}" in flags and not own
+        return self._names_pool(pid) and not own
+
+    def _names_pool(self, pid: int) -> bool:
+        flags = processes.variable(pid, "MAKEFLAGS").split()
+        return f"--jobserver-auth=fifo:{self._pipe}" in flags
 
     def _adopt(self, ninja: int, now: float) -> None:
         """What it started before it was known."""
@@ -156,6 +163,7 @@ class Edges:
         self._known.pop(pid, None)
         self._ninjas.pop(pid, None)
         self._joined.discard(pid)
+        self._makes.discard(pid)
         if pid in self._edges:
             self._finish(pid)
         elif pid in self._owner:
@@ -184,5 +192,5 @@ class Edges:
             idle=sum(not at_work for at_work in count.values()),
             least=sum(max(0, at_work - 1) for at_work in count.values()),
             most=sum(count.values()),
-            unsure=any(edge.makes for edge in self._edges.values()),
+            unsure=bool(self._makes) or any(edge.makes for edge in self._edges.values()),
         )
