@@ -2,29 +2,53 @@
 
 Where Ninja obeys a jobserver it gets one that a governor keeps to what memory is there; else, or
 where build.jobs says so, a fixed number. Either is halved when a compiler ran out of memory all the
-same, and Ninja goes on from what is done.
+same, and the build goes on from what is done.
 """
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path, PurePath
 
-from tasks.effects import capacity, jobserver, memory
+from tasks.effects import capacity, compilercache, compilers, jobserver, memory
 from tasks.effects.voice import warn
 from tasks.errors import CommandFailedError
 from tasks.governor import decide
 from tasks.killed import CAUSE, is_full, killed
+from tasks.stages.deps.job import Deps
 
 Take = Callable[[str], None]  # one line of a build
 
+# A number in one of them would make Ninja leave the pool alone
+NUMBERS = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
 _ATTEMPTS = 3  # with fewer jobs, after the first
 _TAIL = 20_000  # lines that are searched for what was killed
+# What a GNU make before 4.4 says of a jobserver that is a fifo, where it is run without -j
+_OLD_MAKE = "invalid --jobserver-auth"
+
+
+def jobs_for(
+    asked: int | None, pool: PurePath, ninja: str, deps: Deps, launchers: Iterable[str]
+) -> int | None:
+    """Compilers at once that the program `ninja` is to start: what is `asked`; else None where the
+    pool in the folder `pool` can say how many; else what is safe now.
+
+    It cannot where sccache, as one of the `launchers`, has its server run them: their memory is not
+    that of Ninja's children.
+    """
+    if asked:
+        return asked
+    found = deps.ninja if ninja == deps.ninja.path else compilers.program(ninja)
+    served = any(compilercache.kind_of(one) == "sccache" for one in launchers)
+    # MAKEFLAGS holds words, and a path with a space in it is two
+    fits = " " not in str(pool) and not served
+    obeys = fits and found is not None and jobserver.usable(found.version)
+    return None if obeys else capacity.safe_jobs()
 
 
 @dataclass
@@ -43,35 +67,27 @@ class Crew:
     most: int = field(default_factory=capacity.cores)
     at_work: jobserver.Pool | None = None
     busiest: int = 0
+    seen: bool = False  # whether any job of the last attempt was one of the pool
     allowed: int = 0
+    attempts: int = 0
     killed: tuple[str, ...] = ()
     peaks: dict[str, int] = field(default_factory=dict)
 
     def work(self, start: Callable[[int | None, Mapping[str, str], Take], None]) -> None:
         """Call `start(jobs, env, take)`, which runs the build and hands each of its lines to
-        `take`; again with half as many jobs where a compiler was killed.
+        `take`; again with half as many jobs where a compiler was killed, and with a fixed number
+        where a make is part of it that knows no such pool.
 
         Raises the build's `CommandFailedError`, with the cause where that was memory.
         """
-        for attempt in range(_ATTEMPTS + 1):
+        while True:
             lines: deque[str] = deque(maxlen=_TAIL)
             try:
                 with self._pool() as env:
                     start(self.jobs, env, lines.append)
             except CommandFailedError as error:
-                culprits = killed(lines)
-                if not culprits:
-                    _explain(error, lines)
+                if not self._goes_on(error, lines):
                     raise
-                self.killed = tuple(dict.fromkeys((*self.killed, *culprits)))
-                self.expected = {**self.expected, **self.peaks}
-                more = {name: 2 * self.expected.get(name, 0) for name in culprits}
-                self.expected = {**self.expected, **more}
-                now = self._halve()
-                if attempt == _ATTEMPTS or not now:
-                    _give_up(error, culprits)
-                    raise
-                warn(f"no memory was left for {_named(culprits)}: going on with {now} at once")
             else:
                 return
 
@@ -96,14 +112,46 @@ class Crew:
                 yield pool.environment()
         finally:
             self.at_work = None
-            self.busiest = pool.busiest if pool else 0
-            self.peaks.update(pool.peaks if pool else {})
+            if pool:
+                self.busiest, self.seen = pool.busiest, bool(pool.peaks)
+                self.peaks.update(pool.peaks)
+
+    def _goes_on(self, error: CommandFailedError, lines: Sequence[str]) -> bool:
+        """Whether the build is tried again with fewer jobs, which is then said; else the error is
+        told its cause.
+        """
+        if not self.jobs and any(_OLD_MAKE in line for line in lines):
+            self.jobs = capacity.safe_jobs()
+            warn(
+                "a GNU make before 4.4 is part of this build, which cannot share jobs with others: "
+                f"going on with {self.jobs} at once"
+            )
+            return True
+        culprits = killed(lines)
+        if not culprits:
+            _explain(error, lines)
+            return False
+        self.killed = tuple(dict.fromkeys((*self.killed, *culprits)))
+        self.expected = {**self.expected, **self.peaks}
+        more = {name: 2 * self.expected.get(name, 0) for name in culprits}
+        self.expected = {**self.expected, **more}
+        self.attempts += 1
+        now = self._halve()
+        if self.attempts > _ATTEMPTS or not now:
+            _give_up(error, culprits)
+            return False
+        warn(f"no memory was left for {_named(culprits)}: going on with {now} at once")
+        return True
 
     def _halve(self) -> int:
-        """Half as many jobs as before; 0 where there was one."""
+        """Half as many jobs as before; 0 where there was one. A build of which the pool saw nothing
+        chose a number of its own, and gets one of ours.
+        """
         if self.jobs:
             half = self.jobs // 2
             self.jobs = half or 1
+        elif not self.seen:
+            self.jobs = half = capacity.safe_jobs() // 2 or 1
         else:
             half = min(self.most, self.busiest or self.most) // 2
             self.most = half or 1

@@ -51,6 +51,12 @@ def objects(made: Mapping[str, Made], peaks: Mapping[str, int]) -> Iterator[Json
         yield {"output": output, "seconds": round(one.seconds, 3), **peak}
 
 
+def weighed(peaks: Mapping[str, int]) -> Iterator[Json]:
+    """What was compiled where only the pool saw it: MiB at the most, no seconds."""
+    for output in sorted(filter(_COMPILED.search, peaks)):
+        yield {"output": output, "peak_mib": peaks[output]}
+
+
 def _append(file: Path, line: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab+") as stream:

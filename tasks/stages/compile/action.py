@@ -9,7 +9,7 @@ from pathlib import Path, PureWindowsPath
 
 from tasks.effects import compilercache, files, manifests, ninja, ninjalog, ninjaplan, runs, shell
 from tasks.effects.buildlines import is_warning
-from tasks.effects.crew import Crew, Take
+from tasks.effects.crew import NUMBERS, Crew, Take
 from tasks.effects.voice import say, warn
 from tasks.forecast import Forecast
 from tasks.model import Command
@@ -25,7 +25,6 @@ from tasks.stages.env.job import LAUNCHERS
 
 _NEEDED_MIB = 1024  # a build that has less is sure to fail; a whole CUDA build takes some 30 GiB
 _OURS = {"USE_CUDA"}  # given to every tree, whether a person wrote it or not
-_PARALLEL = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
 
 
 def run(job: CompileJob) -> tuple[Compiled]:
@@ -141,8 +140,8 @@ def _compile(
             told.warnings += is_warning(line)
 
         env_now = {**env, **step.env, **more}
-        if jobs is None:  # a number of anybody's would make Ninja leave the pool alone
-            env_now = {name: value for name, value in env_now.items() if name not in _PARALLEL}
+        if jobs is None:
+            env_now = {name: value for name, value in env_now.items() if name not in NUMBERS}
         told.ninja_seconds += _run(replace(step, env=env_now), bench, job, each)
 
     try:
@@ -161,7 +160,7 @@ def _run(step: Step, bench: Bench, job: CompileJob, take: Take) -> float:
 def _compiled(bench: Bench, job: CompileJob) -> Compiled:
     work, backend = bench.work, bench.backend
     wheel = backend.wheel_command(work)
-    variables = {key: value for key, value in wheel.env.items() if key not in _PARALLEL}
+    variables = {key: value for key, value in wheel.env.items() if key not in NUMBERS}
     known = Path(job.runs).with_name("libraries.json")
     return Compiled(
         backend=bench.name,

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
-from tasks.effects import compilercache, compilers, jobserver, manifests, toolchain
-from tasks.effects.capacity import safe_jobs
+from tasks.effects import compilercache, manifests, toolchain
+from tasks.effects.crew import jobs_for
 from tasks.knowledge import load
 from tasks.knowledge.facts import FolderRule
 from tasks.stages.compile import buildfolder
@@ -72,7 +72,8 @@ def open_bench(job: CompileJob, environment: Environment | None = None) -> Bench
     work = replace(work, ninja=ninja if compilercache.is_there(ninja) else deps.ninja.path)
     rules = load(Path(job.knowledge)).folder_rules
     wanted = Fingerprint(settled.set, _toolchain(deps, settled.set, work))
-    jobs = job.jobs or (None if _is_elastic(job, deps, work, settled) else safe_jobs())
+    launcher = settled.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
+    jobs = jobs_for(job.jobs, job.pool, work.ninja, deps, (launcher,))
     return Bench(
         name=name,
         backend=backend,
@@ -99,18 +100,6 @@ def _work(job: CompileJob, deps: Deps, tree: Path) -> Work:
         target=job.target,
         jobs=job.jobs,
     )
-
-
-def _is_elastic(job: CompileJob, deps: Deps, work: Work, environment: Environment) -> bool:
-    """Whether a pool can say how many compilers run: not where sccache's server runs them, whose
-    memory is not that of Ninja's children.
-    """
-    own = work.ninja == deps.ninja.path
-    found = deps.ninja if own else compilers.program(work.ninja)
-    launcher = environment.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
-    # MAKEFLAGS holds words, and a path with a space in it is two
-    fits = " " not in str(job.pool) and compilercache.kind_of(launcher) != "sccache"
-    return fits and found is not None and jobserver.usable(found.version)
 
 
 def _settled(asked: Environment, held: Mapping[str, str]) -> Environment:

@@ -1,18 +1,27 @@
-"""One extension's wheel, compiled with the environment's compilers against the installed torch."""
+"""One extension's wheel, compiled with the environment's compilers against the installed torch.
+
+pip builds in the tree itself (from 21.3 on), so that what Ninja has made is still there when the
+build goes on with fewer jobs. pip before 25.3 removes it first where the project has no
+pyproject.toml, and scikit-build-core works in a folder that is gone afterwards: these begin anew.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from tasks.effects import capacity, files, manifests, ninja, shell
+from tasks.effects import files, manifests, ninja, runs, shell
+from tasks.effects.crew import Crew, Take
 from tasks.effects.voice import tick
 from tasks.errors import CommandFailedError
 from tasks.model import Command
 from tasks.stages.deps.job import Deps
-from tasks.stages.env.job import Environment
+from tasks.stages.env.job import Caching
 from tasks.stages.extensions.cached import cached
 from tasks.stages.extensions.job import ExtensionJob
+from tasks.stages.extensions.variables import environment, jobs_of, numbered
 
 
 def build(job: ExtensionJob, deps: Deps, tree: Path) -> Path:
@@ -24,9 +33,7 @@ def build(job: ExtensionJob, deps: Deps, tree: Path) -> Path:
     argv = (deps.python, "-m", "pip", "wheel", *options, str(tree / job.subdirectory))
     tick("compiling")
     try:
-        with cached(job, environment(job)) as env:
-            command = Command(argv, env, f"build {job.name}", log=job.log)
-            shell.run(command, ninja.follow())
+        _compile(job, deps, Command(argv, environment(job), f"build {job.name}", log=job.log))
     except CommandFailedError as error:
         error.todo = error.todo or f"the whole log is {job.log}"
         raise
@@ -34,19 +41,40 @@ def build(job: ExtensionJob, deps: Deps, tree: Path) -> Path:
     return wheel
 
 
-def environment(job: ExtensionJob) -> Mapping[str, str]:
-    """The extensions' environment with this one's own variables and forced headers."""
-    env = manifests.read(job.environment, Environment).over(shell.host_env())
-    env["MAX_JOBS"] = str(job.jobs or capacity.safe_jobs())
-    env["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
-    env.update(job.env)
-    for variable, option in _forcing(job).items() if job.includes else ():
-        flags = [f"{option}{header}" for header in job.includes]
-        env[variable] = " ".join([*env.get(variable, "").split(), *flags])
-    return env
+def _compile(job: ExtensionJob, deps: Deps, command: Command) -> None:
+    """Run it, again where its jobs were too many, and add a line to the runs, whatever came of
+    it.
+    """
+    caching = manifests.read(job.caching, Caching)
+    jobs = jobs_of(job, deps, caching, command.env)
+    crew = Crew(jobs, job.pool, runs.peaks(runs.read(job.runs)))
+    started, counts = time.monotonic(), None
+    try:
+        with cached(job, caching, command.env) as measured:
+            crew.work(_start(job, crew, replace(command, env=measured.env)))
+        counts = measured.counts
+    finally:
+        runs.add(
+            job.runs,
+            time.monotonic() - started,
+            runs.weighed(crew.peaks),
+            jobs=crew.allowed,
+            cache=counts.noted(caching.cache) if counts else {},
+            killed=list(crew.killed),
+        )
 
 
-def _forcing(job: ExtensionJob) -> Mapping[str, str]:
-    """How a header is put before every source: nvcc takes it everywhere, cl needs its own."""
-    nvcc = {"NVCC_APPEND_FLAGS": "-include "}
-    return {**nvcc, "CL": "/FI"} if job.system == "windows" else nvcc
+def _start(
+    job: ExtensionJob, crew: Crew, command: Command
+) -> Callable[[int | None, Mapping[str, str], Take], None]:
+    def start(jobs: int | None, more: Mapping[str, str], take: Take) -> None:
+        follow = ninja.follow(notes=crew.notes)
+
+        def each(line: str) -> None:
+            take(line)
+            follow(line)
+
+        env = {**numbered(job, command.env, jobs), **more}
+        shell.run(replace(command, env=env), each)
+
+    return start

@@ -7,23 +7,23 @@ import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tasks.effects import compilercache, files, manifests, records
+from tasks.effects import compilercache, files, records
+from tasks.effects.compilercache import Measured
 from tasks.effects.voice import say
 from tasks.stages.env.job import Caching
 from tasks.stages.extensions.job import ExtensionJob
 
 
 @contextlib.contextmanager
-def cached(job: ExtensionJob, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+def cached(job: ExtensionJob, caching: Caching, env: Mapping[str, str]) -> Iterator[Measured]:
     """The environment for the commands of the block; the record gets what the cache did for them.
 
     What the extension's own settings say stays as it is.
     """
-    caching = manifests.read(job.caching, Caching)
     wrappers = {name: str(path) for name, path in _wrappers(job, caching).items()}
     given = caching.over(env, {**wrappers, **job.env})
     with compilercache.measure(caching.cache, given, Path(job.work) / "cache.log") as measured:
-        yield measured.env
+        yield measured
     if measured.counts:
         records.note(job.manifest, cache=measured.counts.noted(caching.cache))
         say(measured.counts.told(caching.cache))

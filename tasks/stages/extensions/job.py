@@ -17,7 +17,9 @@ class ExtensionJob:
     `kind` is git, path or sdist and `location` the URL, folder or requirement; `include` are
     headers forced into every source, `targets` the capabilities that every library with device code
     must run on, `shelf` the wheelhouse folder of wheels for this torch. `caching` is a manifest
-    that changes nothing of what comes out, and so is none of the stage's reads.
+    that changes nothing of what comes out, and so is none of the stage's reads. `jobs` is how many
+    compilers run at once, None by cores and memory; `pool` is the folder of the jobs that all
+    builds of the checkout share, `runs` the file that each build adds a line to.
     """
 
     name: str
@@ -36,6 +38,8 @@ class ExtensionJob:
     targets: tuple[Arch, ...]
     shelf: str
     jobs: int | None
+    pool: PurePath
+    runs: PurePath
     work: PurePath
     wheelhouse: PurePath
     deps: PurePath

@@ -75,6 +75,8 @@ def _job(
         targets=choice.targets,
         shelf=_shelf(choice),
         jobs=None if settings.build.jobs == "auto" else settings.build.jobs,
+        pool=layout.pool,
+        runs=layout.build / "records" / "extensions" / f"{extension.name}.jsonl",
         work=layout.build / "extensions" / extension.name,
         wheelhouse=layout.wheelhouse,
         deps=layout.manifest("deps"),

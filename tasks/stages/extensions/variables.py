@@ -1,0 +1,61 @@
+"""The variables that one extension is built with, the number of jobs among them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+
+from tasks.effects import capacity, manifests, shell
+from tasks.effects.crew import NUMBERS, jobs_for
+from tasks.stages.deps.job import Deps
+from tasks.stages.env.job import LAUNCHERS, Caching, Environment
+from tasks.stages.extensions.job import ExtensionJob
+
+# What names a compiler, and perhaps a cache before it
+_COMPILERS = ("CC", "CXX", "CUDACXX", "PYTORCH_NVCC", *LAUNCHERS)
+
+
+def environment(job: ExtensionJob) -> Mapping[str, str]:
+    """The extensions' environment with this one's own variables and forced headers."""
+    env = manifests.read(job.environment, Environment).over(shell.host_env())
+    env["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
+    env.update(job.env)
+    for variable, option in _forcing(job).items() if job.includes else ():
+        flags = [f"{option}{header}" for header in job.includes]
+        env[variable] = " ".join([*env.get(variable, "").split(), *flags])
+    return env
+
+
+def jobs_of(job: ExtensionJob, deps: Deps, caching: Caching, env: Mapping[str, str]) -> int | None:
+    """Compilers at once, None where the pool says how many: torch's cpp_extension starts the ninja
+    of PATH with a number only where MAX_JOBS is one.
+    """
+    asked = max(_own(job).values(), default=job.jobs)
+    if "MAKEFLAGS" in job.env:
+        asked = asked or capacity.safe_jobs()
+    ninja = shutil.which("ninja", path=env.get("PATH")) or ""
+    words = [word for name in _COMPILERS for word in env.get(name, "").split()]
+    return jobs_for(asked, job.pool, ninja, deps, (caching.cache.path, *words))
+
+
+def numbered(job: ExtensionJob, env: Mapping[str, str], jobs: int | None) -> dict[str, str]:
+    """With that number of jobs, a person's own where it is not larger; with none where the pool
+    says how many.
+    """
+    rest = {name: value for name, value in env.items() if name not in NUMBERS}
+    if jobs is None:
+        return rest
+    own = _own(job)
+    return {**rest, **{name: str(min(jobs, own.get(name, jobs))) for name in NUMBERS}}
+
+
+def _own(job: ExtensionJob) -> dict[str, int]:
+    """The numbers of jobs that the extension's settings have."""
+    given = {name: job.env.get(name, "") for name in NUMBERS}
+    return {name: int(value) for name, value in given.items() if value.isdecimal() and int(value)}
+
+
+def _forcing(job: ExtensionJob) -> Mapping[str, str]:
+    """How a header is put before every source: nvcc takes it everywhere, cl needs its own."""
+    nvcc = {"NVCC_APPEND_FLAGS": "-include "}
+    return {**nvcc, "CL": "/FI"} if job.system == "windows" else nvcc
