@@ -1,7 +1,10 @@
-"""A C extension of a few lines, which can be told to be slow or broken by files in its folder."""
+"""A C extension of a few lines, which can be told to be slow or broken by files in its folder; and
+one that is compiled by Ninja, as torch's cpp_extension does it.
+"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 _SETUP = """
@@ -13,6 +16,37 @@ if (here / "slow").exists():
     time.sleep(300)
 setup(name="toyext", version="1.0", packages=["toyext"],
       ext_modules=[Extension("toyext._C", ["toyext/toy.c"])])
+"""
+# As torch.utils.cpp_extension: absolute objects, and a number only where MAX_JOBS is one
+_NINJA = r"""
+import json, os, pathlib, subprocess, sysconfig
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+RULE = "rule compile\n  command = $${CC:-cc} -fPIC -I%s -c $in -o $out\n"
+
+def escaped(path):
+    return path.replace(" ", "$ ")
+
+class Compile(build_ext):
+    def build_extension(self, ext):
+        with open(SEEN, "a") as stream:
+            stream.write(json.dumps(dict(os.environ)) + "\n")
+        folder = pathlib.Path(self.build_temp).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        made = {str(folder / pathlib.Path(source).stem) + ".o": source for source in ext.sources}
+        pairs = [(name, os.path.abspath(source)) for name, source in made.items()]
+        lines = ["build %s: compile %s\n" % tuple(map(escaped, pair)) for pair in pairs]
+        text = RULE % sysconfig.get_path("include") + "".join(lines)
+        (folder / "build.ninja").write_text(text)
+        jobs = os.environ.get("MAX_JOBS", "")
+        number = ["-j", jobs] if jobs.isdigit() else []
+        subprocess.run(["ninja", "-v", *number], cwd=folder, check=True)
+        self.compiler.link_shared_object(list(made), self.get_ext_fullpath(ext.name))
+
+sources = sorted(str(path) for path in pathlib.Path("toyext").glob("*.c"))
+setup(name="toyext", version="1.0", packages=["toyext"], cmdclass={"build_ext": Compile},
+      ext_modules=[Extension("toyext._C", sources)])
 """
 _SOURCE = """
 #include <Python.h>
@@ -35,3 +69,24 @@ def make_extension(folder: Path, answer: str = "42", switches: Path | None = Non
     source = f"#define ANSWER {answer}\n{_SOURCE}"
     (folder / "toyext" / "toy.c").write_text(source, encoding="utf-8")
     return folder
+
+
+def make_ninja_extension(folder: Path, parts: int = 3) -> Path:
+    """Write one of so many sources, whose setup.py leaves word for `environments_of`."""
+    make_extension(folder)
+    text = _NINJA.replace("SEEN", repr(str(_seen(folder))))
+    (folder / "setup.py").write_text(text, encoding="utf-8")
+    for number in range(1, parts):
+        text = f"int part_{number}(void) {{ return {number}; }}\n"
+        (folder / "toyext" / f"part{number}.c").write_text(text, encoding="utf-8")
+    return folder
+
+
+def environments_of(folder: Path) -> list[dict[str, str]]:
+    """What its compilers were started with, each time."""
+    return [json.loads(line) for line in _seen(folder).read_text(encoding="utf-8").splitlines()]
+
+
+def _seen(folder: Path) -> Path:
+    """Beside it, so that it is no source."""
+    return folder.with_suffix(".seen")

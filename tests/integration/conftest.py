@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tasks.effects import environments, packages
 from tests.toyextension import make_extension
 from tests.toytree import make_tree
 from tests.yard import Yard
+
+NEEDED = ("build", "cmake", "ninja", "scikit-build-core", "setuptools", "wheel")
+
+
+@pytest.fixture(scope="session")
+def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The build tools in an environment of their own."""
+    folder = tmp_path_factory.mktemp("tools")
+    uv, log = environments.find_uv(), folder / "log"
+    environments.create_venv(folder / "venv", sys.executable, uv, log)
+    python = environments.python_of(folder / "venv")
+    packages.Packages(str(python), uv, log).install(NEEDED)
+    return folder / "venv"
 
 
 @pytest.fixture

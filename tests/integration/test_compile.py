@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 import subprocess
@@ -13,125 +12,33 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from tasks.choice import Choice, ToolkitChoice
 from tasks.digest import canonical
 from tasks.effects import (
     capacity,
-    compilers,
     environments,
-    files,
     jobserver,
     manifests,
     ninjalog,
-    packages,
     runs,
     toolchain,
 )
 from tasks.errors import BuildError, CommandFailedError
-from tasks.model import Interpreter, Layout
-from tasks.settings.schema import Settings
 from tasks.stages.compile import action
 from tasks.stages.compile.job import CompileJob
-from tasks.stages.compile.plan import plan
-from tasks.stages.deps.job import Deps, Program
-from tasks.stages.env.job import Environment
+from tasks.stages.deps.job import Deps
 from tasks.stages.source.job import SourceTree
-from tests.toytree import Backend, make_tree
+from tests.actionyard import Yard, deps, make_yard
+from tests.toytree import Backend
 
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).parents[2]
 IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 SECOND = 1.1  # CMake installs a library again when it is a second newer, and ours take less
-NEEDED = ("build", "cmake", "ninja", "scikit-build-core", "setuptools", "wheel")
-
-
-@pytest.fixture(scope="session")
-def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tools")
-    uv, log = environments.find_uv(), folder / "log"
-    environments.create_venv(folder / "venv", sys.executable, uv, log)
-    python = environments.python_of(folder / "venv")
-    packages.Packages(str(python), uv, log).install(NEEDED)
-    return folder / "venv"
-
-
-@dataclasses.dataclass(frozen=True)
-class Yard:
-    """A build folder with the manifests that compile reads."""
-
-    layout: Layout
-    tree: Path
-    venv: Path
-
-    def job(self, **build: object) -> CompileJob:
-        choice = Choice(
-            system="linux",
-            strategy="source",
-            strategy_why="",
-            targets=(),
-            targets_why="",
-            ptx=False,
-            torch="2.6.0",
-            cuda=None,
-            toolkit=ToolkitChoice("none"),
-            python=Interpreter(sys.executable, "3.12.0"),
-        )
-        settings = Settings.model_validate({"build": {"jobs": 2, **build}})
-        self._publish(settings)
-        job = plan(settings, self.layout, choice).job
-        assert isinstance(job, CompileJob)
-        return job
-
-    def _publish(self, settings: Settings) -> None:
-        scripts = environments.scripts_folder(self.venv)
-        flags = {name: str(int(bool(value))) for name, value in settings.build.flags.items()}
-        environment = Environment(
-            set={**flags, **settings.build.env, "CMAKE_BUILD_TYPE": settings.build.type},
-            prepend={"PATH": (str(scripts),)},
-            unset=(),
-            separator=os.pathsep,
-        )
-        source = SourceTree(str(self.tree), "path", "", {}, "", "")
-        for name, value in (("source", source), ("deps", deps(self.venv)), ("env", environment)):
-            manifests.publish(self.layout.manifest(name), value)
-
-
-def deps(venv: Path) -> Deps:
-    suffix = ".exe" if sys.platform == "win32" else ""
-    scripts = environments.scripts_folder(venv)
-    found = {name: told(str(scripts / f"{name}{suffix}")) for name in ("cmake", "ninja")}
-    return Deps(
-        python=str(environments.python_of(venv)),
-        python_version="3.12.0",
-        identity="1",
-        overlay=None,
-        scripts=str(scripts),
-        toolkit=None,
-        cuobjdump=None,
-        cc=Program("", ""),
-        cxx=Program("", ""),
-        git=None,
-        **found,
-    )
-
-
-def told(path: str) -> Program:
-    found = compilers.program(path)
-    assert found
-    return found
 
 
 @pytest.fixture
 def yard(tmp_path: Path, venv: Path) -> Yard:
     return make_yard(tmp_path, venv, "setup_py")
-
-
-def make_yard(tmp_path: Path, venv: Path, backend: Backend) -> Yard:
-    layout = Layout(tmp_path, "p", tmp_path / "wheelhouse")
-    shutil.copytree(ROOT / "config" / "knowledge", layout.config / "knowledge")
-    files.own(layout.build)
-    return Yard(layout, make_tree(tmp_path / "pytorch", backend=backend), venv)
 
 
 def compiled(job: CompileJob) -> tuple[str, list[str]]:

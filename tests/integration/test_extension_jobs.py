@@ -1,0 +1,215 @@
+"""How many compilers of an extension are at work: with a real pip, Ninja and make."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.effects import capacity, compilers, jobserver, ninjalog, runs
+from tasks.effects.crew import NUMBERS
+from tasks.effects.jobserver.tokens import Pipe
+from tasks.errors import CommandFailedError
+from tasks.jobs import Verdict
+from tasks.stages.compile import action
+from tasks.stages.extensions.job import ExtensionJob
+from tests.actionyard import Yard, built, make_yard, script
+from tests.sleepers import wait_for
+from tests.toyextension import environments_of, make_ninja_extension
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(sys.platform == "win32", reason="a jobserver is a pipe here"),
+]
+MOST = capacity.cores()
+
+SLOW = """\
+#!/bin/sh
+# a compiler that is at work long enough to be seen
+case "$*" in *" -c "*) sleep 0.7 ;; esac
+exec cc "$@"
+"""
+CROWDED = """\
+#!/bin/sh
+# a compiler that the kernel kills where another one is at work
+case "$*" in *" -c "*) ;; *) exec cc "$@" ;; esac
+mkdir "{place}" 2>/dev/null || {{ sleep 0.7; kill -9 $$; }}
+sleep 1
+cc "$@"
+code=$?
+rmdir "{place}"
+exit $code
+"""
+ALONE = """\
+#!/bin/sh
+case "$*" in *" -c "*) sleep 0.7; kill -9 $$ ;; esac
+exec cc "$@"
+"""
+MAKES = """\
+#!/bin/sh
+# as where a part of it is built by make, which is told no number
+case "$*" in *" -c "*) make -f "{place}" >&2 || exit 2 ;; esac
+exec cc "$@"
+"""
+
+
+@pytest.fixture
+def yard(tmp_path: Path, venv: Path) -> Yard:
+    return make_yard(tmp_path, venv)
+
+
+@pytest.fixture
+def extension(tmp_path: Path) -> Path:
+    return make_ninja_extension(tmp_path / "extension")
+
+
+def compiler(folder: Path, text: str) -> str:
+    return script(folder / "cc-of-ours", text.format(place=folder / "place"))
+
+
+def last_run(job: ExtensionJob) -> Mapping[str, Any]:
+    *_, run = runs.read(job.runs)
+    return run
+
+
+def names(run: Mapping[str, Any]) -> set[str]:
+    return {Path(item["output"]).name for item in run["objects"]}
+
+
+def test_an_extension_takes_its_jobs_from_the_pool_of_all_builds(
+    yard: Yard, extension: Path, tmp_path: Path
+) -> None:
+    job = yard.extension(extension, CC=compiler(tmp_path, SLOW))
+    with jobserver.pool(Path(job.pool), MOST, lambda _: Verdict(MOST), {}) as pool:
+        assert built(job).name.startswith("toyext-1.0")
+        assert pool.busiest == min(MOST, 3)
+        watch = Pipe(Path(job.pool) / "tokens")
+        wait_for(lambda: watch.count() == MOST - 1)
+        watch.close()
+    (env,) = environments_of(extension)
+    assert env["MAKEFLAGS"].endswith(f"--jobserver-auth=fifo:{yard.layout.pool / 'tokens'}")
+    assert not env.keys() & set(NUMBERS)
+
+
+def test_what_its_objects_came_to_is_known_the_next_time(
+    yard: Yard, extension: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = yard.extension(extension, CC=compiler(tmp_path, SLOW))
+    built(job)
+    run = last_run(job)
+    assert (run["jobs"], run["killed"]) == (MOST, [])
+    assert names(run) == {"toy.o", "part1.o", "part2.o"}
+    assert all(item["peak_mib"] > 0 for item in run["objects"])
+    given, pool = [], jobserver.pool
+
+    def spied(*args: Any) -> Any:
+        given.append(args[3])
+        return pool(*args)
+
+    monkeypatch.setattr(jobserver, "pool", spied)
+    built(job)
+    assert given == [{item["output"]: item["peak_mib"] for item in run["objects"]}]
+    assert names(last_run(job)) == names(run)  # by the same names
+
+
+@pytest.mark.parametrize(
+    ("jobs", "own", "told"),
+    [
+        (3, {}, ("3", "3")),
+        ("auto", {"MAX_JOBS": "2"}, ("2", "2")),
+        (3, {"MAX_JOBS": "5"}, ("5", "5")),
+    ],
+)
+def test_a_number_that_is_asked_for_is_the_number(
+    yard: Yard, extension: Path, jobs: object, own: dict[str, str], told: tuple[str, str]
+) -> None:
+    job = yard.extension(extension, jobs, **own)
+    built(job)
+    (env,) = environments_of(extension)
+    assert [env[name] for name in NUMBERS] == list(told)
+    assert "MAKEFLAGS" not in env
+    assert last_run(job)["jobs"] == int(told[0])
+
+
+def test_where_a_checkout_has_a_space_in_its_path_the_number_is_fixed(
+    extension: Path, tmp_path: Path, venv: Path
+) -> None:
+    job = make_yard(tmp_path / "a checkout", venv).extension(extension)
+    built(job)
+    (env,) = environments_of(extension)
+    assert "MAKEFLAGS" not in env
+    assert env["MAX_JOBS"].isdecimal()
+
+
+@pytest.mark.skipif(MOST < 2, reason="not run: with one core there is no half")
+@pytest.mark.parametrize("jobs", ["auto", 2])
+def test_after_a_compiler_was_killed_it_goes_on_with_half_as_many(
+    yard: Yard, extension: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], jobs: object
+) -> None:
+    job = yard.extension(extension, jobs, CC=compiler(tmp_path, CROWDED))
+    built(job)
+    assert ".o: going on with 1 at once" in capsys.readouterr().out
+    run = last_run(job)
+    assert run["jobs"] == 1
+    assert run["killed"]
+    assert len(environments_of(extension)) >= 2
+
+
+def test_what_was_compiled_before_a_kill_is_not_compiled_again(
+    yard: Yard, extension: Path, tmp_path: Path
+) -> None:
+    (extension / "pyproject.toml").write_text('[build-system]\nrequires = ["setuptools"]\n')
+    job = yard.extension(extension, 2, CC=compiler(tmp_path, CROWDED))
+    built(job)
+    (log,) = (Path(job.work) / "tree").rglob(".ninja_log")
+    lines = log.read_text(encoding="utf-8").splitlines()[1:]
+    assert len(lines) == len(ninjalog.read(log.parent)) == 3
+
+
+def test_a_compiler_that_is_killed_alone_is_given_up_with_its_cause(
+    yard: Yard, extension: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = yard.extension(extension, CC=compiler(tmp_path, ALONE))
+    with pytest.raises(CommandFailedError, match="Killed") as caught:
+        built(job)
+    assert "needs more memory than there is (oom-killed)" in caught.value.todo
+    assert "going on with 1 at once" in capsys.readouterr().out
+    run = last_run(job)
+    assert run["killed"]
+
+
+def old_make() -> None:
+    """Skips where there is none."""
+    make = compilers.program("make")
+    if not make or tuple(map(int, make.version.split(".")[:2])) >= (4, 4):
+        pytest.skip("not run: no GNU make before 4.4")
+
+
+def test_a_build_with_an_old_make_in_it_goes_on_with_a_number(
+    yard: Yard, extension: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old_make()
+    (tmp_path / "place").write_text("all:\n\t@true\n")
+    job = yard.extension(extension, CC=compiler(tmp_path, MAKES))
+    built(job)
+    assert "a GNU make before 4.4 is part of this build" in capsys.readouterr().out
+    first, then = environments_of(extension)
+    assert "fifo" in first["MAKEFLAGS"]
+    assert "MAKEFLAGS" not in then
+    assert last_run(job)["jobs"] == int(then["MAX_JOBS"])
+
+
+def test_compile_with_an_old_make_in_it_goes_on_with_a_number(
+    yard: Yard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old_make()
+    (tmp_path / "place").write_text("all:\n\t@true\n")
+    text = MAKES.replace('*" -c "*', '*" -c "*/aten/*').replace("exec cc", "exec c++")
+    job = yard.job(jobs="auto", env={"CXX": compiler(tmp_path, text)})
+    action.run(job)
+    assert "a GNU make before 4.4 is part of this build" in capsys.readouterr().out
+    (run,) = runs.read(job.runs)
+    assert 1 <= run["jobs"] <= MOST

@@ -1,0 +1,141 @@
+"""How many go on after what went wrong, with a real pool and builds that are told what to say."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+
+import pytest
+
+from tasks.effects import capacity
+from tasks.effects.crew import Crew, Take, jobs_for
+from tasks.errors import CommandFailedError
+from tasks.stages.deps.job import Deps, Program
+from tests.checkout import Heard
+from tests.sleepers import Build
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a jobserver is a pipe here")
+SAFE = 6
+OLD_MAKE = "  make: *** internal error: invalid --jobserver-auth string `fifo:/p/tokens'.  Stop."
+KILLED = ("FAILED: [code=137] a.o", "cc -c a.c -o a.o")
+NINJA = "/venv/bin/ninja"
+
+
+@pytest.fixture(autouse=True)
+def safe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capacity, "safe_jobs", lambda: SAFE)
+
+
+class Ending:
+    """A build that fails as often as it is given lines to say, and what each try was given; a
+    `build` is run before that.
+    """
+
+    def __init__(self, *said: tuple[str, ...], build: Build | None = None) -> None:
+        self.jobs: list[int | None] = []
+        self.flags: list[str] = []
+        self._said = list(said)
+        self._build = build
+
+    def __call__(self, jobs: int | None, env: Mapping[str, str], take: Take) -> None:
+        self.jobs.append(jobs)
+        self.flags.append(env.get("MAKEFLAGS", ""))
+        if self._build:
+            assert self._build.start(dict(env)).wait() == 0
+        if self._said:
+            for line in self._said.pop(0):
+                take(line)
+            raise CommandFailedError("build failed", code=1)
+
+
+def crew(tmp_path: Path, jobs: int | None = None, most: int = 4) -> Crew:
+    return Crew(jobs, tmp_path / "pool", {}, most)
+
+
+def test_half_of_the_busiest_moment_go_on_though_nobody_asked_for_notes(tmp_path: Path) -> None:
+    one = crew(tmp_path, most=16)
+    build = Ending(KILLED, build=Build(tmp_path / "b", 4, 0.8))
+    one.work(build)
+    assert build.jobs == [None, None]
+    assert [flags.split()[0] for flags in build.flags] == ["-j16", "-j2"]
+    assert (one.allowed, one.killed) == (2, ("a.o",))
+    assert one.peaks.keys() == {"0.o", "1.o", "2.o", "3.o"}
+
+
+def test_a_build_with_a_number_of_its_own_gets_one_of_ours(tmp_path: Path, heard: Heard) -> None:
+    build = Ending(KILLED, KILLED)
+    crew(tmp_path).work(build)
+    assert build.jobs == [None, SAFE // 2, 1]
+    assert "no memory was left for a.o: going on with 3 at once" in heard
+
+
+def test_with_an_old_make_in_it_a_build_goes_on_once_with_a_safe_number(
+    tmp_path: Path, heard: Heard
+) -> None:
+    one, build = crew(tmp_path), Ending((OLD_MAKE,))
+    one.work(build)
+    assert build.jobs == [None, SAFE]
+    assert build.flags[0].endswith("tokens")
+    assert not build.flags[1]
+    assert one.allowed == SAFE
+    (said,) = heard
+    assert "GNU make before 4.4" in said
+    assert "going on with 6 at once" in said
+
+
+@pytest.mark.parametrize("jobs", [None, 4])
+def test_an_old_make_that_a_number_does_not_help_is_an_error(
+    tmp_path: Path, jobs: int | None
+) -> None:
+    build = Ending((OLD_MAKE,), (OLD_MAKE,))
+    with pytest.raises(CommandFailedError, match="build failed"):
+        crew(tmp_path, jobs).work(build)
+    assert build.jobs == ([4] if jobs else [None, SAFE])
+
+
+def test_after_three_times_it_is_an_error_with_the_cause(tmp_path: Path) -> None:
+    build = Ending(*[KILLED] * 9)
+    with pytest.raises(CommandFailedError) as caught:
+        crew(tmp_path, 16).work(build)
+    assert build.jobs == [16, 8, 4, 2]
+    assert "a.o needs more memory than there is (oom-killed)" in caught.value.todo
+
+
+def test_another_failure_is_tried_once(tmp_path: Path) -> None:
+    build = Ending(("toy.c:1: error: nonsense",))
+    with pytest.raises(CommandFailedError):
+        crew(tmp_path).work(build)
+    assert build.jobs == [None]
+
+
+def deps(version: str) -> Deps:
+    program = Program("", "")
+    return Deps(
+        *("", "3.12.0", "1", None, "", None, None),
+        cc=program,
+        cxx=program,
+        cmake=program,
+        ninja=Program(NINJA, version),
+        git=None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "pool", "version", "launchers", "jobs"),
+    [
+        (None, "/yard/build/.jobs", "1.13.1", ("", "ccache"), None),
+        (5, "/yard/build/.jobs", "1.13.1", (), 5),
+        (None, "/my yard/build/.jobs", "1.13.1", (), SAFE),
+        (None, "/yard/build/.jobs", "1.12.0", (), SAFE),
+        (None, "/yard/build/.jobs", "1.13.1", ("/usr/bin/sccache", "gcc"), SAFE),
+    ],
+)
+def test_the_pool_says_how_many_where_it_can(
+    asked: int | None, pool: str, version: str, launchers: tuple[str, ...], jobs: int | None
+) -> None:
+    assert jobs_for(asked, PurePath(pool), NINJA, deps(version), launchers) == jobs
+
+
+def test_a_ninja_that_is_nowhere_gets_a_number() -> None:
+    assert jobs_for(None, PurePath("/yard"), "", deps("1.13.1"), ()) == SAFE
