@@ -1,0 +1,98 @@
+"""How many compilers an extension is told to run, and by which variables."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks.effects import capacity
+from tasks.model import Layout
+from tasks.settings.schema import Settings
+from tasks.stages.deps.job import Cache, Deps, Program
+from tasks.stages.env.job import Caching
+from tasks.stages.extensions.job import ExtensionJob
+from tasks.stages.extensions.plan import plan
+from tasks.stages.extensions.variables import jobs_of, numbered
+from tests.actionyard import CHOICE, script
+from tests.checkout import KNOWLEDGE
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a jobserver is a pipe here")
+NONE = Program("", "")
+PLAIN = Caching(Cache(), {}, {}, {})
+SAFE = 6
+
+
+@pytest.fixture(autouse=True)
+def safe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capacity, "safe_jobs", lambda: SAFE)
+
+
+def extension(jobs: object = "auto", **env: str) -> ExtensionJob:
+    listed = [{"name": "toy", "path": "toy", "env": env}]
+    settings = Settings.model_validate({"build": {"jobs": jobs}, "extensions": listed})
+    layout = Layout(Path("/yard"), "p", Path("/yard/wheelhouse"))
+    job = plan(settings.extensions[0], settings, layout, CHOICE, KNOWLEDGE).job
+    assert isinstance(job, ExtensionJob)
+    return job
+
+
+def ninja(folder: Path, version: str) -> Program:
+    folder.mkdir(parents=True)
+    path = script(folder / "ninja", f"#!/bin/sh\necho {version}\n")
+    return Program(path, version)
+
+
+def asked(
+    job: ExtensionJob, folder: Path, caching: Caching = PLAIN, before: str = "", **env: str
+) -> int | None:
+    """With Ninja 1.13.1 on PATH, and the folder `before` in front of it."""
+    own = ninja(folder / "ours", "1.13.1")
+    deps = Deps("", "3.12.0", "1", None, "", None, None, NONE, NONE, NONE, own, None)
+    path = f"{before}:{folder / 'ours'}:/usr/bin:/bin"
+    return jobs_of(job, deps, caching, {"PATH": path, **env, **job.env})
+
+
+def test_the_pool_says_how_many_where_nobody_else_does(tmp_path: Path) -> None:
+    assert asked(extension(), tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("job", "jobs"),
+    [
+        (extension(3), 3),
+        (extension(MAX_JOBS="2"), 2),
+        (extension(3, CMAKE_BUILD_PARALLEL_LEVEL="8"), 8),
+        (extension(MAKEFLAGS="-j4"), SAFE),
+        (extension(CC="sccache gcc"), SAFE),
+        (extension(CMAKE_CUDA_COMPILER_LAUNCHER="/opt/sccache"), SAFE),
+    ],
+)
+def test_a_number_takes_its_place(tmp_path: Path, job: ExtensionJob, jobs: int) -> None:
+    assert asked(job, tmp_path) == jobs
+
+
+def test_behind_sccache_whose_server_compiles_the_number_is_fixed(tmp_path: Path) -> None:
+    served = Caching(Cache("sccache", "/usr/bin/sccache", "0.16.0"), {}, {}, {})
+    assert asked(extension(), tmp_path, served) == SAFE
+    beside = Caching(Cache("ccache", "/usr/bin/ccache", "4.9"), {}, {}, {})
+    assert asked(extension(), tmp_path / "beside", beside) is None
+
+
+def test_the_ninja_that_would_be_found_first_has_to_obey(tmp_path: Path) -> None:
+    ninja(tmp_path / "old", "1.11.1")
+    assert asked(extension(), tmp_path, before=str(tmp_path / "old")) == SAFE
+
+
+def test_a_pool_leaves_no_number_and_a_number_is_in_both_variables() -> None:
+    env = {"MAX_JOBS": "9", "CC": "cc"}
+    assert numbered(extension(), env, None) == {"CC": "cc"}
+    both = {"CC": "cc", "MAX_JOBS": "4", "CMAKE_BUILD_PARALLEL_LEVEL": "4"}
+    assert numbered(extension(), env, 4) == both
+
+
+def test_a_persons_own_number_stays_until_fewer_are_to_go_on() -> None:
+    job = extension(MAX_JOBS="2", CMAKE_BUILD_PARALLEL_LEVEL="8")
+    told = [list(numbered(job, {}, jobs).values()) for jobs in (8, 4, 1)]
+    assert told == [["2", "8"], ["2", "4"], ["1", "1"]]
