@@ -10,12 +10,13 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from tasks.effects import compilers, shell
+from tasks.effects.tail import Tail
 from tasks.errors import CommandFailedError, MissingToolError
 from tasks.model import Command, Json
 from tasks.stages.deps.job import Cache
@@ -53,11 +54,28 @@ class Counts:
 @dataclass
 class Measured:
     """`env` is what the commands of the block get; `counts` is there after it, None where nothing
-    can be told.
+    can be told. `hit_rate` can be asked within it: a share of 1, None where nothing is known yet.
     """
 
     env: Mapping[str, str]
     counts: Counts | None = None
+    hit_rate: Callable[[], float | None] = lambda: None
+
+
+class HitRate:
+    """ccache's, out of its CCACHE_STATSLOG as that grows."""
+
+    def __init__(self, log: Path) -> None:
+        self._tail = Tail(log)
+        self._hits = self._misses = 0
+
+    def now(self) -> float | None:
+        """A share of 1, None before the first compilation."""
+        lines = self._tail.lines()
+        self._hits += sum(line in _HITS for line in lines)
+        self._misses += lines.count("cache_miss")
+        calls = self._hits + self._misses
+        return self._hits / calls if calls else None
 
 
 def find(program: str) -> Cache | None:
@@ -101,6 +119,7 @@ def measure(cache: Cache, env: Mapping[str, str], log: PurePath) -> Iterator[Mea
     if cache.kind == "ccache" and "CCACHE_STATSLOG" not in env:
         Path(log).unlink(missing_ok=True)
         measured.env = {**env, "CCACHE_STATSLOG": str(log)}
+        measured.hit_rate = HitRate(Path(log)).now
         yield measured
         measured.counts = counts_of_log(Path(log))
     elif cache.kind == "sccache":

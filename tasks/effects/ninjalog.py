@@ -6,9 +6,11 @@ milliseconds since that run of Ninja began, the last line of an output counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
+
+from tasks.effects.tail import Tail
 
 
 @dataclass(frozen=True)
@@ -30,15 +32,30 @@ def read(folder: PurePath) -> dict[str, Made]:
     path = Path(folder) / ".ninja_log"
     if not path.is_file():
         return {}
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    found: dict[str, Made] = {}
-    for parts in (line.split("\t") for line in lines if not line.startswith("#")):
-        if len(parts) == 5:  # a line that an interruption cut is none
-            start, end, mtime, output, command = parts
-            found[output] = Made(int(start) / 1000, int(end) / 1000, f"{start} {mtime} {command}")
-    return found
+    return dict(_entries(path.read_text(encoding="utf-8", errors="replace").splitlines()))
 
 
 def remade(before: Mapping[str, Made], now: Mapping[str, Made]) -> dict[str, Made]:
     """What was made in between."""
     return {name: made for name, made in now.items() if before.get(name) != made}
+
+
+class Growing:
+    """What is made in a folder since it held `before`, read as Ninja writes it."""
+
+    def __init__(self, folder: PurePath, before: Mapping[str, Made]) -> None:
+        self._tail = Tail(Path(folder) / ".ninja_log")
+        self._before = before
+        self._made: dict[str, Made] = {}
+
+    def made(self) -> Mapping[str, Made]:
+        """All of it so far."""
+        self._made |= remade(self._before, dict(_entries(self._tail.lines())))
+        return self._made
+
+
+def _entries(lines: Iterable[str]) -> Iterator[tuple[str, Made]]:
+    for parts in (line.split("\t") for line in lines if not line.startswith("#")):
+        if len(parts) == 5:  # a line that an interruption cut is none
+            start, end, mtime, output, command = parts
+            yield output, Made(int(start) / 1000, int(end) / 1000, f"{start} {mtime} {command}")

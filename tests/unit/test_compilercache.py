@@ -152,6 +152,32 @@ def test_ccaches_log_is_counted_call_by_call(tmp_path: Path) -> None:
     assert told == "ccache served 2 of 3 compilations, 1 could not be cached"
 
 
+def test_ccaches_hit_rate_is_known_while_its_log_grows(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with measure(Cache("ccache"), {}, log) as measured:
+        assert measured.hit_rate() is None
+        log.write_text("# a\ncalled_for_link\n", encoding="utf-8")
+        assert measured.hit_rate() is None
+        with log.open("a", encoding="utf-8") as growing:
+            growing.write(LOG)
+        assert measured.hit_rate() == 2 / 3
+        with log.open("a", encoding="utf-8") as growing:
+            growing.write("# d\ndirect_cache_hit\nlocal_storage_hit\n# e\ncache_mi")
+        assert measured.hit_rate() == 3 / 4
+    assert measured.counts == Counts(3, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("cache", "env"),
+    [(Cache(), {}), (Cache("ccache"), {"CCACHE_STATSLOG": "/mine"}), (Cache("sccache", "no"), {})],
+)
+def test_a_hit_rate_that_cannot_be_known_at_work_is_none(
+    tmp_path: Path, cache: Cache, env: dict[str, str]
+) -> None:
+    with measure(cache, env, tmp_path / "log") as measured:
+        assert measured.hit_rate() is None
+
+
 def test_ccache_logs_into_a_file_of_its_own_unless_a_person_has_one(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(LOG, encoding="utf-8")

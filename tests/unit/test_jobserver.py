@@ -121,6 +121,22 @@ def test_governor_sees_jobs_with_what_they_take(tmp_path: Path) -> None:
     assert 80 <= pool.peaks["1.o"] < 130
 
 
+def test_what_is_at_work_can_be_asked_meanwhile(tmp_path: Path) -> None:
+    build = Build(tmp_path / "b", 2, command=GROWS)
+    with jobserver.pool(tmp_path / "pool", 2, lambda _: Verdict(2), {}, tick=TICK) as pool:
+        assert pool.at_work == ()
+        ninja = build.start(pool.environment())
+        seen: dict[str, int] = {}
+
+        def look() -> bool:
+            seen.update((job.output, job.resident_mib) for job in pool.at_work)
+            return seen.keys() >= {"0.o", "1.o"} and min(seen["0.o"], seen["1.o"]) >= 80
+
+        wait_for(look)
+        ninja.wait()
+        wait_for(lambda: pool.at_work == ())
+
+
 def test_peaks_are_those_of_this_run(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 2)
     with jobserver.pool(tmp_path / "pool", 2, lambda _: Verdict(2), {}, tick=TICK) as pool:

@@ -26,7 +26,7 @@ from pathlib import Path
 from tasks.effects.jobserver.edges import Edges
 from tasks.effects.jobserver.keeper import Keeper
 from tasks.effects.jobserver.tokens import joined
-from tasks.jobs import Verdict, View
+from tasks.jobs import Job, Verdict, View
 
 TICK = 0.25  # seconds
 _SINCE = (1, 13)  # https://github.com/ninja-build/ninja/releases/tag/v1.13.0
@@ -58,6 +58,11 @@ class Pool:
     def busiest(self) -> int:
         """The most jobs that were at work at once, of all builds in the pool."""
         return self._keeper.busiest if self._keeper else 0
+
+    @property
+    def at_work(self) -> tuple[Job, ...]:
+        """The jobs themselves, as they were when they were last looked at."""
+        return self._keeper.at_work if self._keeper else ()
 
     @property
     def withheld(self) -> int:

@@ -19,7 +19,7 @@ from tasks.effects.jobserver.edges import Edges, Moment
 from tasks.effects.jobserver.pauses import Pauses
 from tasks.effects.jobserver.tokens import Chair, Pipe
 from tasks.effects.voice import warn
-from tasks.jobs import Verdict, View
+from tasks.jobs import Job, Verdict, View
 
 _AUDITED = 8  # moments that must agree before tokens count as lost, or as too many
 
@@ -34,6 +34,7 @@ class Keeper:
     ) -> None:
         self.pipe = pipe
         self.in_use = self.busiest = 0
+        self.at_work: tuple[Job, ...] = ()
         self._chair = chair
         self._edges = edges
         self._decide = decide
@@ -83,6 +84,7 @@ class Keeper:
             work()
         except Exception as bug:  # noqa: BLE001 - a build must not hang for a bug of ours
             self._failed = True
+            self.at_work = ()  # nobody looks any more
             warn(f"jobs are not held back by memory any more: {type(bug).__name__}: {bug}")
             if self._chair.take():
                 self._held = max(self._held, self._missing(self.in_use))
@@ -101,6 +103,7 @@ class Keeper:
         moment = self._edges.sample(now, self._pauses.since)
         self.in_use = len(moment.jobs)
         self.busiest = max(self.busiest, self.in_use)
+        self.at_work = moment.jobs
         if not self._chair.taken:
             if not self._chair.take():
                 return
