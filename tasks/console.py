@@ -165,8 +165,8 @@ class Console:
         self._work = None
         return elapsed(time.monotonic() - started)
 
-    def _moving(self, room: int, glyphs: bar.Glyphs) -> str:
-        """The line of the stage at work."""
+    def _moving(self, space: bar.Space) -> str:
+        """The lines of the stage at work."""
         work = self._work
         if not work:
             return ""
@@ -174,7 +174,7 @@ class Console:
         doing = "Stopping" if self.interrupted else work.doing
         head = f"{doing:>{_WIDTH}} {work.what} {elapsed(now - work.started)}"
         progress = said.progress.after(now - said.when) if said.progress else None
-        return bar.line(head, self.screen.spelled(said.text), progress, room, glyphs)
+        return bar.lines(head, self.screen.spelled(said.text), progress, space)
 
     def _line(self, verb: str, text: str, style: str = "1;32") -> None:
         padded = f"{verb:>{_WIDTH}}"

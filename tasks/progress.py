@@ -11,6 +11,7 @@ import re
 from collections import deque
 from dataclasses import dataclass, field, replace
 
+from tasks.atwork import AtWork
 from tasks.duration import roughly
 
 _STEP = re.compile(r"\s*\[(\d+)/(\d+)\]")  # pip indents what a build says
@@ -21,14 +22,14 @@ _WORTH_A_LINE = 60.0  # seconds between two lines in a log
 
 @dataclass(frozen=True)
 class Progress:
-    """`done` of `total` steps; `eta` in seconds, None where nothing can be said; `notes` on what is
-    at work.
+    """`done` of `total` steps; `eta` in seconds, None where nothing can be said; what was `at_work`
+    then.
     """
 
     done: int
     total: int
     eta: float | None = None
-    notes: str = ""
+    at_work: AtWork = field(default_factory=AtWork)
 
     @property
     def percent(self) -> int:
@@ -49,7 +50,7 @@ class Progress:
     def __str__(self) -> str:
         left = f"about {self.left}" if self.left else ""
         count = f"{self.done}/{self.total} ({self.percent} %)"
-        return ", ".join(filter(None, (count, left, self.notes)))
+        return ", ".join(filter(None, (count, left, str(self.at_work))))
 
 
 @dataclass

@@ -1,6 +1,6 @@
-"""Where all lines go: a log, or a terminal with one line at its end that is redrawn in place.
+"""Where all lines go: a log, or a terminal with a few lines at its end that are redrawn in place.
 
-A thread redraws that line each second, so that its clock runs while a compiler is silent. It knows
+A thread redraws them each second, so that their clock runs while a compiler is silent. It knows
 neither stages nor progress.
 """
 
@@ -16,12 +16,13 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
-from tasks.bar import ASCII, BLOCKS, Glyphs, columns
+from tasks.bar import ASCII, BLOCKS, Space, columns
 
-Draw = Callable[[int, Glyphs], str]  # a line for so many columns
+Draw = Callable[[Space], str]  # a line, or a few, that fit
 _BEAT = 1.0  # seconds
 _VERB = 12  # columns that are coloured
 _ECHO = len("^C")  # which a terminal adds to the line, and which must not wrap it
+_SIGNS = "█▌…·"
 _SPELLED = {"…": "...", "→": "->", "–": "-", "—": "-", "×": "x", "“": '"', "”": '"', "’": "'"}
 
 
@@ -44,18 +45,18 @@ def legible(stream: TextIO) -> None:
 
 
 class Screen:
-    """A stream that takes whole lines; where it is `live`, with one more line that moves."""
+    """A stream that takes whole lines; where it is `live`, with lines below them that move."""
 
     def __init__(self, out: TextIO) -> None:
         self.out = out
         self.live = out.isatty() and "CI" not in os.environ and os.environ.get("TERM") != "dumb"
-        self.glyphs = BLOCKS if self.spelled("█▌…") == "█▌…" else ASCII
+        self.glyphs = BLOCKS if self.spelled(_SIGNS) == _SIGNS else ASCII
         # The reader of a child's output, the beat and the main thread write. A handler of INT or
         # TERM runs in the main thread, also in the middle of a write: it says nothing, and what it
         # raises frees the lock. Should it ever say a line, a plain lock would wait for itself.
         self._lock = threading.RLock()
         self._draw: Draw | None = None
-        self._shown = 0  # columns of the moving line on the terminal now
+        self._shown: tuple[int, ...] = ()  # columns of each moving line on the terminal
         self._beat: threading.Thread | None = None
         self._over = threading.Event()
         legible(out)
@@ -86,7 +87,7 @@ class Screen:
             os.close(nowhere)
 
     def follow(self, draw: Draw) -> None:
-        """From now on what `draw` gives is the moving line, until `settle`."""
+        """From now on what `draw` gives is what moves, until `settle`."""
         self.settle()
         self._draw = draw
         self.redraw()
@@ -96,7 +97,7 @@ class Screen:
         atexit.register(self.settle)  # a daemon that writes while Python ends brings it down
 
     def settle(self) -> None:
-        """Take the moving line away."""
+        """Take away what moves."""
         self._over.set()
         with self._lock:
             self._draw = None
@@ -108,35 +109,40 @@ class Screen:
         atexit.unregister(self.settle)
 
     def redraw(self) -> None:
-        """Draw the moving line as it is now, for the terminal as wide as it is now."""
+        """Draw what moves as it is now, for the terminal as large as it is now."""
         with self._lock:
             if self._draw and self._is_ours():
-                text = self._draw(self._room() - _ECHO - 1, self.glyphs)
+                wide, high = self._size()
+                text = self._draw(Space(wide - _ECHO - 1, high, self.glyphs))
                 self._wipe()
-                self._shown = columns(text)
+                self._shown = tuple(columns(line) for line in text.split("\n"))
                 self.out.write(f"\x1b[1;36m{text[:_VERB]}\x1b[0m{text[_VERB:]}")
                 self.out.flush()
             elif self._draw:
-                self._shown = 0  # the shell began a line of its own
+                self._shown = ()  # the shell began a line of its own
 
     def _wipe(self) -> None:
-        """Where the terminal has become narrower the old line takes several rows by now."""
-        if self._shown:
-            rows = (self._shown - 1) // max(self._room(), 1)
+        """Where the terminal has become narrower an old line takes several rows by now."""
+        if any(self._shown):
+            room = max(self._size()[0], 1)
+            rows = sum(max(shown - 1, 0) // room + 1 for shown in self._shown) - 1
             self.out.write(f"\x1b[{rows}A\r\x1b[J" if rows else "\r\x1b[2K")
-            self._shown = 0
+            self._shown = ()
 
     def _redraw_until(self, over: threading.Event) -> None:
         with contextlib.suppress(OSError, ValueError):  # the terminal is gone
             while not over.wait(_BEAT):
                 self.redraw()
 
-    def _room(self) -> int:
-        """The terminal's own word: COLUMNS is how wide it was when the shell started us."""
+    def _size(self) -> tuple[int, int]:
+        """Columns and rows, by the terminal's own word: COLUMNS is how wide it was when the shell
+        started us.
+        """
         with contextlib.suppress(OSError):
-            if width := os.get_terminal_size(self.out.fileno()).columns:
-                return width
-        return shutil.get_terminal_size().columns
+            size = os.get_terminal_size(self.out.fileno())
+            if size.columns:
+                return size
+        return shutil.get_terminal_size()
 
     def _is_ours(self) -> bool:
         """False while a person has us in the background: the last line is their prompt then."""

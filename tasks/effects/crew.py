@@ -12,11 +12,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path, PurePath
 
-from tasks.effects import capacity, compilercache, compilers, jobserver, memory
+from tasks.atwork import AtWork
+from tasks.effects import capacity, compilercache, compilers, jobserver
 from tasks.effects.voice import warn
+from tasks.effects.watch import Watch
 from tasks.errors import CommandFailedError
 from tasks.governor import decide
 from tasks.killed import CAUSE, is_full, killed
@@ -72,6 +73,7 @@ class Crew:
     attempts: int = 0
     killed: tuple[str, ...] = ()
     peaks: dict[str, int] = field(default_factory=dict)
+    watch: Watch = field(default_factory=Watch)
 
     def work(self, start: Callable[[int | None, Mapping[str, str], Take], None]) -> None:
         """Call `start(jobs, env, take)`, which runs the build and hands each of its lines to
@@ -91,13 +93,9 @@ class Crew:
             else:
                 return
 
-    def notes(self) -> str:
-        """`6 jobs, 2 held back, 3.1 GiB free`: what is at work now, and why not more."""
-        if not self.at_work:
-            return _free()
-        held = f"{self.at_work.withheld} held back" if self.at_work.withheld else ""
-        jobs = f"{self.at_work.in_use} job{'s' * (self.at_work.in_use != 1)}"
-        return ", ".join(filter(None, (jobs, held, _free())))
+    def look(self) -> AtWork:
+        """What is at work now, and why not more."""
+        return self.watch.look(self.at_work)
 
     @contextmanager
     def _pool(self) -> Iterator[Mapping[str, str]]:
@@ -164,14 +162,6 @@ def _explain(error: CommandFailedError, lines: Iterable[str]) -> None:
             "the disk is full (disk-full): free some room and run the same command again, which "
             "goes on from what is done"
         )
-
-
-def _free() -> str:
-    """Memory that the tightest limit leaves."""
-    return f"{memory.measure(_groups()).available_mib / 1024:.1f} GiB free"
-
-
-_groups = cache(memory.groups)  # they stay the same as long as a process lives
 
 
 def _give_up(error: CommandFailedError, culprits: tuple[str, ...]) -> None:

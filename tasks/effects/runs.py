@@ -18,13 +18,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
-from tasks.duration import elapsed
 from tasks.effects.ninjalog import Made
 from tasks.effects.voice import warn
 from tasks.errors import redact
 from tasks.model import Json
 
-_LONG = 30.0  # seconds of an object that are worth a word
 # not the thousands of sources that are generated, each logged with the time of all
 _COMPILED = re.compile(r"\.(o|obj|a|lib|so(\.\d+)*|dll|dylib|pyd|exe)$")
 
@@ -45,8 +43,7 @@ def objects(made: Mapping[str, Made], peaks: Mapping[str, int]) -> Iterator[Json
     """What Ninja compiled, in the order in which it began, with MiB at the most where they were
     seen.
     """
-    files = {name: one for name, one in made.items() if _COMPILED.search(name)}
-    for output, one in sorted(files.items(), key=lambda item: item[1].began):
+    for output, one in sorted(_compiled(made), key=lambda item: item[1].began):
         peak = {"peak_mib": peaks[output]} if output in peaks else {}
         yield {"output": output, "seconds": round(one.seconds, 3), **peak}
 
@@ -69,13 +66,13 @@ def _append(file: Path, line: str) -> None:
         stream.write(f"{line}\n".encode())
 
 
-def slowest(made: Mapping[str, Made]) -> str:
-    """`Sort.cu 179 s, PowKernel.cu 130 s, …`: the three that took longest, "" where none took
-    long.
-    """
-    long = [(name, one) for name, one in made.items() if one.seconds >= _LONG]
-    found = sorted(long, key=lambda item: -item[1].seconds)[:3]
-    return ", ".join(f"{PurePath(name).stem} {elapsed(one.seconds)}" for name, one in found)
+def seconds(made: Mapping[str, Made]) -> dict[str, float]:
+    """What took how long, by output."""
+    return {output: one.seconds for output, one in _compiled(made)}
+
+
+def _compiled(made: Mapping[str, Made]) -> Iterable[tuple[str, Made]]:
+    return (item for item in made.items() if _COMPILED.search(item[0]))
 
 
 def peaks(past: Iterable[Mapping[str, Any]]) -> dict[str, int]:

@@ -34,8 +34,9 @@ def yard(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """A terminal of 100 columns where nobody is away."""
+    """A terminal of 100 columns and 24 rows where nobody is away."""
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("LINES", "24")
     return Terminal()

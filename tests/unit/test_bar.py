@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.bar import ASCII, BLOCKS, columns, fit, gauge, line
+from tasks.atwork import AtWork, Heavy, Slow
+from tasks.bar import ASCII, BLOCKS, Glyphs, Space, columns, fit, gauge, line, lines
 from tasks.progress import Progress
 
 HEAD = "   Compiling PyTorch 10 min 03 s"
@@ -29,9 +30,9 @@ def test_the_name_gives_way_first_and_then_the_bar(room: int, text: str) -> None
 
 
 def test_what_is_at_work_goes_before_the_name_of_the_file() -> None:
-    noted = Progress(612, 1368, 1860.0, "2 jobs, 3.1 GiB free")
+    noted = Progress(612, 1368, 1860.0, AtWork(jobs=2, used_mib=3174, limit_mib=24576))
     text = line(HEAD, FILE, noted, 159, BLOCKS)
-    assert text.endswith("31 min left, 2 jobs, 3.1 GiB free, FunctionalizeFallbackKernel.cpp")
+    assert text.endswith("31 min left, 2 jobs, 3.1 of 24 GiB, FunctionalizeFallbackKernel.cpp")
 
 
 def test_no_estimate_is_no_word_about_it() -> None:
@@ -65,3 +66,78 @@ def test_a_bar_is_full_only_at_the_end() -> None:
 
 def test_what_moves_the_cursor_is_taken_out() -> None:
     assert fit("\x1b[31mred\x1b[0m\tand\rback", 40, BLOCKS) == "red and back"
+
+
+AT_WORK = AtWork(
+    jobs=6,
+    held_back=2,
+    used_mib=10_035,
+    limit_mib=24_576,
+    hit_rate=0.789,
+    heavy=(
+        Heavy("flash_bwd_hdim192.cu", 4710, 190.0),
+        Heavy("flash_fwd_hdim256_bf16_causal_sm80.cu", 2048, 30.0),
+    ),
+    slowest=(Slow("Sort.cu", 179.0), Slow("PowKernel.cu", 130.0), Slow("Tensor.cu", 90.0)),
+)
+BUSY = Progress(612, 1368, 1860.0, AT_WORK)
+INDENT = " " * 13
+HEAVY = "heavy: flash_bwd_hdim192.cu 4.6 GiB 3 min"
+
+
+def below(columns: int, glyphs: Glyphs = BLOCKS, rows: int = 24) -> list[str]:
+    """What is drawn under the line of the stage."""
+    first, *rest = lines(HEAD, FILE, BUSY, Space(columns, rows, glyphs)).split("\n")
+    assert first.startswith(HEAD)
+    return [row.removeprefix(INDENT) for row in rest]
+
+
+def test_what_is_at_work_is_below_the_line() -> None:
+    counts, named = below(197)
+    assert counts == "6 jobs (2 held back) · 9.8 of 24 GiB · 78 % cache hits"
+    assert named == (
+        "heavy: flash_bwd_hdim192.cu 4.6 GiB 3 min, flash_fwd_hdim256_bf16_causal_s… 2 GiB · "
+        "slowest: Sort.cu 2 min 59 s, PowKernel.cu 2 min 10 s, Tensor.cu 1 min 30 s"
+    )
+    first = lines(HEAD, FILE, BUSY, Space(197, 24, BLOCKS)).partition("\n")[0]
+    assert first == line(HEAD, FILE, HALF, 197, BLOCKS)
+
+
+@pytest.mark.parametrize(
+    ("columns", "named"),
+    [
+        (
+            120,
+            f"{HEAVY} · slowest: Sort.cu 2 min 59 s, PowKernel.cu 2 min 10 s",
+        ),
+        (97, f"{HEAVY} · slowest: Sort.cu 2 min 59 s"),
+        (77, HEAVY),
+    ],
+)
+def test_as_many_are_named_as_fit_and_the_heaviest_always(columns: int, named: str) -> None:
+    assert below(columns)[1] == named
+
+
+def test_without_utf_8_what_is_at_work_is_ascii_too() -> None:
+    assert below(77, ASCII)[0] == "6 jobs (2 held back), 9.8 of 24 GiB, 78 % cache hits"
+    assert "".join(below(197, ASCII)).isascii()
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(69, 24), (197, 14)])
+def test_a_small_terminal_has_the_line_alone(columns: int, rows: int) -> None:
+    text = lines(HEAD, FILE, BUSY, Space(columns, rows, BLOCKS))
+    assert text == line(HEAD, FILE, BUSY, columns, BLOCKS)
+    assert "\n" not in text
+
+
+def test_what_nobody_knows_takes_no_line() -> None:
+    space = Space(97, 24, BLOCKS)
+    assert lines(HEAD, FILE, HALF, space) == line(HEAD, FILE, HALF, 97, BLOCKS)
+    assert lines(HEAD, FILE, None, space) == line(HEAD, FILE, None, 97, BLOCKS)
+
+
+@pytest.mark.parametrize("room", range(0, 240, 3))
+@pytest.mark.parametrize("glyphs", [BLOCKS, ASCII])
+def test_no_line_below_ever_wraps(room: int, glyphs: Glyphs) -> None:
+    for row in lines(HEAD, FILE, BUSY, Space(room, 24, glyphs)).split("\n"):
+        assert columns(row) <= room

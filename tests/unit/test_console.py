@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
+from tasks.atwork import AtWork, Slow
 from tasks.console import Console
 from tasks.duration import elapsed
 from tasks.model import Plan, Stage
@@ -52,7 +53,7 @@ def test_a_long_build_leaves_a_line_a_minute(monkeypatch: pytest.MonkeyPatch) ->
     console = Console(plan(), out)
     console.begin(stage("compile"), "first time")
     for done in range(1, 229):
-        console.tick("x.cpp", Progress(done, 228, 228.0 - done, "2 jobs"))
+        console.tick("x.cpp", Progress(done, 228, 228.0 - done, AtWork(jobs=2)))
     console.end(stage("compile"), "first time", "changed")
     lines = [" ".join(line.split()) for line in out.getvalue().splitlines()]
     assert lines == [
@@ -73,6 +74,30 @@ def test_on_a_terminal_progress_replaces_itself_and_names_its_stage(terminal: Te
     assert moving.startswith("  Installing wheel 0.0 s [")
     assert moving.endswith("] 12/340 3 %, x.cpp")
     assert terminal.last.startswith("   Installed wheel in 0.0 s (first time)")
+
+
+def test_on_a_terminal_what_is_at_work_is_below_and_gone_in_the_end(terminal: Terminal) -> None:
+    console = Console(plan(), terminal)
+    console.begin(stage("compile"), "first time")
+    slowest = (Slow("Sort.cu", 179.0),)
+    console.tick("x.cpp", Progress(12, 340, at_work=AtWork(jobs=2, slowest=slowest)))
+    console.say("a line to keep")
+    kept, first, *below = terminal.rows
+    assert kept == f"{'':13}a line to keep"
+    assert first.endswith("] 12/340 3 %, x.cpp")
+    assert below == [f"{'':13}2 jobs", f"{'':13}slowest: Sort.cu 2 min 59 s"]
+    console.end(stage("compile"), "first time", "changed")
+    assert terminal.rows == [kept, "    Compiled PyTorch in 0.0 s (first time)", ""]
+
+
+def test_a_low_terminal_has_one_line(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LINES", "14")
+    console = Console(plan(), terminal)
+    console.begin(stage("compile"), "first time")
+    console.tick("x.cpp", Progress(12, 340, at_work=AtWork(jobs=2)))
+    (only,) = terminal.rows
+    assert only.endswith("12/340 3 %, 2 jobs, x.cpp")
+    console.close()
 
 
 def test_a_line_of_progress_never_wraps(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tasks.atwork import AtWork
 from tasks.progress import Meter, Minutes, Progress
 
 
@@ -124,5 +125,5 @@ def test_a_short_build_leaves_none() -> None:
 
 
 def test_what_is_at_work_is_told_after_the_estimate() -> None:
-    told = Progress(675, 1350, 120.0, "2 jobs, 3.1 GiB free")
-    assert str(told) == "675/1350 (50 %), about 2 min left, 2 jobs, 3.1 GiB free"
+    told = Progress(675, 1350, 120.0, AtWork(jobs=2, used_mib=3174, limit_mib=24576))
+    assert str(told) == "675/1350 (50 %), about 2 min left, 2 jobs, 3.1 of 24 GiB"

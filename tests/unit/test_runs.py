@@ -40,7 +40,5 @@ def test_a_full_disk_is_told_and_hides_nothing(tmp_path: Path) -> None:
     runs.add(tmp_path / "records" / "compile.jsonl", 1.0, ())
 
 
-def test_the_three_slowest_are_named() -> None:
-    made = {f"dir/{n}.cu.o": Made(0.0, n, "") for n in (10.0, 40.0, 50.0, 60.0, 70.0)}
-    assert runs.slowest(made) == "70.0.cu 1 min 10 s, 60.0.cu 1 min 00 s, 50.0.cu 50 s"
-    assert not runs.slowest({"a.o": Made(0.0, 10.0, "")})
+def test_what_was_generated_took_no_time_of_its_own() -> None:
+    assert runs.seconds({**MADE, "a.h": Made(0.0, 90.0, "3")}) == {"a.o": 3.5}

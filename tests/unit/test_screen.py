@@ -13,7 +13,7 @@ import time
 import pytest
 
 from tasks import screen
-from tasks.bar import ASCII, BLOCKS, Glyphs
+from tasks.bar import ASCII, BLOCKS, Space
 from tasks.screen import Screen
 from tests.checkout import ROOT
 from tests.unit.terminal import Terminal
@@ -52,6 +52,59 @@ def test_a_line_to_keep_goes_above_the_one_that_moves(terminal: Terminal) -> Non
     shown.settle()
 
 
+def test_lines_that_move_are_as_many_as_are_drawn_and_leave_nothing_behind(
+    terminal: Terminal,
+) -> None:
+    drawn = iter(("1\n2\n3", "one", "uno\ndue", "", "1\n2\n3"))
+    shown = Screen(terminal)
+    shown.write("kept before")
+    shown.follow(lambda _: next(drawn))
+    seen = [terminal.rows]
+    for _ in range(4):
+        shown.redraw()
+        seen.append(terminal.rows)
+    assert [rows[1:] for rows in seen] == [
+        ["1", "2", "3"],
+        ["one"],
+        ["uno", "due"],
+        [""],
+        ["1", "2", "3"],
+    ]
+    shown.settle()
+    shown.write("kept after")
+    assert terminal.rows == ["kept before", "kept after", ""]
+
+
+def test_a_line_to_keep_goes_above_all_that_move(terminal: Terminal) -> None:
+    shown = Screen(terminal)
+    shown.follow(lambda _: "1\n2\n3")
+    shown.write("kept")
+    assert terminal.rows == ["kept", "1", "2", "3"]
+    shown.settle()
+
+
+def test_where_the_terminal_became_narrow_all_old_lines_go_whole(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = Screen(terminal)
+    shown.follow(lambda space: f"{'m' * space.columns}\nshort\n{'n' * space.columns}")
+    monkeypatch.setenv("COLUMNS", "40")
+    shown.redraw()
+    assert "\x1b[6A\r\x1b[J" in terminal.getvalue()  # 97 columns are three rows of 40
+    shown.settle()
+
+
+def test_what_is_drawn_can_know_how_large_the_terminal_is(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = Screen(terminal)
+    shown.follow(lambda space: f"{space.columns}x{space.rows}")
+    monkeypatch.setenv("LINES", "10")
+    shown.redraw()
+    assert terminal.last == "97x10"
+    shown.settle()
+
+
 def test_lines_of_many_threads_do_not_interleave(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,7 +130,7 @@ def test_where_the_terminal_became_narrow_the_old_line_goes_whole(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = Screen(terminal)
-    shown.follow(lambda room, _: "m" * room)
+    shown.follow(lambda space: "m" * space.columns)
     monkeypatch.setenv("COLUMNS", "40")
     shown.redraw()
     assert "\x1b[2A\r\x1b[J" in terminal.getvalue()
@@ -133,7 +186,7 @@ shown = Screen(sys.stdout)
 def leave(number, _):
     raise SystemExit(128 + number)
 signal.signal(signal.SIGTERM, leave)
-def draw(room, glyphs):
+def draw(space):
     return "moving"
 shown.follow(draw)
 try:
@@ -166,7 +219,7 @@ def test_a_terminal_that_goes_away_ends_the_beat(
 ) -> None:
     monkeypatch.setattr(screen, "_BEAT", 0.01)
 
-    def gone(_: int, __: Glyphs) -> str:
+    def gone(_: Space) -> str:
         if threading.current_thread() is not threading.main_thread():
             raise OSError("gone")
         return "moving"

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path, PureWindowsPath
 
+from tasks.atwork import slowest
 from tasks.effects import compilercache, files, manifests, ninja, ninjalog, ninjaplan, runs, shell
 from tasks.effects.buildlines import is_warning
 from tasks.effects.crew import NUMBERS, Crew, Take
 from tasks.effects.voice import say, warn
+from tasks.effects.watch import Watch
 from tasks.forecast import Forecast
 from tasks.model import Command
 from tasks.stages.compile import buildfolder, products
@@ -56,7 +58,7 @@ def _recorded(bench: Bench, job: CompileJob, told: Run) -> None:
     try:
         with compilercache.measure(cache, env, log) as measured:
             _configure(bench, told, job, measured.env)
-            _compile(bench, job, told, measured.env, before)
+            _compile(bench, job, told, measured, before)
         if measured.counts and measured.counts.hits + measured.counts.misses:
             told.cache = measured.counts.noted(cache)
             say(measured.counts.told(cache))
@@ -66,8 +68,8 @@ def _recorded(bench: Bench, job: CompileJob, told: Run) -> None:
         runs.add(job.runs, seconds, objects, **told.facts())
     if told.warnings:
         say(f"{told.warnings:,} warnings of compilers are in {job.log}")
-    if slowest := runs.slowest(made):
-        say(f"slowest: {slowest}")
+    if slow := slowest(runs.seconds(made)):
+        say(f"slowest: {', '.join(map(str, slow))}")
 
 
 def _cache(bench: Bench, job: CompileJob) -> Cache:
@@ -120,7 +122,7 @@ def _compile(
     bench: Bench,
     job: CompileJob,
     told: Run,
-    env: Mapping[str, str],
+    measured: compilercache.Measured,
     before: Mapping[str, ninjalog.Made],
 ) -> None:
     """Run Ninja; what its objects cost before tells how many fit, and how long it will take."""
@@ -128,21 +130,23 @@ def _compile(
     plan = ninjaplan.foresee(bench.work.ninja, bench.folder, job.target or "all")
     costs = {**runs.costs(past), **{name: made.seconds for name, made in before.items()}}
     forecast = Forecast(plan.outputs if plan else (), costs)
-    crew = Crew(bench.work.jobs, job.pool, runs.peaks(past))
+    growing = ninjalog.Growing(bench.folder, before)
+    watch = Watch(measured.hit_rate, lambda: runs.seconds(growing.made()))
+    crew = Crew(bench.work.jobs, job.pool, runs.peaks(past), watch=watch)
 
     def start(jobs: int | None, more: Mapping[str, str], take: Take) -> None:
         step = bench.backend.compile_step(replace(bench.work, jobs=jobs))
-        follow = ninja.follow(forecast, crew.notes)
-
-        def each(line: str) -> None:
-            take(line)
-            follow(line)
-            told.warnings += is_warning(line)
-
-        env_now = {**env, **step.env, **more}
+        env_now = {**measured.env, **step.env, **more}
         if jobs is None:
             env_now = {name: value for name, value in env_now.items() if name not in NUMBERS}
-        told.ninja_seconds += _run(replace(step, env=env_now), bench, job, each)
+        with ninja.watched(crew.look, forecast) as follow:
+
+            def each(line: str) -> None:
+                take(line)
+                follow(line)
+                told.warnings += is_warning(line)
+
+            told.ninja_seconds += _run(replace(step, env=env_now), bench, job, each)
 
     try:
         crew.work(start)

@@ -15,6 +15,7 @@ from pathlib import Path
 from tasks.effects import files, manifests, ninja, runs, shell
 from tasks.effects.crew import Crew, Take
 from tasks.effects.voice import tick
+from tasks.effects.watch import Watch
 from tasks.errors import CommandFailedError
 from tasks.model import Command
 from tasks.stages.deps.job import Deps
@@ -51,6 +52,7 @@ def _compile(job: ExtensionJob, deps: Deps, command: Command) -> None:
     started, counts = time.monotonic(), None
     try:
         with cached(job, caching, command.env) as measured:
+            crew.watch = Watch(measured.hit_rate)
             crew.work(_start(job, crew, replace(command, env=measured.env)))
         counts = measured.counts
     finally:
@@ -68,13 +70,13 @@ def _start(
     job: ExtensionJob, crew: Crew, command: Command
 ) -> Callable[[int | None, Mapping[str, str], Take], None]:
     def start(jobs: int | None, more: Mapping[str, str], take: Take) -> None:
-        follow = ninja.follow(notes=crew.notes)
-
-        def each(line: str) -> None:
-            take(line)
-            follow(line)
-
         env = {**numbered(job, command.env, jobs), **more}
-        shell.run(replace(command, env=env), each)
+        with ninja.watched(crew.look) as follow:
+
+            def each(line: str) -> None:
+                take(line)
+                follow(line)
+
+            shell.run(replace(command, env=env), each)
 
     return start
