@@ -21,6 +21,7 @@ from tasks.effects import (
     ninjalog,
     runs,
     toolchain,
+    voice,
 )
 from tasks.errors import BuildError, CommandFailedError
 from tasks.stages.compile import action
@@ -28,6 +29,7 @@ from tasks.stages.compile.job import CompileJob
 from tasks.stages.deps.job import Deps
 from tasks.stages.source.job import SourceTree
 from tests.actionyard import Yard, deps, make_yard
+from tests.checkout import Heard
 from tests.toytree import Backend
 
 pytestmark = pytest.mark.integration
@@ -415,6 +417,42 @@ def test_ninja_takes_its_jobs_from_the_pool_and_what_they_needed_is_recorded(
     objects = [item for item in run["objects"] if item["output"].endswith(".o")]
     assert len(objects) == 3
     assert any(item.get("peak_mib", 0) > 0 for item in objects)
+
+
+TALKATIVE = """\
+#!/bin/sh
+# a compiler that says much, on both of its streams
+case "$*" in *" -c "*/c10/* | *" -c "*/aten/*) ;; *) exec c++ "$@" ;; esac
+for number in $(seq 100); do
+  echo "x.cpp:$number:1: note: out $number of $$"
+  echo "x.cpp:$number:1: warning: err $number of $$" >&2
+done
+exec c++ "$@"
+"""
+
+
+def test_the_log_has_every_line_in_order_and_nobody_else_gets_the_warnings(
+    yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = Heard()
+    monkeypatch.setattr(voice, "_listener", [heard])
+    job = yard.job(jobs=2, env={"CXX": crowded(tmp_path, TALKATIVE)})
+    compiled(job)
+    assert f"300 warnings of compilers are in {job.log}" in heard
+    assert not [line for line in heard if "warning:" in line or "note:" in line]
+    log = Path(job.log).read_text(encoding="utf-8").splitlines()
+    compilers = {line.rpartition(" of ")[2] for line in log if ": warning: err" in line}
+    assert len(compilers) == 3
+    for one in compilers:
+        told = [line.partition(": ")[2] for line in log if line.endswith(f" of {one}")]
+        both = ((f"note: out {number}", f"warning: err {number}") for number in range(1, 101))
+        assert told == [f"{line} of {one}" for pair in both for line in pair]
+        first = log.index(f"x.cpp:1:1: note: out 1 of {one}")
+        assert log[first : first + 200] == [line for line in log if line.endswith(f" of {one}")]
+        assert "Building CXX object" in log[first - 1]  # Ninja names a step, then what it said
+    steps = [int(line[1:].partition("/")[0]) for line in log if line.startswith("[")]
+    assert steps[:4] == [1, 2, 3, 4]
+    assert steps == sorted(steps)
 
 
 def test_code_that_does_not_compile_shows_its_first_error(yard: Yard) -> None:
