@@ -18,7 +18,7 @@ _CELLS = (5, 24)  # of a bar, at least and at most
 _SHORTEST = 7  # columns of a name that still says something
 _ENOUGH = (70, 15)  # columns and rows of a terminal that has room for more than one line
 _INDENT = " " * 13  # below what a stage works on, where its other lines are
-_LONGEST = 32  # columns of a name beside others
+_LONGEST = 40  # columns of a name beside others
 # How many of the heavy and of the slow ones are named: as many as fit
 _MANY = ((2, 3), (2, 2), (1, 3), (1, 2), (1, 1), (1, 0))
 _UNSEEN = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x1f\x7f-\x9f]")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tasks.atwork import AtWork, Heavy, Slow
@@ -96,7 +98,7 @@ def test_what_is_at_work_is_below_the_line() -> None:
     counts, named = below(197)
     assert counts == "6 jobs (2 held back) · 9.8 of 24 GiB · 78 % cache hits"
     assert named == (
-        "heavy: flash_bwd_hdim192.cu 4.6 GiB 3 min, flash_fwd_hdim256_bf16_causal_s… 2 GiB · "
+        "heavy: flash_bwd_hdim192.cu 4.6 GiB 3 min, flash_fwd_hdim256_bf16_causal_sm80.cu 2 GiB · "
         "slowest: Sort.cu 2 min 59 s, PowKernel.cu 2 min 10 s, Tensor.cu 1 min 30 s"
     )
     first = lines(HEAD, FILE, BUSY, Space(197, 24, BLOCKS)).partition("\n")[0]
@@ -116,6 +118,12 @@ def test_what_is_at_work_is_below_the_line() -> None:
 )
 def test_as_many_are_named_as_fit_and_the_heaviest_always(columns: int, named: str) -> None:
     assert below(columns)[1] == named
+
+
+def test_a_name_without_end_is_cut() -> None:
+    endless = replace(AT_WORK, heavy=(Heavy("x" * 100, 4710, 190.0),))
+    text = lines(HEAD, FILE, replace(BUSY, at_work=endless), Space(77, 24, BLOCKS))
+    assert text.endswith(f"heavy: {'x' * 39}… 4.6 GiB 3 min")
 
 
 def test_without_utf_8_what_is_at_work_is_ascii_too() -> None:
