@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
+
+from tasks.effects import voice
 
 REAL = "TORCHYARD_TEST_REAL"
 
@@ -18,6 +21,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left)
         items[:] = chosen
         config.stash[_LEFT] = len(left)
+
+
+@pytest.fixture(autouse=True)
+def _listener() -> Iterator[None]:
+    """Whoever a test has listen is gone after it."""
+    before = voice._listener[0]
+    yield
+    voice.listen(before)
 
 
 _LEFT: pytest.StashKey[int] = pytest.StashKey()
