@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.benchmarks import built, elastic_synthetic, part, quickstart, state
+from tests.benchmarks import built, elastic_real, elastic_synthetic, part, quickstart, state
 from tests.benchmarks.rows import Row, table
 
 BENCHMARKS: dict[str, Callable[[], Row]] = {
@@ -19,6 +19,7 @@ BENCHMARKS: dict[str, Callable[[], Row]] = {
     "warm": part.warm,
     "eta": part.eta,
     "elastic-synthetic": elastic_synthetic.measure,
+    "elastic-real": elastic_real.measure,
     "state": state.measure,
     "quickstart": quickstart.measure,
 }

@@ -16,11 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from tests.benchmarks.rows import Row
+from tests.benchmarks.rows import RUNS, Row
 from tests.real.debian import CACHE, SYSTEM, Debian, InsideYard, Upstream, where
 
 ONE = "c10/util/Backtrace.cpp"
-_RUNS = 3
 _NAMES = ("full-cuda", "full-cpu")
 
 
@@ -144,7 +143,7 @@ def _compared(  # noqa: PLR0917 - a row has as many sides
     took: dict[Way, list[float]] = {ours: [], other: []}
     for way in took:  # once for nothing: what the others' change left behind
         way(built)
-    for _ in range(_RUNS):
+    for _ in range(RUNS):
         for way, times in took.items():
             before(built)
             times.append(way(built))

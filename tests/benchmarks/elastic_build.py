@@ -1,6 +1,6 @@
-"""One elastic build: `elastic_build.py FOLDER EXPECTED NINJA` runs Ninja in FOLDER with our pool
-and governor, with the peaks that the file EXPECTED holds, and writes there what it saw. Run apart,
-so that it lies within the control group that is measured.
+"""One elastic build: `elastic_build.py FOLDER EXPECTED NINJA [TARGET]` runs Ninja in FOLDER with
+our pool and governor, with the peaks that the file EXPECTED holds, and writes there what it saw.
+Run apart, so that it lies within the control group that is measured.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ def main() -> int:
     expected = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
     with jobserver.pool(folder / "pool", MOST, governor.decide, expected, tick=TICK) as pool:
         env = {**os.environ, **pool.environment(), leftovers.MARK: leftovers.RUN}
-        done = subprocess.run(
-            [ninja, "-C", str(folder), "--quiet"], env=env, stdout=subprocess.DEVNULL, check=False
-        )
+        argv = [ninja, "-C", str(folder), "--quiet", *sys.argv[4:]]
+        done = subprocess.run(argv, env=env, stdout=subprocess.DEVNULL, check=False)
     record.write_text(json.dumps({**expected, **pool.peaks}), encoding="utf-8")
     return done.returncode
 

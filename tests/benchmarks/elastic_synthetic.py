@@ -12,110 +12,29 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from tests.benchmarks import elastic_build
+from tests.benchmarks.cgroup import Group, Outcome, capped, timed
 from tests.benchmarks.rows import Row
 
 NAME, REACH = "elastic-synthetic", 1.15
 LIMIT_MIB = 1280
 JOBS, HEAVY, SEED = 200, 12, 20
-SWEEP = (8, 6, 4, 3, 2, 1)  # downwards: fewer than the first that survives are only slower
+SWEEP = (8, 4, 3, 2, 1)  # downwards: fewer than the first that survives are only slower
 HERE = Path(__file__).parent
 
 
-@dataclass(frozen=True)
-class Group:
-    """A control group of ours."""
-
-    folder: Path
-    version: int
-
-    def kills(self) -> int:
-        name = "memory.events" if self.version == 2 else "memory.oom_control"
-        lines = (self.folder / name).read_text(encoding="ascii").splitlines()
-        return int(dict(line.split() for line in lines)["oom_kill"])
-
-    def inside(self, *argv: str) -> list[str]:
-        """That command, run within."""
-        procs = self.folder / "cgroup.procs"
-        return ["/bin/sh", "-c", f'echo $$ > "{procs}" && exec "$@"', "sh", *argv]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    seconds: float
-    kills: int
-    code: int
-
-    @property
-    def survived(self) -> bool:
-        return self.code == 0 and not self.kills
-
-    def __str__(self) -> str:
-        end = "survived" if self.survived else "failed"
-        return f"{self.seconds:6.1f} s  {self.kills} killed  {end}"
-
-
 def measure() -> Row:
-    with capped() as group:
+    with capped(LIMIT_MIB) as group:
         if not group:
             print(f"{NAME}: not run: no cgroup can be made here")
             return Row(NAME, REACH)
         with tempfile.TemporaryDirectory(prefix="torchyard-elastic-") as work:
             return _compared(group, Path(work))
-
-
-@contextmanager
-def capped() -> Iterator[Group | None]:
-    """A group with the limit and no swap, None where none can be made."""
-    group = next(filter(None, (_made(root, version) for root, version in _ROOTS)), None)
-    try:
-        yield group
-    finally:
-        if group:
-            _removed(group.folder)
-
-
-_ROOTS = ((Path("/sys/fs/cgroup/memory"), 1), (Path("/sys/fs/cgroup"), 2))
-
-
-def _made(root: Path, version: int) -> Group | None:
-    limits = {
-        1: {"memory.limit_in_bytes": f"{LIMIT_MIB}M", "memory.swappiness": "0"},
-        2: {"memory.max": f"{LIMIT_MIB}M", "memory.swap.max": "0"},
-    }
-    folder = root / f"torchyard-benchmark-{os.getpid()}"
-    try:
-        if not (root / "cgroup.procs").exists():
-            return None
-        folder.mkdir()
-    except OSError:
-        return None
-    try:
-        for name, value in limits[version].items():
-            (folder / name).write_text(value, encoding="ascii")
-    except OSError:
-        _removed(folder)
-        return None
-    return Group(folder, version)
-
-
-def _removed(folder: Path) -> None:
-    for _ in range(50):
-        try:
-            folder.rmdir()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
 
 
 def _compared(group: Group, work: Path) -> Row:
@@ -135,7 +54,7 @@ def _compared(group: Group, work: Path) -> Row:
 def _sweep(group: Group, work: Path) -> Iterator[tuple[int, Outcome]]:
     for jobs in SWEEP:
         folder = _project(work / f"j{jobs}")
-        outcome = _timed(group, (_ninja(), f"-j{jobs}", "-C", str(folder), "--quiet"))
+        outcome = _timed(group, _ninja(), f"-j{jobs}", "-C", str(folder), "--quiet")
         print(f"  -j {jobs}                {outcome}", flush=True)
         yield jobs, outcome
         if outcome.survived:
@@ -144,16 +63,11 @@ def _sweep(group: Group, work: Path) -> Iterator[tuple[int, Outcome]]:
 
 def _elastic(group: Group, folder: Path, record: Path) -> Outcome:
     program = str(Path(elastic_build.__file__))
-    argv = (sys.executable, program, str(_project(folder)), str(record), _ninja())
-    return _timed(group, argv)
+    return _timed(group, sys.executable, program, str(_project(folder)), str(record), _ninja())
 
 
-def _timed(group: Group, argv: tuple[str, ...]) -> Outcome:
-    before, began = group.kills(), time.monotonic()
-    env = {**os.environ, "PYTHONPATH": str(HERE.parent.parent)}
-    child = subprocess.Popen(group.inside(*argv), env=env, stdout=subprocess.DEVNULL)
-    code = child.wait()
-    return Outcome(time.monotonic() - began, group.kills() - before, code)
+def _timed(group: Group, *argv: str) -> Outcome:
+    return timed(group, argv, {**os.environ, "PYTHONPATH": str(HERE.parent.parent)})
 
 
 def _ninja() -> str:

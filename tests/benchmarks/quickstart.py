@@ -17,10 +17,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tests.benchmarks.rows import Row
+from tests.benchmarks.rows import RUNS, Row
 from tests.yard import ROOT
 
-_RUNS = 2
 TORCH = "torch==2.15.0"
 TOOLKIT = "cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,cuobjdump]==13.2.*"
 TOOLS = ("ninja", "setuptools", "wheel", "numpy", "cmake")
@@ -101,7 +100,7 @@ def seconds(way: Way) -> float:
 def measure() -> Row:
     """Both ways in turn, so that a slow minute of the network falls on both."""
     took: dict[Way, list[float]] = {ours: [], by_hand: []}
-    for _ in range(_RUNS):
+    for _ in range(RUNS):
         for way, times in took.items():
             times.append(seconds(way))
             print(f"quickstart: {way.__name__} {times[-1]:.1f} s", flush=True)

@@ -67,7 +67,7 @@ def _make(tree: Path, size: int) -> None:
         folder = tree / f"part{number // 4000}" / f"folder{number // _A_FOLDER}"
         if number % _A_FOLDER == 0:
             folder.mkdir(parents=True)
-        (folder / f"file{number}.cpp").write_text(f"int number{number};\n", encoding="ascii")
+        (folder / f"file{number}.cpp").write_text(f"int number{number % 100};\n", encoding="ascii")
     _commit(tree)
     for number in range(SUBMODULES):
         inner = tree / "third_party" / f"sub{number}"

@@ -62,13 +62,19 @@ class Debian:
         return self.root / path.relative_to("/")
 
     def start(
-        self, argv: Sequence[str], at: PurePosixPath, env: Mapping[str, str] | None = None
+        self,
+        argv: Sequence[str],
+        at: PurePosixPath,
+        env: Mapping[str, str] | None = None,
+        by: Sequence[str] = (),
     ) -> subprocess.Popen[str]:
-        """A process inside. The one that is started is the command itself: signals reach it."""
+        """A process inside. The one that is started is the command itself, or what it is run `by`
+        out here: signals reach it.
+        """
         ours = {name: value for name, value in os.environ.items() if name.startswith(_NETWORK)}
         ours |= {name: _CERTIFICATES for name in ours if name in _NAMES_CERTIFICATES}
         return subprocess.Popen(
-            ["chroot", self.root, "/usr/bin/env", "-C", at, *argv],
+            [*by, "chroot", self.root, "/usr/bin/env", "-C", at, *argv],
             env={**ours, "PATH": ":".join(SYSTEM), "HOME": "/root", **_LOCALE, **(env or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
