@@ -1,6 +1,7 @@
 """Load, plan, yield tasks. `doit list` shows them; README.md tells how to use them."""
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,10 @@ from typing import Any
 
 from doit import get_var
 from doit.exceptions import InvalidDodoFile
+
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    # Until the reporter takes it there is nothing to end in order, and nobody wants a traceback
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 from tasks.errors import BuildError
 from tasks.yard import open_yard

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -143,3 +145,29 @@ def test_a_second_doit_is_told_who_is_at_work(yard: Yard, tree: Path, tmp_path: 
     finally:
         first.send_signal(signal.SIGTERM)
         first.communicate(timeout=60)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_end_while_the_settings_are_read_prints_nothing(
+    yard: Yard, tree: Path, number: signal.Signals
+) -> None:
+    yard.profile(**source_profile(tree))
+    profile = yard.folder / "config" / "profiles" / "trial.yaml"
+    profile.unlink()
+    os.mkfifo(profile)  # who reads it waits for a writer
+    child = yard.start("build")
+    writer = _opened_by_a_reader(profile)
+    child.send_signal(number)
+    out, _ = child.communicate(timeout=60)
+    os.close(writer)
+    assert out == ""
+    assert child.returncode == -number
+
+
+def _opened_by_a_reader(fifo: Path) -> int:
+    for _ in range(1000):
+        try:
+            return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            time.sleep(0.02)
+    raise AssertionError("nobody reads it")
