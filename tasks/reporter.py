@@ -24,6 +24,11 @@ def leaving() -> tuple[signal.Signals, ...]:
     return (signal.SIGINT, signal.SIGTERM, hangup)
 
 
+def _ignore() -> None:
+    for number in leaving():
+        signal.signal(number, signal.SIG_IGN)
+
+
 class Reporter:
     """doit tells it what happens; the stages' own lines come from `graph.execute`."""
 
@@ -48,7 +53,8 @@ class Reporter:
         self.console.fail(task.name, fail.get_msg() if fail.report else "")
 
     def complete_run(self) -> None:
-        """The run is over."""
+        """The run is over, and doit's state is saved: whoever ends it now is told how it went."""
+        _ignore()
         if self.building:
             self.console.close()
 
@@ -64,8 +70,7 @@ class Reporter:
         """INT and TERM end the run in order, once: children are ended, doit saves its state, and
         128 + number is the exit code.
         """
-        for again in leaving():
-            signal.signal(again, signal.SIG_IGN)
+        _ignore()
         self.console.interrupted = True
         if interrupt := sys.modules.get("tasks.effects.process_group"):
             interrupt.interrupt_all()

@@ -270,3 +270,14 @@ def test_a_closed_terminal_ends_the_run_unless_nohup_prevents_it(
     assert signal.SIGHUP in reporter.leaving()
     monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_IGN)
     assert signal.SIGHUP not in reporter.leaving()
+
+
+def test_a_signal_after_the_run_changes_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handlers: dict[int, object] = {}
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+    bench.acts["deps"] = lambda: str(signal.SIG_IGN in handlers.values())
+    assert bench.doit() == 0
+    assert "False" in bench.text("deps")
+    assert {handlers[number] for number in reporter.leaving()} == {signal.SIG_IGN}
