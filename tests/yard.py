@@ -103,10 +103,10 @@ def wait_for(sign: Path, child: subprocess.Popen[str]) -> None:
 
 
 def processes_with(text: str) -> list[str]:
-    """Command lines of processes that have `text` in them."""
+    """Command lines of processes that have `text` in them, or in the folder they work in."""
     found = []
-    for process in psutil.process_iter(["cmdline"]):
+    for process in psutil.process_iter(["cmdline", "cwd"]):
         line = " ".join(process.info["cmdline"] or ())
-        if text in line:
+        if text in line or text in (process.info["cwd"] or ""):
             found.append(line)
     return found
