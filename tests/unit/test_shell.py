@@ -6,6 +6,7 @@ import contextlib
 import errno
 import io
 import os
+import signal
 import sys
 import threading
 import time
@@ -97,6 +98,32 @@ def test_nobody_of_the_group_is_left_when_the_leader_ends(tmp_path: Path) -> Non
     lines: list[str] = []
     shell.run(python(code, tmp_path / "log"), lines.append)
     assert not _runs(int(lines[0]))
+
+
+LEAVES = """
+import subprocess, sys
+null = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+child = subprocess.Popen(sleep, process_group=0, **null)
+print(child.pid, flush=True)
+sys.exit(CODE)
+"""
+
+
+@posix
+def test_who_left_the_group_of_a_command_that_fails_is_ended() -> None:
+    lines: list[str] = []
+    with pytest.raises(CommandFailedError):
+        shell.run(python(LEAVES.replace("CODE", "1")), lines.append)
+    assert not _runs(int(lines[0]))
+
+
+@posix
+def test_who_left_the_group_of_a_command_that_succeeds_may_serve_others() -> None:
+    lines: list[str] = []
+    shell.run(python(LEAVES.replace("CODE", "0")), lines.append)
+    assert _runs(int(lines[0]))
+    os.kill(int(lines[0]), signal.SIGKILL)
 
 
 @posix
