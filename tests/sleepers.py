@@ -60,3 +60,15 @@ def wait_for(what: Callable[[], object], patience: float = 20.0) -> None:
     while not what():
         assert time.monotonic() < until, "it did not come to that in time"
         time.sleep(0.02)
+
+
+def stopped(folder: Path) -> int:
+    """How many processes that work in the folder are stopped."""
+    count = 0
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdecimal() and (entry / "cwd").readlink() == folder:
+                count += (entry / "stat").read_text().rpartition(")")[2].split()[0] == "T"
+        except OSError:
+            continue
+    return count

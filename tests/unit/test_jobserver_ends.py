@@ -16,7 +16,7 @@ from tasks.effects import jobserver
 from tasks.effects.jobserver.tokens import Pipe
 from tasks.jobs import Verdict, View
 from tests.checkout import ROOT
-from tests.sleepers import Build, wait_for
+from tests.sleepers import Build, stopped, wait_for
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a jobserver is a pipe here")
 TICK = 0.05
@@ -59,18 +59,6 @@ def govern(folder: Path, decide: str) -> tuple[subprocess.Popen[str], dict[str, 
 def kill(child: subprocess.Popen[str]) -> None:
     child.kill()
     child.communicate()
-
-
-def stopped(build: Build) -> int:
-    """How many of its processes are stopped."""
-    count = 0
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdecimal() and (entry / "cwd").readlink() == build.folder:
-                count += (entry / "stat").read_text().rpartition(")")[2].split()[0] == "T"
-        except OSError:
-            continue
-    return count
 
 
 def test_tokens_are_back_after_success(tmp_path: Path, tokens: Path) -> None:
@@ -162,7 +150,7 @@ def test_paused_jobs_stop_and_go_on(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 8, 0.4)
     with jobserver.pool(tmp_path / "pool", MOST, pausing, {}, tick=TICK) as pool:
         ninja = build.start(pool.environment())
-        wait_for(lambda: stopped(build) >= MOST - 1)
+        wait_for(lambda: stopped(build.folder) >= MOST - 1)
         assert ninja.wait() == 0
     assert build.made() == 8
 
@@ -171,8 +159,8 @@ def test_paused_jobs_go_on_when_the_pool_is_left(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", MOST, 1.0)
     with jobserver.pool(tmp_path / "pool", MOST, pausing, {}, tick=TICK) as pool:
         ninja = build.start(pool.environment())
-        wait_for(lambda: stopped(build) >= MOST - 1)
-    assert stopped(build) == 0
+        wait_for(lambda: stopped(build.folder) >= MOST - 1)
+    assert stopped(build.folder) == 0
     assert ninja.wait() == 0
 
 
@@ -180,9 +168,9 @@ def test_paused_jobs_go_on_when_their_governor_is_killed(tmp_path: Path) -> None
     first, environment = govern(tmp_path / "pool", PAUSES)
     build = Build(tmp_path / "b", MOST, 1.0)
     ninja = build.start(environment)
-    wait_for(lambda: stopped(build) >= MOST - 1)
+    wait_for(lambda: stopped(build.folder) >= MOST - 1)
     kill(first)
-    wait_for(lambda: stopped(build) == 0)
+    wait_for(lambda: stopped(build.folder) == 0)
     assert ninja.wait() == 0
 
 
@@ -193,7 +181,7 @@ def test_a_build_with_paused_jobs_ends_at_once_when_told_to(
     build = Build(tmp_path / "b", MOST, 60.0)
     with jobserver.pool(tmp_path / "pool", MOST, pausing, {}, tick=TICK) as pool:
         ninja = build.start(pool.environment())
-        wait_for(lambda: stopped(build) >= MOST - 1)
+        wait_for(lambda: stopped(build.folder) >= MOST - 1)
         os.kill(ninja.pid, number)
         assert ninja.wait(10) != 0
-    assert stopped(build) == 0
+    assert stopped(build.folder) == 0

@@ -1,0 +1,159 @@
+"""However compile or its Ninja ends, another build of the checkout has all tokens of the pool, no
+compiler stays behind, and the next run finishes.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tasks.effects import jobserver
+from tasks.effects.jobserver.tokens import Pipe
+from tasks.jobs import Verdict, View
+from tasks.model import Layout
+from tests.integration.conftest import commit, git, source_profile
+from tests.sleepers import stopped, wait_for
+from tests.smallsources import add_small_sources, set_value
+from tests.toytree import make_tree
+from tests.yard import Yard, processes_with
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(sys.platform != "linux", reason="jobs are paused on Linux"),
+]
+
+TICK = 0.05
+MOST = 4
+
+SLOW = """\
+#!/bin/sh
+# a compiler that is at work for long while there is a file of that name
+case "$*" in *" -c "*/many/*) test ! -e "{slow}" || sleep 60 ;; esac
+exec cc "$@"
+"""
+# in doit itself, whose children get no PYTHONPATH: this machine may have one core
+CORES = f"import os\nos.sched_getaffinity = lambda _: set(range({MOST}))\n"
+TO_DOIT = [("doit", number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)]
+TO_NINJA = [("ninja", number) for number in (signal.SIGTERM, signal.SIGKILL)]
+
+
+@dataclass(frozen=True)
+class Site:
+    """A yard whose compilers are slow as long as the file `slow` is there."""
+
+    yard: Yard
+    tree: Path
+    slow: Path
+    pool: Path
+    env: dict[str, str]
+    values: Iterator[int]
+
+    def jobs(self) -> int:
+        """Compilers at work."""
+        return len([line for line in processes_with(str(self.tree)) if line == "sleep 60"])
+
+    def processes(self) -> list[str]:
+        return processes_with(str(self.yard.folder.parent))
+
+    def ninja(self) -> psutil.Process:
+        (found,) = (
+            process
+            for process in psutil.process_iter(["name", "cwd"])
+            if process.info["name"] == "ninja" and process.info["cwd"] == str(self.tree / "build")
+        )
+        return found
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    folder = tmp_path_factory.mktemp("site")
+    tree = make_tree(folder / "pytorch")
+    add_small_sources(tree)
+    git(tree, "init", "-q", "-b", "main")
+    commit(tree, "first")
+    compiler, slow = folder / "slow-cc", folder / "slow"
+    compiler.write_text(SLOW.format(slow=slow), encoding="utf-8")
+    compiler.chmod(0o755)
+    (folder / "cores").mkdir()
+    (folder / "cores" / "sitecustomize.py").write_text(CORES, encoding="utf-8")
+    yard = Yard(folder / "checkout")
+    yard.profile(**source_profile(tree), build={"env": {"CC": str(compiler)}})
+    yard.must("compile")
+    pool = Path(Layout(yard.folder, "trial", folder).pool)
+    env = {"PYTHONPATH": str(folder / "cores")}
+    return Site(yard, tree, slow, pool, env, count(2))
+
+
+@pytest.mark.parametrize(("whom", "number"), [*TO_DOIT, *TO_NINJA])
+def test_tokens_and_compilers_are_back_when_a_build_that_governs_is_ended(
+    site: Site, whom: str, number: signal.Signals
+) -> None:
+    child = begin(site)
+    wait_for(lambda: site.jobs() == MOST)
+    with jobserver.pool(site.pool, MOST, lambda _: Verdict(MOST), {}, tick=TICK):
+        end(site, child, whom, number)
+        finish(site)
+
+
+@pytest.mark.parametrize(("whom", "number"), [*TO_DOIT, *TO_NINJA])
+def test_tokens_and_compilers_are_back_when_a_build_whose_jobs_are_paused_is_ended(
+    site: Site, whom: str, number: signal.Signals
+) -> None:
+    def pausing(view: View) -> Verdict:
+        stop = view.running[1:] if site.slow.exists() else ()
+        return Verdict(MOST, frozenset(job.pid for job in stop))
+
+    with jobserver.pool(site.pool, MOST, pausing, {}, tick=TICK):
+        child = begin(site)
+        wait_for(lambda: site.jobs() == MOST)
+        wait_for(lambda: stopped(site.tree / "build") >= MOST - 1)
+        end(site, child, whom, number)
+        finish(site)
+
+
+def begin(site: Site) -> subprocess.Popen[str]:
+    """A compile that has everything to make, and takes its time."""
+    site.slow.touch()
+    set_value(site.tree, next(site.values))
+    return site.yard.start("compile", env=site.env)
+
+
+def end(site: Site, child: subprocess.Popen[str], whom: str, number: signal.Signals) -> None:
+    """Send the signal; whoever could end in order leaves nobody, and all tokens are in the pipe."""
+    if whom == "doit":
+        child.send_signal(number)
+    else:
+        site.ninja().send_signal(number)
+    out, _ = child.communicate(timeout=60)
+    assert "Traceback" not in out
+    site.slow.unlink()
+    if (whom, number) != ("doit", signal.SIGKILL):
+        assert child.returncode == (1 if whom == "ninja" else 128 + number), out
+        assert site.processes() == []
+        whole(site)
+
+
+def finish(site: Site) -> None:
+    """The next run finishes, and leaves nothing."""
+    code, out = site.yard.doit("compile", env=site.env)
+    assert code == 0, out
+    assert site.processes() == []
+    whole(site)
+
+
+def whole(site: Site) -> None:
+    """Every token is in the pipe, and stays there for longer than an audit takes."""
+    watch = Pipe(site.pool / "tokens")
+    wait_for(lambda: watch.count() == MOST - 1)
+    time.sleep(12 * TICK)
+    assert watch.count() == MOST - 1
+    watch.close()
