@@ -7,6 +7,7 @@ import os
 from tasks.effects import memory
 
 _GIB_A_COMPILER = 4  # nvcc on a file with torch's headers; pytorch-build.md has 4.5–5.3 at worst
+_GIB_A_KERNEL = 5  # the worst: those of flash-attention
 
 
 def cores() -> int:
@@ -21,3 +22,16 @@ def safe_jobs() -> int:
     """
     available = memory.measure(memory.groups()).available_mib
     return max(1, min(cores(), available // (_GIB_A_COMPILER * 1024)))
+
+
+def processors() -> int:
+    """Those of the machine, of which this process may be given fewer today."""
+    return os.cpu_count() or 1
+
+
+def kernel_jobs(most: int) -> int:
+    """How many of flash-attention's kernels `most` compilers may make at once, at least one: by the
+    limit of memory, since the value is kept and what is available changes.
+    """
+    limit = memory.limit_mib(memory.groups())
+    return max(1, min(most, limit // (_GIB_A_KERNEL * 1024)))

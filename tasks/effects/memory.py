@@ -68,8 +68,18 @@ def groups(proc: Path = PROC) -> tuple[Group, ...]:
 
 def measure(above: tuple[Group, ...], proc: Path = PROC) -> Memory:
     """What is there now; `above` comes from `groups`, which a running process asks once."""
-    readings = [_machine(proc), *filter(None, map(_of_group, above))]
-    return min(readings, key=lambda memory: memory.available_mib)
+    return min(_readings(above, proc), key=lambda memory: memory.available_mib)
+
+
+def limit_mib(above: tuple[Group, ...], proc: Path = PROC) -> int:
+    """The least limit there is, which stays the same from run to run: that of `measure` is the one
+    which leaves the least at the moment.
+    """
+    return min(memory.limit_mib for memory in _readings(above, proc))
+
+
+def _readings(above: tuple[Group, ...], proc: Path) -> list[Memory]:
+    return [_machine(proc), *filter(None, map(_of_group, above))]
 
 
 def _machine(proc: Path) -> Memory:

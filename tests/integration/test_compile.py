@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,13 +19,14 @@ from tasks.effects import (
     environments,
     jobserver,
     manifests,
+    memory,
     ninjalog,
     runs,
     toolchain,
     voice,
 )
 from tasks.errors import BuildError, CommandFailedError
-from tasks.stages.compile import action
+from tasks.stages.compile import action, flashattention
 from tasks.stages.compile.job import CompileJob
 from tasks.stages.deps.job import Deps
 from tasks.stages.source.job import SourceTree
@@ -460,3 +462,90 @@ def test_code_that_does_not_compile_shows_its_first_error(yard: Yard) -> None:
     with pytest.raises(CommandFailedError, match="nonsense") as caught:
         action.run(yard.job())
     assert "compile.log:" in caught.value.where
+
+
+FLASH = """
+include(cmake/EnvVarForwarding.cmake)
+if(FLASH_ATTENTION_MAX_JOBS)
+  set_property(GLOBAL APPEND PROPERTY JOB_POOLS flash=${FLASH_ATTENTION_MAX_JOBS})
+  set_property(TARGET torch_cpu PROPERTY JOB_POOL_COMPILE flash)
+endif()
+"""
+FORWARDING = """
+foreach(name IN ITEMS
+  USE_CUDA
+  FLASH_ATTENTION_MAX_JOBS
+)
+  if(DEFINED ENV{${name}} AND NOT DEFINED ${name})
+    set(${name} "$ENV{${name}}" CACHE STRING "" FORCE)
+  endif()
+endforeach()
+"""
+
+
+def flash_tree(folder: Path, venv: Path, backend: Backend = "setup_py") -> Yard:
+    """A yard whose tree has a pool of its own for what stands for flash-attention."""
+    yard = make_yard(folder, venv, backend)
+    path = yard.tree / "cmake" / "EnvVarForwarding.cmake"
+    path.write_text(FORWARDING, encoding="utf-8")
+    with (yard.tree / "CMakeLists.txt").open("a", encoding="utf-8") as cmake:
+        cmake.write(FLASH)
+    return yard
+
+
+def depth(job: CompileJob) -> int:
+    """Of the pool, as Ninja reads it."""
+    (rules,) = _cmake_folder(job).rglob("rules.ninja")
+    found = re.search(r"pool flash\n  depth = (\d+)", rules.read_text(encoding="utf-8"))
+    return int(found[1]) if found else 0
+
+
+def decisions(job: CompileJob) -> list[str]:
+    return [run["decision"] for run in runs.read(job.runs)]
+
+
+@pytest.mark.parametrize("backend", ["setup_py", "scikit_build_core"])
+def test_a_tree_with_a_pool_for_flash_attention_gets_its_depth_and_keeps_it(
+    tmp_path: Path,
+    venv: Path,
+    backend: Backend,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    yard = flash_tree(tmp_path, venv, backend)
+    job = yard.job(jobs="auto", flags={"USE_CUDA": True})
+    monkeypatch.setattr(capacity, "processors", lambda: 16)
+    monkeypatch.setattr(memory, "limit_mib", lambda _: 80 * 1024)  # where Ninja obeys no pool
+    first, _ = compiled(job)
+    assert depth(job) == 16
+    assert compiled(job) == (first, [])
+    assert decisions(job) == ["configure", "reuse"]
+    fixed = yard.job(jobs=1, flags={"USE_CUDA": True})
+    assert compiled(fixed) == (first, [])
+    assert depth(fixed) == 1
+    assert compiled(fixed) == (first, [])
+    assert decisions(job)[2:] == ["reconfigure", "reuse"]
+    assert "does not know" not in capsys.readouterr().out
+
+
+def test_a_folder_that_was_configured_without_that_depth_is_reconfigured_once(
+    tmp_path: Path, venv: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    yard = flash_tree(tmp_path, venv)
+    job = yard.job(jobs=1, flags={"USE_CUDA": True})
+    with monkeypatch.context() as before:
+        before.setattr(flashattention, "pool", lambda *_, **__: {})
+        first, _ = compiled(job)
+    assert depth(job) == 0
+    for _ in range(2):
+        assert compiled(job) == (first, [])
+        assert depth(job) == 1
+    assert decisions(job) == ["configure", "reconfigure", "reuse"]
+
+
+def test_a_depth_that_a_person_wrote_is_taken(tmp_path: Path, venv: Path) -> None:
+    yard = flash_tree(tmp_path, venv)
+    own = {"FLASH_ATTENTION_MAX_JOBS": "3"}
+    job = yard.job(jobs=1, flags={"USE_CUDA": True}, env=own)
+    compiled(job)
+    assert depth(job) == 3

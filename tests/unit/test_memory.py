@@ -89,6 +89,13 @@ def test_the_tightest_ancestor_counts(tree: Tree) -> None:
     assert tree.now() == Memory(3000, 100)
 
 
+def test_the_least_limit_is_told_whoever_leaves_the_least(tree: Tree) -> None:
+    point = tree.at("0::/build").mount(2)
+    v2(point / "build", str(12_000 * MIB), used_mib=100)
+    assert tree.now() == MACHINE  # which leaves less
+    assert memory.limit_mib(memory.groups(tree.proc), tree.proc) == 12_000
+
+
 def test_v1_counts_what_lies_below_the_group_too(tree: Tree) -> None:
     point = tree.at("9:name=systemd:/", "4:cpu,memory:/a").mount(1)
     v1(point / "a", str(2000 * MIB), used_mib=1500, inactive_mib=300)

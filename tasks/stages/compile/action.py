@@ -15,7 +15,7 @@ from tasks.effects.voice import say, warn
 from tasks.effects.watch import Watch
 from tasks.forecast import Forecast
 from tasks.model import Command
-from tasks.stages.compile import buildfolder, products
+from tasks.stages.compile import buildfolder, flashattention, products
 from tasks.stages.compile.bench import Bench, folder_of, open_bench
 from tasks.stages.compile.decision import Decision, arguments
 from tasks.stages.compile.job import Compiled, CompileJob
@@ -89,7 +89,8 @@ def _configure(bench: Bench, told: Run, job: CompileJob, env: Mapping[str, str])
             buildfolder.require(bench.folder, bench.rules, bench.wanted)
         buildfolder.remember(bench.folder, bench.rules, before, bench.wanted)
         return
-    unused = Unused(bench.wanted.variables.keys() - _OURS - set(LAUNCHERS))
+    known = _OURS | flashattention.forwarded(bench.work.tree)
+    unused = Unused(bench.wanted.variables.keys() - known - set(LAUNCHERS))
     step = _configuring(bench, told.decision)
     if told.decision.do != "reconfigure":
         before = replace(before, toolchain=bench.wanted.toolchain)

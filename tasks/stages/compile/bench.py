@@ -13,7 +13,7 @@ from tasks.effects import compilercache, manifests, toolchain
 from tasks.effects.crew import jobs_for
 from tasks.knowledge import load
 from tasks.knowledge.facts import FolderRule
-from tasks.stages.compile import buildfolder
+from tasks.stages.compile import buildfolder, flashattention
 from tasks.stages.compile.backends import BACKENDS, Backend, detect
 from tasks.stages.compile.decision import Decision, decide
 from tasks.stages.compile.fingerprint import Fingerprint, definitions
@@ -71,9 +71,11 @@ def open_bench(job: CompileJob, environment: Environment | None = None) -> Bench
     ninja = held.get("CMAKE_MAKE_PROGRAM", "")
     work = replace(work, ninja=ninja if compilercache.is_there(ninja) else deps.ninja.path)
     rules = load(Path(job.knowledge)).folder_rules
-    wanted = Fingerprint(settled.set, _toolchain(deps, settled.set, work))
     launcher = settled.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
     jobs = jobs_for(job.jobs, job.pool, work.ninja, deps, (launcher,))
+    deep = flashattention.pool(tree, settled.set, job.jobs, elastic=jobs is None)
+    settled = replace(settled, set={**settled.set, **deep})
+    wanted = Fingerprint(settled.set, _toolchain(deps, settled.set, work))
     return Bench(
         name=name,
         backend=backend,

@@ -1,0 +1,67 @@
+"""The depth of Ninja's pool for flash-attention, in trees that have one and in others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.effects import capacity, memory
+from tasks.stages.compile.flashattention import MAX_JOBS, forwarded, pool
+
+CUDA = {"USE_CUDA": "1"}
+FORWARDING = f"set(_ENV_PASSTHROUGH\n  BLAS\n  {MAX_JOBS}\n)\n"
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixteen processors, 24 GiB."""
+    monkeypatch.setattr(capacity, "processors", lambda: 16)
+    monkeypatch.setattr(memory, "limit_mib", lambda _: 24 * 1024)
+
+
+def tree_with(folder: Path, text: str = FORWARDING) -> Path:
+    (folder / "cmake").mkdir()
+    (folder / "cmake" / "EnvVarForwarding.cmake").write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_an_elastic_build_is_not_limited_by_it(tmp_path: Path) -> None:
+    assert pool(tree_with(tmp_path), CUDA, None, elastic=True) == {MAX_JOBS: "16"}
+
+
+@pytest.mark.parametrize(("jobs", "deep"), [(1, "1"), (3, "3"), (64, "4"), (None, "4")])
+def test_a_fixed_number_is_kept_to_what_memory_there_is_at_all(
+    tmp_path: Path, jobs: int | None, deep: str
+) -> None:
+    tree = tree_with(tmp_path)
+    assert pool(tree, CUDA, jobs, elastic=False) == {MAX_JOBS: deep}
+    if jobs:  # also where Ninja would obey a pool
+        assert pool(tree, CUDA, jobs, elastic=True) == {MAX_JOBS: deep}
+
+
+def test_one_kernel_is_made_however_little_memory_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "limit_mib", lambda _: 2 * 1024)
+    assert pool(tree_with(tmp_path), CUDA, 8, elastic=False) == {MAX_JOBS: "1"}
+
+
+def test_a_value_of_a_person_is_left_alone(tmp_path: Path) -> None:
+    assert pool(tree_with(tmp_path), {**CUDA, MAX_JOBS: "2"}, None, elastic=True) == {}
+
+
+@pytest.mark.parametrize("variables", [{}, {"USE_CUDA": "0"}, {"USE_CUDA": "OFF"}])
+def test_a_build_without_cuda_has_no_such_kernels(
+    tmp_path: Path, variables: dict[str, str]
+) -> None:
+    assert pool(tree_with(tmp_path), variables, None, elastic=True) == {}
+
+
+def test_a_tree_that_does_not_take_it_gets_none(tmp_path: Path) -> None:
+    assert pool(tmp_path, CUDA, None, elastic=True) == {}
+    told = tree_with(
+        tmp_path, f"#   {MAX_JOBS}  gone\nset(_ENV_PASSTHROUGH\n  BLAS # {MAX_JOBS}\n)"
+    )
+    assert not forwarded(told)
+    assert pool(told, CUDA, None, elastic=True) == {}
