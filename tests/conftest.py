@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from tasks.effects import voice
+from tasks.reporter import leaving
 
 REAL = "TORCHYARD_TEST_REAL"
 
@@ -24,11 +26,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(autouse=True)
-def _listener() -> Iterator[None]:
-    """Whoever a test has listen is gone after it."""
-    before = voice._listener[0]
+def _as_before() -> Iterator[None]:
+    """Whoever a test has listen is gone after it, and signals do what they did."""
+    listener = voice._listener[0]
+    handlers = {number: signal.getsignal(number) for number in leaving()}
     yield
-    voice.listen(before)
+    voice.listen(listener)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 _LEFT: pytest.StashKey[int] = pytest.StashKey()
