@@ -14,6 +14,12 @@ from tasks.reporter import leaving
 REAL = "TORCHYARD_TEST_REAL"
 
 
+def pytest_configure() -> None:
+    """Started in the background, a shell has us ignore INT, and so would all that tests start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if os.environ.get(REAL):
         return
