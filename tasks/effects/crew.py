@@ -8,6 +8,7 @@ same, and the build goes on from what is done.
 from __future__ import annotations
 
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,8 +30,9 @@ Take = Callable[[str], None]  # one line of a build
 NUMBERS = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
 _ATTEMPTS = 3  # with fewer jobs, after the first
 _TAIL = 20_000  # lines that are searched for what was killed
-# What a GNU make before 4.4 says of a jobserver that is a fifo, where it is run without -j
-_OLD_MAKE = "invalid --jobserver-auth"
+# What a GNU make before 4.4 says, in any language, of a jobserver that is a fifo, where it is run
+# without -j; a command line that has it has a "=" behind it
+_OLD_MAKE = re.compile(r"\*\*\* .*--jobserver-auth(?!=)")
 
 
 def jobs_for(
@@ -58,8 +60,9 @@ class Crew:
     `expected` are MiB by output.
 
     What it saw is there while the build is at work and after it, however that ended: `peaks`, MiB
-    at the most by output, the outputs whose compilers were `killed`, and how many jobs there may
-    have been at once, `allowed`.
+    at the most by output, the outputs whose compilers were `killed`, how many jobs there may have
+    been at once, `allowed`, and whether an `old_make` is part of it that knows no pool; one that an
+    earlier build met gets a number from the start.
     """
 
     jobs: int | None
@@ -74,6 +77,11 @@ class Crew:
     killed: tuple[str, ...] = ()
     peaks: dict[str, int] = field(default_factory=dict)
     watch: Watch = field(default_factory=Watch)
+    old_make: bool = False
+
+    def __post_init__(self) -> None:
+        if self.old_make and not self.jobs:
+            self.jobs = capacity.safe_jobs()
 
     def work(self, start: Callable[[int | None, Mapping[str, str], Take], None]) -> None:
         """Call `start(jobs, env, take)`, which runs the build and hands each of its lines to
@@ -118,8 +126,8 @@ class Crew:
         """Whether the build is tried again with fewer jobs, which is then said; else the error is
         told its cause.
         """
-        if not self.jobs and any(_OLD_MAKE in line for line in lines):
-            self.jobs = capacity.safe_jobs()
+        if not self.jobs and any(map(_OLD_MAKE.search, lines)):
+            self.old_make, self.jobs = True, capacity.safe_jobs()
             warn(
                 "a GNU make before 4.4 is part of this build, which cannot share jobs with others: "
                 f"going on with {self.jobs} at once"

@@ -99,12 +99,10 @@ def _of_group(group: Group) -> Memory | None:
     names = ("memory.max", "memory.high") if group.version == 2 else ("memory.limit_in_bytes",)
     limits = [_number(group.folder / name) for name in names]
     limit = min((value for value in limits if value is not None), default=None)
-    used = _number(
-        group.folder / ("memory.current" if group.version == 2 else "memory.usage_in_bytes")
-    )
+    used = _number(group.folder / _USED[group.version])
     if limit is None or used is None:
         return None
-    idle = _inactive(group.folder, "inactive_file" if group.version == 2 else "total_inactive_file")
+    idle = _inactive(group.folder, _IDLE[group.version])
     return Memory(limit // _MIB, max(0, limit - max(0, used - idle)) // _MIB)
 
 

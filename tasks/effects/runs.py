@@ -90,6 +90,11 @@ def peaks(past: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     return found
 
 
+def old_make(past: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether the last run met a make that knows no pool."""
+    return bool([run.get("old_make") for run in past][-1:] == [True])
+
+
 def costs(past: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Seconds by output, of the last run that made it."""
     return {item["output"]: item["seconds"] for run in past for item in run["objects"]}

@@ -12,7 +12,7 @@ import os
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -39,12 +39,22 @@ PASSED_PREFIXES = ("LC_", "PIP_", "UV_", "CCACHE_", "SCCACHE_")
 
 
 def host_env() -> dict[str, str]:
-    """The variables of this process that a child may have."""
-    return {
+    """The variables of this process that a child may have. What it says is read here, so it says it
+    in English, whatever the language of the person.
+    """
+    given = {
         name: value
         for name, value in os.environ.items()
         if (name.upper() if _ONE_SPELLING else name) in PASSED or name.startswith(PASSED_PREFIXES)
     }
+    return given if _ONE_SPELLING else _in_english(given)
+
+
+def _in_english(given: Mapping[str, str]) -> dict[str, str]:
+    """LC_ALL counts more than LC_MESSAGES, and LANGUAGE more than both for GNU's programs."""
+    rest = {name: value for name, value in given.items() if name not in {"LC_ALL", "LANGUAGE"}}
+    every = given.get("LC_ALL")
+    return {**rest, **({"LANG": every, "LC_CTYPE": every} if every else {}), "LC_MESSAGES": "C"}
 
 
 def run(command: Command, on_line: Callable[[str], None] | None = None) -> None:

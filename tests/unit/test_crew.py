@@ -53,7 +53,7 @@ def crew(tmp_path: Path, jobs: int | None = None, most: int = 4) -> Crew:
     return Crew(jobs, tmp_path / "pool", {}, most)
 
 
-def test_half_of_the_busiest_moment_go_on_though_nobody_asked_for_notes(tmp_path: Path) -> None:
+def test_half_of_the_busiest_moment_go_on_though_nobody_looked(tmp_path: Path) -> None:
     one = crew(tmp_path, most=16)
     build = Ending(KILLED, build=Build(tmp_path / "b", 4, 0.8))
     one.work(build)
@@ -70,18 +70,40 @@ def test_a_build_with_a_number_of_its_own_gets_one_of_ours(tmp_path: Path, heard
     assert "no memory was left for a.o: going on with 3 at once" in heard
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        OLD_MAKE,
+        "make: *** Interner Fehler: ungültige --jobserver-auth Angabe „fifo:/p/tokens“.  Schluss.",
+        "make[1]: *** erreur interne : chaîne --jobserver-auth non valable « fifo:/p/tokens ».",
+    ],
+)
 def test_with_an_old_make_in_it_a_build_goes_on_once_with_a_safe_number(
-    tmp_path: Path, heard: Heard
+    tmp_path: Path, heard: Heard, said: str
 ) -> None:
-    one, build = crew(tmp_path), Ending((OLD_MAKE,))
+    one, build = crew(tmp_path), Ending((said,))
     one.work(build)
     assert build.jobs == [None, SAFE]
     assert build.flags[0].endswith("tokens")
     assert not build.flags[1]
     assert one.allowed == SAFE
-    (said,) = heard
-    assert "GNU make before 4.4" in said
-    assert "going on with 6 at once" in said
+    (told,) = heard
+    assert "GNU make before 4.4" in told
+    assert "going on with 6 at once" in told
+    assert one.old_make
+
+
+def test_where_an_old_make_is_known_the_pool_is_not_tried(tmp_path: Path) -> None:
+    build = Ending()
+    Crew(None, tmp_path / "pool", {}, 4, old_make=True).work(build)
+    assert build.jobs == [SAFE]
+
+
+def test_a_command_line_that_names_the_pool_is_no_old_make(tmp_path: Path) -> None:
+    build = Ending(("*** MAKEFLAGS= -j4 --jobserver-auth=fifo:/p/tokens cc -c a.c failed",))
+    with pytest.raises(CommandFailedError):
+        crew(tmp_path).work(build)
+    assert build.jobs == [None]
 
 
 @pytest.mark.parametrize("jobs", [None, 4])

@@ -109,6 +109,46 @@ def test_what_a_make_without_ninja_holds_is_not_made_anew(tmp_path: Path, tokens
         watch.close()
 
 
+def test_who_governs_next_makes_nothing_anew_of_what_a_make_holds(
+    tmp_path: Path, tokens: Path
+) -> None:
+    make = shutil.copy(shutil.which("sleep") or "sleep", tmp_path / "make")
+    first, _ = govern(tmp_path / "pool", "lambda _: Verdict(4)")
+    with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK) as pool:
+        child = subprocess.Popen(["sleep", "60"], executable=make, env=pool.environment())
+        watch = Pipe(tokens)
+        wait_for(lambda: watch.take(2) == 2)
+        time.sleep(4 * TICK)  # until the make is seen
+        kill(first)
+        time.sleep(20 * TICK)  # longer than the audit takes
+        assert watch.count() == MOST - 1 - 2
+        child.kill()
+        child.wait()
+        wait_for(lambda: watch.count() == MOST - 1)
+        watch.close()
+
+
+def test_what_a_make_holds_is_not_withheld_from_others(tmp_path: Path, tokens: Path) -> None:
+    make = shutil.copy(shutil.which("sleep") or "sleep", tmp_path / "make")
+    granted = [MOST]  # and then no more than there are
+
+    def decide(view: View) -> Verdict:
+        return Verdict(max(view.idle, granted[0]))
+
+    with jobserver.pool(tmp_path / "pool", MOST, decide, {}, tick=TICK) as pool:
+        child = subprocess.Popen(["sleep", "60"], executable=make, env=pool.environment())
+        time.sleep(4 * TICK)  # until the make is seen
+        watch = Pipe(tokens)
+        assert watch.take(2) == 2
+        granted[0] = 0
+        time.sleep(4 * TICK)
+        left = (watch.count(), pool.withheld)
+        child.kill()
+        child.wait()
+        watch.close()
+    assert left == (MOST - 1 - 2, 0)
+
+
 def test_another_governs_when_one_is_killed(tmp_path: Path, tokens: Path) -> None:
     first, _ = govern(tmp_path / "pool", "lambda _: Verdict(1)")
     build = Build(tmp_path / "b", 40)

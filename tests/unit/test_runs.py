@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tasks.effects import runs
 from tasks.effects.ninjalog import Made
+from tests.checkout import Heard
 
 MADE = {"a.o": Made(1.0, 4.5, "1"), "CMakeFiles/install.util": Made(4.5, 4.6, "2")}
 
@@ -35,9 +36,17 @@ def test_a_compiler_that_was_killed_is_taken_for_twice_what_was_seen(tmp_path: P
     assert runs.peaks(runs.read(path)) == {"a.o": 620}
 
 
-def test_a_full_disk_is_told_and_hides_nothing(tmp_path: Path) -> None:
+def test_what_cannot_be_written_is_told_and_hides_nothing(tmp_path: Path, heard: Heard) -> None:
     (tmp_path / "records").touch()  # where the folder would have to be
     runs.add(tmp_path / "records" / "compile.jsonl", 1.0, ())
+    assert "this run is not in" in heard.text
+
+
+def test_an_old_make_is_known_from_the_last_run() -> None:
+    met: dict[str, object] = {"old_make": True}
+    assert runs.old_make([{}, met])
+    assert not runs.old_make([met, {"old_make": False}])
+    assert not runs.old_make([])
 
 
 def test_what_was_generated_took_no_time_of_its_own() -> None:

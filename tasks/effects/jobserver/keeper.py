@@ -41,7 +41,7 @@ class Keeper:
         self._most = most
         self._pauses = Pauses()
         self._groups = memory.groups()
-        self._failed = False
+        self._failed = self._unsure = False
         self._held = 0
         self._owed = 0  # to be withheld as soon as they come back
         self._granted = time.monotonic()
@@ -86,10 +86,11 @@ class Keeper:
             self._failed = True
             self.at_work = ()  # nobody looks any more
             warn(f"jobs are not held back by memory any more: {type(bug).__name__}: {bug}")
-            if self._chair.take():
+            if self._chair.take() and not self._unsure:
                 self._held = max(self._held, self._missing(self.in_use))
             self._release()
             self._chair.close()
+            self.in_use = 0
 
     def _last_look(self) -> None:
         self._edges.sample(time.monotonic())
@@ -104,10 +105,12 @@ class Keeper:
         self.in_use = len(moment.jobs)
         self.busiest = max(self.busiest, self.in_use)
         self.at_work = moment.jobs
+        self._unsure = moment.unsure
         if not self._chair.taken:
             if not self._chair.take():
                 return
-            self._held = self._missing(moment.most)
+            # what a make holds is not missing: once it is gone the audit tells what is
+            self._held = 0 if moment.unsure else self._missing(moment.most)
         self._audit(moment)
         self._apply(self._decide(self._view(moment, now)), moment, now)
 
@@ -125,7 +128,8 @@ class Keeper:
 
     def _apply(self, verdict: Verdict, moment: Moment, now: float) -> None:
         self._pauses.change(verdict.paused, now)
-        out = min(self._total, max(0, verdict.jobs - max(1, moment.ninjas)))
+        out = max(0, verdict.jobs - max(1, moment.ninjas)) + self._elsewhere(moment)
+        out = min(self._total, out)
         self._owed = max(0, self._total - out - self._held)
         surplus = self._held - (self._total - out)
         if surplus > 0:
@@ -133,6 +137,12 @@ class Keeper:
             self._held -= surplus
             self._granted = now
         self._withhold()
+
+    def _elsewhere(self, moment: Moment) -> int:
+        """Tokens that a make holds for jobs that nobody sees: not to be had from others."""
+        if not moment.unsure:
+            return 0
+        return max(0, self._total - self.pipe.count() - self._held - moment.least)
 
     def _withhold(self) -> None:
         taken = self.pipe.take(self._owed)

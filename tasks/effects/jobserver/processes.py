@@ -89,12 +89,17 @@ def has_open(pid: int, path: str) -> bool:
     """Whether it holds that file open; True where that cannot be seen."""
     if not PROC:
         return True
-    with contextlib.suppress(OSError):
-        file, folder = os.stat(path), f"/proc/{pid}/fd"  # noqa: PTH116 - as below
-        for name in os.listdir(folder):  # noqa: PTH208 - 5×
-            with contextlib.suppress(OSError):
-                if os.path.samestat(os.stat(f"{folder}/{name}"), file):  # noqa: PTH116 - 5×
-                    return True
+    folder = f"/proc/{pid}/fd"
+    try:
+        file, names = os.stat(path), os.listdir(folder)  # noqa: PTH116, PTH208 - 5×
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    except OSError:
+        return True
+    for name in names:
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.stat(f"{folder}/{name}"), file):  # noqa: PTH116 - 5×
+                return True
     return False
 
 

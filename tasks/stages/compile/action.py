@@ -133,7 +133,8 @@ def _compile(
     forecast = Forecast(plan.outputs if plan else (), costs)
     growing = ninjalog.Growing(bench.folder, before)
     watch = Watch(measured.hit_rate, lambda: runs.seconds(growing.made()))
-    crew = Crew(bench.work.jobs, job.pool, runs.peaks(past), watch=watch)
+    met = runs.old_make(past)
+    crew = Crew(bench.work.jobs, job.pool, runs.peaks(past), watch=watch, old_make=met)
 
     def start(jobs: int | None, more: Mapping[str, str], take: Take) -> None:
         step = bench.backend.compile_step(replace(bench.work, jobs=jobs))
@@ -153,6 +154,7 @@ def _compile(
         crew.work(start)
     finally:
         told.peaks, told.jobs, told.killed = crew.peaks, crew.allowed, crew.killed
+        told.old_make = crew.old_make
 
 
 def _run(step: Step, bench: Bench, job: CompileJob, take: Take) -> float:

@@ -72,8 +72,9 @@ def open_bench(job: CompileJob, environment: Environment | None = None) -> Bench
     work = replace(work, ninja=ninja if compilercache.is_there(ninja) else deps.ninja.path)
     rules = load(Path(job.knowledge)).folder_rules
     launcher = settled.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
-    jobs = jobs_for(job.jobs, job.pool, work.ninja, deps, (launcher,))
-    deep = flashattention.pool(tree, settled.set, job.jobs, elastic=jobs is None)
+    asked_jobs = job.jobs or _number(settled.set.get("MAX_JOBS", ""))
+    jobs = jobs_for(asked_jobs, job.pool, work.ninja, deps, (launcher,))
+    deep = flashattention.pool(tree, settled.set, asked_jobs, elastic=jobs is None)
     settled = replace(settled, set={**settled.set, **deep})
     wanted = Fingerprint(settled.set, _toolchain(deps, settled.set, work))
     return Bench(
@@ -88,6 +89,11 @@ def open_bench(job: CompileJob, environment: Environment | None = None) -> Bench
         environment=settled,
         kept={key: settled.set.get(key, "") for key in asked.offered if key in asked.set},
     )
+
+
+def _number(text: str) -> int | None:
+    """A person's own number of jobs, in build.env."""
+    return int(text) if text.isdecimal() else None
 
 
 def _work(job: CompileJob, deps: Deps, tree: Path) -> Work:

@@ -12,8 +12,8 @@ from tasks.stages.compile.decision import Decision
 @dataclass
 class Run:
     """A run as it goes: what was decided, MiB at the most by output, jobs at once, what the
-    compiler cache served, the outputs whose compilers ran out of memory, lines with a
-    warning, and the seconds that CMake took, and Ninja.
+    compiler cache served, the outputs whose compilers ran out of memory, whether a make that knows
+    no pool is part of it, lines with a warning, and the seconds that CMake took, and Ninja.
     """
 
     decision: Decision
@@ -21,6 +21,7 @@ class Run:
     jobs: int = 0
     cache: Mapping[str, Json] = field(default_factory=dict)
     killed: tuple[str, ...] = ()
+    old_make: bool = False
     warnings: int = 0
     configure_seconds: float = 0.0
     ninja_seconds: float = 0.0
@@ -36,4 +37,5 @@ class Run:
             "cache": dict(self.cache),
             "warnings": self.warnings,
             "killed": list(self.killed),
+            "old_make": self.old_make,
         }

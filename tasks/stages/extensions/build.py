@@ -48,7 +48,8 @@ def _compile(job: ExtensionJob, deps: Deps, command: Command) -> None:
     """
     caching = manifests.read(job.caching, Caching)
     jobs = jobs_of(job, deps, caching, command.env)
-    crew = Crew(jobs, job.pool, runs.peaks(runs.read(job.runs)))
+    past = tuple(runs.read(job.runs))
+    crew = Crew(jobs, job.pool, runs.peaks(past), old_make=runs.old_make(past))
     started, counts = time.monotonic(), None
     try:
         with cached(job, caching, command.env) as measured:
@@ -63,6 +64,7 @@ def _compile(job: ExtensionJob, deps: Deps, command: Command) -> None:
             jobs=crew.allowed,
             cache=counts.noted(caching.cache) if counts else {},
             killed=list(crew.killed),
+            old_make=crew.old_make,
         )
 
 
