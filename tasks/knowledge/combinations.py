@@ -14,7 +14,7 @@ from packaging.specifiers import SpecifierSet
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tasks.knowledge.facts import KnownBad, Level
+    from tasks.knowledge.facts import Cured, KnownBad, Level
     from tasks.knowledge.load import Knowledge
     from tasks.model import Arch, Strategy, System
 
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 class Combination:
     """What would be built with what.
 
-    None is unknown. `cuda` is nvcc's version, full where it is known; `msvc` is _MSC_VER.
+    None is unknown. `cuda` is nvcc's version, full where it is known. `msvc` is _MSC_VER ("1944"),
+    `msvc_tools` the version of its toolset ("14.44.35207"), `visual_studio` that of the
+    installation ("17.14.36"); none of the three follows from another. `driver` is NVIDIA's
+    ("580.65.06"); `extensions`: whether any CUDA extension is built.
     """
 
     system: System | None = None
@@ -36,23 +39,44 @@ class Combination:
     setuptools: str | None = None
     archs: tuple[Arch, ...] | None = None
     strategy: Strategy | None = None
+    clang: str | None = None
+    python: str | None = None
+    driver: str | None = None
+    ninja: str | None = None
+    msvc_tools: str | None = None
+    visual_studio: str | None = None
+    extensions: bool | None = None
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A known-bad combination that this one is. `fix` is what to do, `status` how it is known."""
+    """A known-bad combination that this one is. `fix` is what to do, `status` how it is known.
+
+    `cured` is the stage that takes care of it, "" where none does. What is cured is information:
+    `level` is "info" then, whatever the entry says.
+    """
 
     id: str
     level: Level
     what: str
     fix: str
     status: str
+    cured: Cured = ""
+    symptom: str = ""
 
 
 def judge(knowledge: Knowledge, combination: Combination) -> tuple[Finding, ...]:
     """Every known-bad entry that `combination` meets for certain, in the order of the file."""
     return tuple(
-        Finding(bad.id, bad.level, bad.what, bad.fix, bad.status)
+        Finding(
+            id=bad.id,
+            level="info" if bad.cured else bad.level,
+            what=bad.what,
+            fix=bad.fix,
+            status=bad.status,
+            cured=bad.cured,
+            symptom=bad.symptom,
+        )
         for bad in knowledge.known_bad
         if _meets(bad, combination)
     )
@@ -66,9 +90,9 @@ def _all_hold(condition: Mapping[str, Any], combination: Combination) -> bool:
     return all(_holds(wanted, getattr(combination, key)) for key, wanted in condition.items())
 
 
-def _holds(wanted: str | list[str], value: str | tuple[Arch, ...] | None) -> bool:
-    if value is None:
-        return False
+def _holds(wanted: str | bool | list[str], value: str | bool | tuple[Arch, ...] | None) -> bool:
+    if value is None or isinstance(value, bool) or isinstance(wanted, bool):
+        return value is wanted
     if isinstance(wanted, list):
         return value in wanted
     if isinstance(value, tuple):

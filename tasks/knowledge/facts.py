@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tasks.model import Arch
 
 Level = Literal["error", "warning", "info"]
+Cured = Literal["", "deps", "env"]
 Backend = Literal["setup_py", "scikit_build_core"]
 Effect = Literal["reuse", "reconfigure", "wipe"]
 
@@ -96,7 +97,8 @@ class Release:
 class KnownBad:
     """A combination that is known not to work.
 
-    `when` is one alternative per item; none: no machine can judge it.
+    `when` is one alternative per item; none: no machine can judge it. `cured` is the stage that
+    takes care of it, so that a person need not.
     """
 
     id: str
@@ -106,6 +108,7 @@ class KnownBad:
     symptom: str
     fix: str
     status: str
+    cured: Cured = ""
 
 
 @dataclass(frozen=True)

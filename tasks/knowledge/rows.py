@@ -118,6 +118,7 @@ def _known_bad(row: Mapping[str, Any]) -> KnownBad:
         symptom=row.get("symptom", ""),
         fix=row["fix"],
         status=row["status"],
+        cured=row.get("cured", ""),
     )
 
 
