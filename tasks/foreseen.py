@@ -3,27 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tasks.choice import Choice
 from tasks.knowledge import Knowledge
 from tasks.knowledge.combinations import Combination, judge
+from tasks.knowledge.minimums import below
 from tasks.model import Host
 
+_NOTHING_SEEN = Combination()
 
-def foreseen(knowledge: Knowledge, host: Host, choice: Choice) -> Iterator[str]:
-    """A warning for each known-bad combination that a source build meets.
 
-    Compilers are not known before deps looked; `doctor` looks, and judges them as well.
+def foreseen(
+    knowledge: Knowledge, host: Host, choice: Choice, seen: Combination = _NOTHING_SEEN
+) -> Iterator[str]:
+    """A warning for each known-bad combination that a source build meets, and for what is too old.
+
+    `seen` is what the caller knows of this machine besides: its glibc, the compiler that deps chose
+    the last time, whether extensions are built. `doctor` looks at all of them. What a stage cures
+    is no warning.
     """
     if choice.strategy != "source":
         return
-    combination = Combination(
+    combination = replace(
+        seen,
         system=host.system,
-        cuda=choice.toolkit.version or None,
+        cuda=_nvcc(host, choice),
         torch=choice.torch,
         archs=choice.targets,
         strategy=choice.strategy,
+        python=choice.python.version,
     )
-    for finding in judge(knowledge, combination):
+    for finding in (*judge(knowledge, combination), *below(knowledge, combination)):
         if finding.level != "info":
             yield f"known not to work: {finding.what}. What helps: {finding.fix}"
+
+
+def _nvcc(host: Host, choice: Choice) -> str | None:
+    """In full where the toolkit is one that was found here: "13.2.86"."""
+    found = {kit.home: kit.version for kit in host.toolkits}
+    return found.get(choice.toolkit.home) or choice.toolkit.version or None

@@ -1,45 +1,72 @@
 """The C and C++ compilers of this machine, within what the CUDA toolkit accepts.
 
-Which GCC a toolkit takes is a fact of config/knowledge; here is only which ones are installed. On
-Windows the compiler is found in the environment or through vswhere.
+Which compilers a toolkit takes is a fact of config/knowledge; here is only which ones are
+installed. On Windows they are those of `tasks.effects.visualstudio`.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.effects import shell
+from tasks.effects import shell, visualstudio
 from tasks.errors import CommandFailedError, MissingToolError
+from tasks.knowledge.hostcompilers import HostCompiler, Kind, Limits, refusal
 from tasks.model import Command
 from tasks.stages.deps.job import Program
+
+_OLDEST = {"gcc": 9, "clang": 7}  # of the names with a number that are looked for
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The C and the C++ compiler; `why` is a sentence where they are not the usual ones."""
+
+    cc: Program
+    cxx: Program
+    kind: Kind
+    why: str = ""
+
+
+def choose(asked: tuple[str | None, str | None], limits: Limits) -> Chosen:
+    """The compilers that `limits` lets pass: those asked for (CC, CXX) and no others, or the first
+    of gcc, cc, gcc-N, clang and clang-N, newest N first.
+
+    Raises `MissingToolError` with the command that installs one.
+    """
+    if sys.platform == "win32":
+        cl, why = visualstudio.choose(limits)
+        return Chosen(cl, cl, "msvc", why)
+    refused = ""
+    for cc, cxx in [(asked[0] or asked[1], asked[1])] if asked[1] else _names(limits):
+        found = (_look(cc), _look(cxx))
+        if not found[0] or not found[1]:
+            continue
+        (c, _), (cplusplus, kind) = found[0], found[1]
+        against = refusal(limits, HostCompiler(str(cxx), kind, cplusplus.version))
+        if not against:
+            taken = f"{cxx} ({cplusplus.version}) is used"
+            return Chosen(c, cplusplus, kind, f"{refused}: {taken}" if refused else "")
+        refused = refused or against
+    raise _no_compiler(asked[1], limits, refused)
 
 
 def find(
     asked_cc: str | None, asked_cxx: str | None, gcc_max: int | None
 ) -> tuple[Program, Program]:
-    """C and C++ compiler. `gcc_max` is the newest GCC major that the toolkit accepts, None for no
-    limit.
-
-    Raises `MissingToolError` with the command that installs one.
-    """
-    if sys.platform == "win32":
-        compiler = _msvc()
-        return compiler, compiler
-    pairs = [(asked_cc, asked_cxx)] if asked_cxx else [*_gcc_names(gcc_max), ("clang", "clang++")]
-    for cc, cxx in pairs:
-        found = (_program(cc or cxx), _program(cxx))
-        if found[0] and found[1] and _accepted(found[1], gcc_max):
-            return found[0], found[1]
-    raise _no_compiler(asked_cxx, gcc_max)
+    """As `choose`, where only the newest GCC major that the toolkit takes is known."""
+    chosen = choose((asked_cc, asked_cxx), Limits(gcc_max=gcc_max))
+    return chosen.cc, chosen.cxx
 
 
 def program(name: str) -> Program | None:
     """A program on PATH (or at a path) with the version it tells."""
-    return _program(name)
+    found = _look(name)
+    return found[0] if found else None
 
 
 def links_with(cxx: str, library: str, scratch: Path) -> bool:
@@ -55,12 +82,20 @@ def links_with(cxx: str, library: str, scratch: Path) -> bool:
     return True
 
 
-def _gcc_names(gcc_max: int | None) -> list[tuple[str | None, str | None]]:
-    numbered = range(gcc_max, 8, -1) if gcc_max else ()
-    return [("gcc", "g++"), ("cc", "c++"), *((f"gcc-{n}", f"g++-{n}") for n in numbered)]
+def _names(limits: Limits) -> Iterator[tuple[str, str]]:
+    yield from (("gcc", "g++"), ("cc", "c++"))
+    yield from ((f"gcc-{n}", f"g++-{n}") for n in _numbered("gcc", limits.gcc_max))
+    yield "clang", "clang++"
+    yield from ((f"clang-{n}", f"clang++-{n}") for n in _numbered("clang", limits.clang_max))
 
 
-def _program(name: str | None) -> Program | None:
+def _numbered(kind: Kind, newest: int | None) -> range:
+    """Where nothing is too new the usual name is the newest already."""
+    return range(newest, _OLDEST[kind] - 1, -1) if newest else range(0)
+
+
+def _look(name: str | None) -> tuple[Program, Kind] | None:
+    """The kind is by what it says: c++, or a compiler cache's g++, is a link to anything."""
     path = shutil.which(name) if name else None
     if not path:
         return None
@@ -71,49 +106,25 @@ def _program(name: str | None) -> Program | None:
     except (CommandFailedError, MissingToolError):
         return None
     found = re.search(r"\d+\.\d+(\.\d+)*", re.sub(r"\(.*?\)", "", text))
-    return Program(path, found[0] if found else "")
+    names = f"{Path(path).resolve().name} {text.partition(chr(10))[0]}"
+    kind: Kind = "clang" if "clang" in names.lower() else "gcc"
+    return Program(path, found[0] if found else ""), kind
 
 
-def _accepted(compiler: Program, gcc_max: int | None) -> bool:
-    is_gcc = "clang" not in Path(compiler.path).resolve().name
-    return not (is_gcc and gcc_max and int(compiler.version.split(".")[0] or 0) > gcc_max)
-
-
-def _no_compiler(asked: str | None, gcc_max: int | None) -> MissingToolError:
+def _no_compiler(asked: str | None, limits: Limits, refused: str) -> MissingToolError:
     if asked:
+        what = f"the compiler {asked} is not there"
         return MissingToolError(
-            f"the compiler {asked} (build.env CXX) is not there or not accepted by the toolkit"
+            refused or what,
+            where="build.env.CXX",
+            todo="name another one, or take the line out: one that is taken is then looked for",
         )
-    here = _program("g++")
-    if here and gcc_max:
+    if not refused:
+        return MissingToolError("there is no C++ compiler here", todo="apt install build-essential")
+    if limits.gcc_max:
         return MissingToolError(
-            f"g++ here is {here.version}, and this CUDA toolkit takes GCC up to {gcc_max}",
-            todo=f"apt install g++-{gcc_max}  (it is then found by itself), "
+            refused,
+            todo=f"apt install g++-{limits.gcc_max}  (it is then found by itself), "
             "or choose a newer toolkit.version",
         )
-    return MissingToolError("there is no C++ compiler here", todo="apt install build-essential")
-
-
-def _msvc() -> Program:
-    """cl.exe of the environment, else of the newest Visual Studio with the C++ tools."""
-    if found := shutil.which("cl"):
-        return Program(found, os.environ.get("VCTOOLSVERSION", ""))
-    folder = Path(os.environ.get("PROGRAMFILES(X86)", r"C:\Program Files (x86)"))
-    vswhere = folder / "Microsoft Visual Studio" / "Installer" / "vswhere.exe"
-    requires = "Microsoft.VisualStudio.Component.VC.Tools.x86.x64"
-    pattern = r"VC\Tools\MSVC\**\bin\Hostx64\x64\cl.exe"
-    argv = (str(vswhere), "-latest", "-products", "*", "-requires", requires, "-find", pattern)
-    try:
-        lines = shell.capture(
-            Command(argv, shell.host_env(), "look for Visual Studio")
-        ).splitlines()
-    except (CommandFailedError, MissingToolError):
-        lines = []
-    if not lines:
-        raise MissingToolError(
-            "there is no C++ compiler here",
-            todo="winget install Microsoft.VisualStudio.2022.BuildTools --override "
-            f'"--passive --add Microsoft.VisualStudio.Workload.VCTools --add {requires}"',
-        )
-    version = re.search(r"MSVC[\\/]([\d.]+)", lines[-1])
-    return Program(lines[-1].strip(), version[1] if version else "")
+    return MissingToolError(refused, todo=f"install a g++ of {limits.gcc_min} or later")

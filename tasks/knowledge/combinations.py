@@ -82,12 +82,22 @@ def judge(knowledge: Knowledge, combination: Combination) -> tuple[Finding, ...]
     )
 
 
-def _meets(bad: KnownBad, combination: Combination) -> bool:
-    return any(_all_hold(condition, combination) for condition in bad.when)
-
-
-def _all_hold(condition: Mapping[str, Any], combination: Combination) -> bool:
+def holds(condition: Mapping[str, Any], combination: Combination) -> bool:
+    """Whether every key of `condition` holds for certain."""
     return all(_holds(wanted, getattr(combination, key)) for key, wanted in condition.items())
+
+
+def within(value: str, wanted: str) -> bool:
+    """Whether a version is within a specifier for certain: "13.2" is not within "<13.2.86"."""
+    numbers = re.match(r"\d+(?:\.\d+)*", value)
+    bounds = SpecifierSet(wanted)
+    if numbers is None or any(_coarser(numbers[0], bound.version) for bound in bounds):
+        return False
+    return numbers[0] in bounds
+
+
+def _meets(bad: KnownBad, combination: Combination) -> bool:
+    return any(holds(condition, combination) for condition in bad.when)
 
 
 def _holds(wanted: str | bool | list[str], value: str | bool | tuple[Arch, ...] | None) -> bool:
@@ -96,16 +106,8 @@ def _holds(wanted: str | bool | list[str], value: str | bool | tuple[Arch, ...] 
     if isinstance(wanted, list):
         return value in wanted
     if isinstance(value, tuple):
-        return any(_within(f"{arch.major}.{arch.minor}", wanted) for arch in value)
-    return _within(value, wanted)
-
-
-def _within(value: str, wanted: str) -> bool:
-    numbers = re.match(r"\d+(?:\.\d+)*", value)
-    bounds = SpecifierSet(wanted)
-    if numbers is None or any(_coarser(numbers[0], bound.version) for bound in bounds):
-        return False
-    return numbers[0] in bounds
+        return any(within(f"{arch.major}.{arch.minor}", wanted) for arch in value)
+    return within(value, wanted)
 
 
 def _coarser(value: str, bound: str) -> bool:

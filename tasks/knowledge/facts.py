@@ -112,6 +112,29 @@ class KnownBad:
 
 
 @dataclass(frozen=True)
+class Minimum:
+    """Something that can be too old.
+
+    `fact` is the field of a combination that is compared, `least` where the number is: a field of
+    the release, "driver_floor", "toolkit_msvc", or the number itself. The row is for releases whose
+    C++ is `cxx_std` or later, and where every key of `when` holds. `what` and `fix` may name
+    {here}, {least}, {torch} and {cuda}.
+    """
+
+    id: str
+    fact: str
+    least: str
+    cxx_std: int
+    level: Level
+    when: Mapping[str, Any]
+    what: str
+    symptom: str
+    fix: str
+    status: str
+    cured: Cured
+
+
+@dataclass(frozen=True)
 class ExtensionFact:
     """A CUDA extension: its sources, what to import, the headers its compile must be given."""
 

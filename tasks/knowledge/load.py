@@ -18,6 +18,7 @@ from tasks.knowledge.rows import (
     read_folder_rules,
     read_gpus,
     read_known_bad,
+    read_minimums,
     read_releases,
     read_toolkits,
 )
@@ -26,7 +27,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from tasks.knowledge.facts import ExtensionFact, FolderRule, GpuFact, KnownBad, Release, Toolkit
+    from tasks.knowledge.facts import (
+        ExtensionFact,
+        FolderRule,
+        GpuFact,
+        KnownBad,
+        Minimum,
+        Release,
+        Toolkit,
+    )
 
 # The loader of libyaml reads these files ten times faster; PyYAML can be built without it.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -72,6 +81,11 @@ class Knowledge:
     def known_bad(self) -> tuple[KnownBad, ...]:
         """Combinations that are known not to work, in the order of combinations.yaml."""
         return read_known_bad(self._file("combinations"))
+
+    @cached_property
+    def minimums(self) -> tuple[Minimum, ...]:
+        """What can be too old, in the order of combinations.yaml."""
+        return read_minimums(self._file("combinations"))
 
     @cached_property
     def extensions(self) -> Mapping[str, ExtensionFact]:

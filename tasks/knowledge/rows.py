@@ -14,6 +14,7 @@ from tasks.knowledge.facts import (
     FolderRule,
     GpuFact,
     KnownBad,
+    Minimum,
     OfficialWheel,
     Release,
     Toolkit,
@@ -45,6 +46,11 @@ def read_releases(data: Mapping[str, Any]) -> dict[str, Release]:
 def read_known_bad(data: Mapping[str, Any]) -> tuple[KnownBad, ...]:
     """combinations.yaml: known_bad."""
     return tuple(_known_bad(row) for row in data["known_bad"])
+
+
+def read_minimums(data: Mapping[str, Any]) -> tuple[Minimum, ...]:
+    """combinations.yaml: minimums."""
+    return tuple(_minimum(row) for row in data["minimums"])
 
 
 def read_extensions(data: Mapping[str, Any]) -> dict[str, ExtensionFact]:
@@ -119,6 +125,16 @@ def _known_bad(row: Mapping[str, Any]) -> KnownBad:
         fix=row["fix"],
         status=row["status"],
         cured=row.get("cured", ""),
+    )
+
+
+def _minimum(row: Mapping[str, Any]) -> Minimum:
+    same = ("id", "fact", "least", "level", "when", "what", "fix", "status")
+    return Minimum(
+        cxx_std=row.get("cxx_std", 0),
+        symptom=row.get("symptom", ""),
+        cured=row.get("cured", ""),
+        **{key: row[key] for key in same},
     )
 
 

@@ -4,17 +4,57 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from tasks.knowledge import load
+from tasks.knowledge.archs import cmake_accepts, extension_accepts
 from tasks.knowledge.combinations import Combination, judge
 from tasks.model import Arch
 
-KNOWLEDGE = load(Path(__file__).parents[2] / "config" / "knowledge")
-UNJUDGED = {"msvc-lnk1161", "vs2026-18.6-xpu"}
+FOLDER = Path(__file__).parents[2] / "config" / "knowledge"
+KNOWLEDGE = load(FOLDER)
+UNJUDGED: set[str] = set()
+CURED = {
+    "cuda132-zc-preprocessor": "env",
+    "msvc-c2872-std": "env",
+    "gcc14-old-cuda": "deps",
+    "clang-old-cuda": "deps",
+    "cmake4": "deps",
+    "setuptools82": "deps",
+    "ninja-windows": "deps",
+}
 
 
+def visual_studio(version: str, toolset: str) -> Combination:
+    return Combination(
+        system="windows", strategy="source", visual_studio=version, msvc_tools=toolset
+    )
+
+
+OFFICIAL = Combination(system="linux", strategy="prebuilt", extensions=True)
 CASES = {
+    "msvc-lnk1161": (
+        visual_studio("17.4.2", "14.34.31937"),
+        visual_studio("17.4.3", "14.34.31937"),
+    ),
+    "vs2026-18.6-xpu": (
+        Combination(system="windows", strategy="source", visual_studio="18.6.0"),
+        Combination(system="windows", strategy="source", visual_studio="18.4.0"),
+    ),
+    "clang-old-cuda": (
+        Combination(system="linux", clang="18.1.3", cuda="12.4"),
+        Combination(system="linux", clang="18.1.3", cuda="12.6"),
+    ),
+    "torch25-two-digit-archs": (
+        Combination(strategy="source", torch="2.5.1", archs=(Arch(12, 0),)),
+        Combination(strategy="source", torch="2.6.0", archs=(Arch(12, 0),)),
+    ),
+    "ninja-windows": (
+        Combination(system="windows", ninja="1.13.0"),
+        Combination(system="windows", ninja="1.13.1"),
+    ),
     "msvc-1940-old-cuda": (
         Combination(system="windows", msvc="1944", cuda="12.3"),
         Combination(system="windows", msvc="1939", cuda="12.3"),
@@ -56,8 +96,8 @@ CASES = {
         Combination(system="linux", gcc="14.2.0", cuda="12.8"),
     ),
     "torch211-gcc14": (
-        Combination(system="linux", torch="2.11.0", gcc="14", cuda="12.8"),
-        Combination(system="linux", torch="2.12.1", gcc="14", cuda="12.8"),
+        replace(OFFICIAL, torch="2.11.0", gcc="14", cuda="12.8"),
+        replace(OFFICIAL, torch="2.12.1", gcc="14", cuda="12.8"),
     ),
     "cmake4": (
         Combination(strategy="source", torch="2.6.0", cmake="4.0.1"),
@@ -84,8 +124,8 @@ CASES = {
         Combination(strategy="source", torch="2.13.0", cuda="12.4"),
     ),
     "torch26-blackwell": (
-        Combination(torch="2.6.0", archs=(Arch(12, 0),)),
-        Combination(torch="2.7.0", archs=(Arch(12, 0),)),
+        Combination(torch="2.6.0", archs=(Arch(12, 0),), extensions=True),
+        Combination(torch="2.6.0", archs=(Arch(12, 0),), extensions=False),
     ),
 }
 
@@ -101,9 +141,43 @@ def test_a_known_bad_combination_is_found_and_its_neighbour_is_not(name: str) ->
     assert name not in ids(good)
 
 
-def test_every_entry_is_tried_above_or_cannot_be_judged() -> None:
-    assert {bad.id for bad in KNOWLEDGE.known_bad if not bad.when} == UNJUDGED
+def test_every_entry_is_judged_or_cured_or_says_why_not() -> None:
     assert set(CASES) | UNJUDGED == {bad.id for bad in KNOWLEDGE.known_bad}
+    rows = yaml.safe_load((FOLDER / "combinations.yaml").read_text(encoding="utf-8"))["known_bad"]
+    assert {bad.id: bad.cured for bad in KNOWLEDGE.known_bad if bad.cured} == CURED
+    for row in rows:
+        assert row["when"] or row["judging"], row["id"]
+    assert {row["id"] for row in rows if not row["when"]} == UNJUDGED
+
+
+@pytest.mark.parametrize("name", CURED)
+def test_a_cured_combination_is_no_warning(name: str) -> None:
+    found = {finding.id: finding for finding in judge(KNOWLEDGE, CASES[name][0])}
+    assert (found[name].level, found[name].cured) == ("info", CURED[name])
+
+
+def test_lnk1161_is_judged_by_the_installation() -> None:
+    # _MSC_VER is 1934 and the toolset 14.34 in all of them
+    assert "msvc-lnk1161" not in ids(Combination(system="windows", strategy="source", msvc="1934"))
+    for version, bad in {"17.3.6": False, "17.4.0": True, "17.4.2": True, "17.4.3": False}.items():
+        assert ("msvc-lnk1161" in ids(visual_studio(version, "14.34.31933"))) is bad
+    assert "msvc-lnk1161" not in ids(visual_studio("17.4.2", "14.29.30133"))
+
+
+def test_cmake_of_2_6_takes_blackwell_where_its_cpp_extension_does_not() -> None:
+    source = Combination(strategy="source", torch="2.6.0", archs=(Arch(12, 0),), cuda="12.8")
+    assert not {"torch26-blackwell", "torch25-two-digit-archs"} & set(ids(source))
+    assert "torch26-blackwell" in ids(replace(source, extensions=True))
+
+
+def test_the_archs_of_the_entries_are_those_of_the_tables() -> None:
+    for release in KNOWLEDGE.releases:
+        asked = Combination(strategy="source", torch=release, archs=(Arch(12, 0),), extensions=True)
+        found = ids(asked)
+        taken = extension_accepts(KNOWLEDGE, release, Arch(12, 0))
+        assert ("torch26-blackwell" in found) is not taken
+        taken = cmake_accepts(KNOWLEDGE, release, Arch(12, 0))
+        assert ("torch25-two-digit-archs" in found) is not taken
 
 
 def test_nothing_is_judged_by_facts_that_are_not_known() -> None:
@@ -124,6 +198,21 @@ def test_every_gcc_limit_agrees_with_the_toolkits() -> None:
         for gcc in range(10, 17):
             found = "gcc14-old-cuda" in ids(Combination(system="linux", gcc=f"{gcc}.1", cuda=cuda))
             assert found is (gcc > kit.gcc_max), (cuda, gcc)
+
+
+def test_every_clang_limit_agrees_with_the_toolkits() -> None:
+    for cuda, kit in KNOWLEDGE.toolkits.items():
+        for clang in range(10, 24):
+            asked = Combination(system="linux", clang=f"{clang}.1", cuda=cuda)
+            assert ("clang-old-cuda" in ids(asked)) is (clang > kit.clang_max), (cuda, clang)
+
+
+def test_the_oldest_cuda_of_the_sources_agrees_with_the_releases() -> None:
+    for minor, release in KNOWLEDGE.releases.items():
+        for cuda in KNOWLEDGE.toolkits:
+            asked = Combination(strategy="source", torch=minor, cuda=cuda)
+            older = Version(cuda) < Version(release.min_cuda_cmake)
+            assert ("min-cuda-vs-torch" in ids(asked)) is older, (minor, cuda)
 
 
 def test_every_msvc_limit_agrees_with_the_toolkits() -> None:
@@ -166,4 +255,5 @@ def test_every_condition_is_a_list_or_a_specifier() -> None:
         for condition in bad.when:
             for key, wanted in condition.items():
                 assert isinstance(wanted, list) is (key in {"system", "strategy"})
-                assert isinstance(wanted, list) or SpecifierSet(wanted)
+                assert isinstance(wanted, bool) is (key == "extensions")
+                assert isinstance(wanted, list | bool) or SpecifierSet(wanted)

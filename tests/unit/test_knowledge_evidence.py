@@ -36,7 +36,7 @@ ENTRIES = {
         "arch_list_parsing",
         "building",
     ),
-    "combinations": ("known_bad",),
+    "combinations": ("known_bad", "minimums"),
     "extensions": ("extensions", "notes"),
     "buildfolder": ("rules",),
 }

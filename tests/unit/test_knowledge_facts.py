@@ -52,8 +52,9 @@ def test_no_toolkit_release_or_known_bad_entry_is_lost() -> None:
         *("13.0", "13.1", "13.2", "13.3", "13.4", "13.5"),
     ]
     assert list(KNOWLEDGE.releases) == [f"2.{minor}" for minor in range(16)]
-    assert len(KNOWLEDGE.known_bad) == 20
-    assert len({bad.id for bad in KNOWLEDGE.known_bad}) == 20
+    assert len(KNOWLEDGE.known_bad) == 23
+    assert len({bad.id for bad in KNOWLEDGE.known_bad}) == 23
+    assert len({row.id for row in KNOWLEDGE.minimums}) == 11
     assert set(KNOWLEDGE.extensions) == {"diff-gaussian-rasterization", "simple-knn"}
 
 

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from tasks.digest import canonical, sha256_text
 from tasks.effects import compilers, environments, files, pythons, shell, toolchain
 from tasks.effects.packages import Packages
-from tasks.effects.voice import warn
+from tasks.effects.voice import say, warn
 from tasks.errors import BuildError, MissingToolError
 from tasks.model import Command
 from tasks.stages.deps import cache, toolkit
@@ -26,7 +26,7 @@ def run(job: DepsJob) -> tuple[Deps, Cache, Stamps]:
     """Compilers first: what is missing there is known in a second, before anything is
     downloaded.
     """
-    cc, cxx = compilers.find(job.cc, job.cxx, job.gcc_max)
+    cc, cxx = _compilers(job)
     git = _git(job)
     _require_blas(job, cxx)
     found = cache.find(job)
@@ -51,6 +51,14 @@ def run(job: DepsJob) -> tuple[Deps, Cache, Stamps]:
     )
     used = found or cache.install(job, python, scripts)
     return deps, used, _stamps(deps, used)
+
+
+def _compilers(job: DepsJob) -> tuple[Program, Program]:
+    """Where the usual compiler is not the one that is taken, that is said."""
+    chosen = compilers.choose((job.cc, job.cxx), job.limits)
+    if chosen.why:
+        say(chosen.why)
+    return chosen.cc, chosen.cxx
 
 
 def _known(compiler: Program) -> Program:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
+
+from tasks.knowledge.hostcompilers import Limits
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,8 @@ class DepsJob:
     and `toolkit_packages` are requirements; `toolkit_home` is that of a toolkit which is here
     already. `cache` is the setting build.cache, `cache_package` the requirement that brings a
     compiler cache where none is installed ("" where nothing is to be downloaded for it),
-    `launchers` the compiler launchers that build.env names, by variable.
+    `launchers` the compiler launchers that build.env names, by variable. `limits` are the compilers
+    that the toolkit and the sources take; of them `gcc_max` is an input of the stage.
     """
 
     base: str
@@ -113,3 +116,4 @@ class DepsJob:
     manifest: PurePath
     stamps: PurePath
     log: PurePath
+    limits: Limits = field(default_factory=Limits)

@@ -8,9 +8,10 @@ from tasks.choice import Choice
 from tasks.digest import plain
 from tasks.errors import KnowledgeError
 from tasks.knowledge import Knowledge
+from tasks.knowledge.hostcompilers import Limits, limits
 from tasks.knowledge.releases import release
-from tasks.knowledge.toolkits import compiler_limit, packages
-from tasks.model import Layout, Stage
+from tasks.knowledge.toolkits import packages
+from tasks.model import Json, Layout, Stage
 from tasks.settings.schema import Settings
 from tasks.stages.deps.job import DepsJob
 
@@ -29,6 +30,7 @@ _SHOWN = (
 
 def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledge) -> Stage:
     """The stage that makes the build environment."""
+    compilers = _limits(choice, knowledge)
     job = DepsJob(
         base=choice.python.path,
         existing=choice.strategy == "existing",
@@ -37,7 +39,7 @@ def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledg
         toolkit_home=choice.toolkit.home,
         toolkit_packages=_toolkit_packages(choice, knowledge),
         with_cuda=choice.toolkit.provider != "none",
-        gcc_max=_gcc_max(choice, knowledge),
+        gcc_max=compilers.gcc_max if choice.system == "linux" else None,
         cc=settings.build.env.get("CC"),
         cxx=settings.build.env.get("CXX"),
         git_needed=_git_needed(settings, choice),
@@ -52,6 +54,7 @@ def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledg
         manifest=layout.manifest("deps"),
         stamps=layout.manifest("toolchain"),
         log=layout.logs / "deps.log",
+        limits=compilers,
     )
     environment = layout.overlay if job.existing else layout.venv / "pyvenv.cfg"
     return Stage(
@@ -63,6 +66,7 @@ def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledg
             "recipe": RECIPE,
             "python": choice.python.version,
             **{name: plain(getattr(job, name)) for name in _SHOWN},
+            **_clang_max(job),
         },
         leaves=(layout.manifest("deps"), layout.manifest("cache"), layout.manifest("toolchain")),
         also=(environment, *_nvcc(layout, choice)),
@@ -86,10 +90,22 @@ def _toolkit_packages(choice: Choice, knowledge: Knowledge) -> tuple[str, ...]:
     return packages(knowledge, choice.toolkit.version, for_source=choice.strategy == "source")
 
 
-def _gcc_max(choice: Choice, knowledge: Knowledge) -> int | None:
-    if choice.toolkit.provider == "none" or choice.system != "linux":
-        return None
-    return compiler_limit(knowledge, choice.toolkit.version).gcc_max
+def _limits(choice: Choice, knowledge: Knowledge) -> Limits:
+    """The compilers that are taken. macOS has no toolkit, and its clang is none that is known."""
+    if choice.system == "macos":
+        return Limits()
+    kit = choice.toolkit
+    cuda = kit.version if kit.provider != "none" else None
+    return limits(knowledge, cuda, choice.torch if choice.strategy == "source" else None)
+
+
+def _clang_max(job: DepsJob) -> dict[str, Json]:
+    """An input only where it can make a difference: a clang that was asked for.
+
+    A person's inputs stay what they were, and the stage of a gcc runs for no limit of clang.
+    """
+    asked = "clang" in (job.cxx or "")
+    return {"clang_max": job.limits.clang_max} if asked and job.limits.clang_max else {}
 
 
 def _git_needed(settings: Settings, choice: Choice) -> str:

@@ -1,0 +1,135 @@
+"""Which host compilers a CUDA toolkit takes, and the sources of a PyTorch release."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from tasks.errors import KnowledgeError
+from tasks.knowledge.releases import release
+from tasks.knowledge.toolkits import compiler_limit
+
+if TYPE_CHECKING:
+    from tasks.knowledge.load import Knowledge
+
+Kind = Literal["gcc", "clang", "msvc"]
+_UNCHECKED_CXX = 20
+_NAMES = {"gcc": "GCC", "clang": "clang"}
+
+
+@dataclass(frozen=True)
+class HostCompiler:
+    """A compiler as messages call it (`name`, "g++-14") and its version, "" where it is not known.
+
+    That of MSVC is the toolset's, "14.44.35207".
+    """
+
+    name: str
+    kind: Kind
+    version: str
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The host compilers that are taken; None and "" are no limit.
+
+    `gcc_max` and `clang_max` are majors, inclusive, `msvc` the lowest _MSC_VER and the first that
+    is rejected: those of the toolkit `cuda` ("12.8"; "" where only a limit is known). `gcc_min` is
+    that of the sources of PyTorch `torch`.
+    """
+
+    cuda: str = ""
+    gcc_max: int | None = None
+    clang_max: int | None = None
+    msvc: tuple[int, int] | None = None
+    torch: str = ""
+    gcc_min: str = ""
+
+
+def limits(knowledge: Knowledge, cuda: str | None, torch: str | None) -> Limits:
+    """What `cuda` takes (None: no toolkit), and `torch`, where it is built from source.
+
+    Raises `KnowledgeError` for a toolkit that is not known; an unknown torch limits nothing.
+    """
+    gcc_min = _gcc_min(knowledge, torch) if torch else ""
+    if not cuda:
+        return Limits(torch=torch or "", gcc_min=gcc_min)
+    kit = compiler_limit(knowledge, cuda)
+    return Limits(
+        cuda=cuda,
+        gcc_max=kit.gcc_max,
+        clang_max=kit.clang_max,
+        msvc=(kit.msvc_min, kit.msvc_below),
+        torch=torch or "",
+        gcc_min=gcc_min,
+    )
+
+
+def accepts(
+    knowledge: Knowledge, cuda: str | None, torch: str | None, compiler: HostCompiler
+) -> str:
+    """Why `compiler` is not taken, "" where it is; for `cuda` and `torch` see `limits`."""
+    return refusal(limits(knowledge, cuda, torch), compiler)
+
+
+def refusal(given: Limits, compiler: HostCompiler) -> str:
+    """Why `compiler` is outside of the limits, "" where it is not, or its version is not known."""
+    if compiler.kind == "msvc":
+        return _msvc(given, compiler)
+    major = _numbers(compiler.version)[:1]
+    newest = given.gcc_max if compiler.kind == "gcc" else given.clang_max
+    if newest is not None and major > (newest,):
+        takes = f"{_NAMES[compiler.kind]} up to {newest}"
+        return f"{_named(compiler)} is newer than {_toolkit(given)} takes ({takes})"
+    if compiler.kind == "gcc" and major and _numbers(compiler.version) < _numbers(given.gcc_min):
+        takes = f"GCC {given.gcc_min} or later"
+        return (
+            f"{_named(compiler)} is older than the sources of PyTorch {given.torch} take ({takes})"
+        )
+    return ""
+
+
+def msc_ver(toolset: str) -> int | None:
+    """_MSC_VER of an MSVC toolset: 1944 of "14.44.35207"; None where that is no such version.
+
+    The source is Microsoft's table of toolsets, "MSVC Toolset Minor Version Number 14.40 in VS 2022
+    v17.10": cl.exe of toolset 14.NN is 19.NN, since Visual Studio 2017 (14.1x).
+    """
+    parts = re.match(r"14\.(\d\d)(?:\.|$)", toolset)
+    return 1900 + int(parts[1]) if parts else None
+
+
+def _gcc_min(knowledge: Knowledge, torch: str) -> str:
+    """The oldest GCC that a release's CMakeLists.txt lets pass: those of C++17 alone check it
+    (gcc-min of pytorch.yaml). Asked at load, where combinations.yaml is not read.
+    """
+    try:
+        known = release(knowledge, torch)
+    except KnowledgeError:
+        return ""
+    return known.gcc_min if known.cxx_std < _UNCHECKED_CXX else ""
+
+
+def _msvc(given: Limits, compiler: HostCompiler) -> str:
+    version = msc_ver(compiler.version)
+    if not given.msvc or version is None or given.msvc[0] <= version < given.msvc[1]:
+        return ""
+    lowest, below = given.msvc
+    side = "newer" if version >= below else "older"
+    takes = f"_MSC_VER {lowest} to {below - 1}"
+    named = f"{compiler.name} (MSVC {compiler.version}, _MSC_VER {version})"
+    return f"{named} is {side} than {_toolkit(given)} takes ({takes})"
+
+
+def _named(compiler: HostCompiler) -> str:
+    return f"{compiler.name} {compiler.version}"
+
+
+def _toolkit(given: Limits) -> str:
+    return f"CUDA {given.cuda}" if given.cuda else "this CUDA toolkit"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    found = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(map(int, found[0].split("."))) if found else ()
