@@ -1,0 +1,84 @@
+"""What deps is given as compilers' limits, what it reruns for, and what it says of its choice."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.errors import MissingToolError
+from tasks.knowledge.hostcompilers import Limits
+from tasks.model import Host, Stage
+from tasks.stages.deps import action
+from tasks.stages.deps.job import DepsJob
+from tests.checkout import Heard
+from tests.unit.test_decide import CUDA_124, H200, host
+from tests.unit.test_plan import plan_of
+
+GPU_124 = host(H200, toolkits=(CUDA_124,))
+
+
+def deps(on: Host, **asked: Any) -> Stage:
+    return plan_of(on, **asked).stages[0]
+
+
+def sources(**env: str) -> dict[str, Any]:
+    return {
+        "torch": {"strategy": "source", "version": "2.6.0"},
+        "toolkit": {"provider": "system"},
+        "build": {"env": env},
+    }
+
+
+def test_the_limits_are_those_of_the_toolkit_and_the_sources() -> None:
+    stage = deps(GPU_124, **sources())
+    assert stage.job.limits == Limits("12.4", 13, 17, (1910, 1950), "2.6.0", "9.3")
+    assert stage.job.gcc_max == 13
+
+
+def test_a_build_without_cuda_has_no_limit_of_a_toolkit() -> None:
+    stage = deps(host(), target={"gpus": []}, torch={"strategy": "prebuilt"})
+    assert (stage.job.limits, stage.job.gcc_max) == (Limits(), None)
+
+
+def test_windows_is_held_to_the_toolkits_msvc() -> None:
+    stage = deps(host(system="windows"), torch={"strategy": "source", "version": "2.15.0"})
+    assert stage.job.limits.msvc == (1920, 1960)
+    assert stage.inputs["gcc_max"] is None
+
+
+def test_the_limits_make_nobodys_deps_run_again() -> None:
+    known = {
+        *("recipe", "python", "base", "existing", "tools", "toolkit_provider", "toolkit_home"),
+        *("toolkit_packages", "with_cuda", "gcc_max", "cc", "cxx", "cache", "cache_package"),
+        "launchers",
+    }
+    assert set(deps(GPU_124, **sources()).inputs) == known
+    assert set(deps(GPU_124, **sources(CXX="g++-13")).inputs) == known
+    assert set(deps(host(system="windows")).inputs) == known
+
+
+def test_a_clang_that_was_asked_for_is_looked_at_again_where_the_limit_moves() -> None:
+    inputs = deps(GPU_124, **sources(CC="clang-17", CXX="clang++-17")).inputs
+    assert inputs["clang_max"] == 17
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="not run: compilers as scripts")
+def test_deps_says_which_compiler_it_takes_in_place_of_the_usual_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard
+) -> None:
+    for name, version in {"": "15.1.0", "-14": "14.3.0"}.items():
+        for program in (f"gcc{name}", f"g++{name}"):
+            script = tmp_path / program
+            script.write_text(f"#!/bin/sh\necho '{program} (x) {version}'\n", encoding="utf-8")
+            script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    fields: dict[str, Any] = dict.fromkeys(DepsJob.__dataclass_fields__)
+    given = {"limits": Limits(cuda="12.8", gcc_max=14), "git_needed": "to stop here"}
+    with pytest.raises(MissingToolError, match="git is needed to stop here"):
+        action.run(DepsJob(**{**fields, **given}))
+    assert heard == [
+        "g++ 15.1.0 is newer than CUDA 12.8 takes (GCC up to 14): g++-14 (14.3.0) is used"
+    ]
