@@ -65,7 +65,7 @@ def _stages(
     stages = [plan_deps(settings, layout, choice, knowledge)]
     if choice.strategy == "source":
         stages.append(plan_source(settings, layout, choice))
-    stages.append(plan_env(settings, layout, choice))
+    stages.append(plan_env(settings, layout, choice, knowledge))
     if choice.strategy == "source":
         stages.append(plan_compile(settings, layout, choice))
     if settings.build.target and choice.strategy == "source":

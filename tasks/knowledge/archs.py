@@ -1,28 +1,20 @@
-"""Which machine code runs on which card, and how archs are written for torch and for CMake.
+"""Machine code by arch, and which archs each release of torch takes.
 
-The rules are NVIDIA's (Blackwell compatibility guide), tried with ptxas 13.5; the exceptions are
-the table DEVICE_REQUIREMENT of torch 2.15's torch/cuda/__init__.py. toolkits.yaml holds both with
-their evidence.
+How to write them is in `grammar`, what runs where in `covers`.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from tasks.errors import KnowledgeError
 from tasks.model import Arch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from tasks.knowledge.load import Knowledge
-
-How = Literal["native", "compatible", "ptx", ""]
-
-# Systems on a chip run no cubin but these, and no other card runs theirs. 10.1 was renamed to 11.0.
-_SOC = {(8, 7): {(8, 7)}, (10, 1): {(10, 1), (11, 0)}}
 
 
 @dataclass(frozen=True)
@@ -33,106 +25,54 @@ class MachineCode:
     ptx: frozenset[Arch] = frozenset()
 
 
-def covers(code: MachineCode, target: Arch) -> bool:
-    """Whether a card of capability `target` can run `code`, be it by compiling its PTX."""
-    return how(code, target) != ""
-
-
-def how(code: MachineCode, target: Arch) -> How:
-    """How `target` would run `code`: made for it, for a smaller sibling, from PTX, or not at all.
-
-    A target with a suffix (`9.0a`) asks for exactly that code, not only for a card that has it.
-    """
-    if target.suffix:
-        return "native" if target in code.cubins else "ptx" if target in code.ptx else ""
-    if any(_pair(cubin) == _pair(target) for cubin in code.cubins):
-        return "native"
-    if any(_runs(cubin, target) for cubin in code.cubins):
-        return "compatible"
-    return "ptx" if any(_finishes(ptx, target) for ptx in code.ptx) else ""
-
-
-def arch_list(targets: Iterable[Arch], ptx: bool = False) -> str:
-    """TORCH_CUDA_ARCH_LIST, `8.9;12.0+PTX`, as cpp_extension and CMake both read it alike.
-
-    A family arch (`12.0f`) is a `KnowledgeError`: cpp_extension refuses it through torch 2.15.
-    """
-    ordered = sorted(set(targets))
-    for arch in ordered:
-        if arch.suffix == "f":
-            raise KnowledgeError(
-                f"torch's extension builder does not accept {arch}",
-                todo=f'write "{arch.major}.{arch.minor}"',
-            )
-    return ";".join(map(str, ordered)) + ("+PTX" if ptx and ordered else "")
-
-
-def read_arch_list(text: str) -> tuple[tuple[Arch, ...], bool]:
-    """The archs of a list in that subset, and whether it ends in +PTX.
-
-    `native`, names, commas and empty items are a `KnowledgeError`.
-    """
-    *first, last = text.split(";")
-    ptx = last.endswith("+PTX")
-    items = [*first, last.removesuffix("+PTX")]
-    if wrong := [item for item in items if not re.fullmatch(r"\d{1,2}\.\da?", item)]:
-        raise KnowledgeError(
-            f'"{wrong[0]}" in the arch list "{text}" means different things to torch and to CMake',
-            todo='write capabilities, ";" between them, +PTX on the last only: "8.9;12.0+PTX"',
-        )
-    return tuple(map(Arch.parse, items)), ptx
-
-
-def cmake_archs(targets: Iterable[Arch], ptx: bool = False) -> str:
-    """CMAKE_CUDA_ARCHITECTURES, `89-real;120-real`; with PTX the last is `120`, for both."""
-    names = [arch.sm.removeprefix("sm_") for arch in sorted(set(targets))]
-    if not names:
-        return ""
-    return ";".join(
-        [f"{name}-real" for name in names[:-1]] + [names[-1] + ("" if ptx else "-real")]
-    )
-
-
 def extension_accepts(knowledge: Knowledge, torch_release: str, arch: Arch) -> bool:
     """Whether torch.utils.cpp_extension of that release takes `arch`.
 
-    A release past the table counts as its newest.
+    A release before or past the table counts as its oldest or newest. Source: `extension_archs` of
+    pytorch.yaml.
     """
     rows = knowledge.pytorch_notes["extension_archs"]
-    minor = ".".join(torch_release.split(".")[:2])
-    row = next((row for row in rows if minor in row["releases"]), rows[-1])
-    return str(arch) in row["archs"]
+    wanted = numbers(torch_release)
+    begun = [row for row in rows if numbers(row["releases"][0]) <= wanted]
+    return str(arch) in (begun or rows)[-1 if begun else 0]["archs"]
+
+
+def extension_remedy(knowledge: Knowledge, torch_release: str, arch: Arch) -> str:
+    """What to do where that release does not take `arch`: another torch, or another arch."""
+    able = [
+        release
+        for row in knowledge.pytorch_notes["extension_archs"]
+        for release in row["releases"]
+        if str(arch) in row["archs"]
+    ]
+    later = [release for release in able if numbers(release) > numbers(torch_release)]
+    if later:
+        return f"choose a newer torch ({later[0]} is the first that builds extensions for {arch})"
+    if able:
+        return f"choose an older torch ({able[-1]} is the last that builds extensions for {arch})"
+    if arch.suffix:
+        return f'write "{arch.major}.{arch.minor}"'
+    return "no known torch does: build for another arch, or without extensions"
 
 
 def cmake_accepts(knowledge: Knowledge, torch_release: str, arch: Arch) -> bool:
-    """Whether CMake's find_package(Torch) of that release takes `arch`; nvcc may still refuse."""
+    """Whether CMake's find_package(Torch) of that release takes `arch`; nvcc may still refuse.
+
+    Source: `cmake_archs` of pytorch.yaml.
+    """
+    needed = cmake_needs(knowledge, [arch])
+    return needed is None or numbers(torch_release) >= numbers(needed)
+
+
+def cmake_needs(knowledge: Knowledge, archs: Sequence[Arch]) -> str | None:
+    """The first release of torch whose CMake takes all of `archs`, None where any does."""
     since = knowledge.pytorch_notes["cmake_archs"]
-    needed = [since[f"{arch.suffix}_suffix_since"]] if arch.suffix else []
-    if arch.major >= 10:
-        needed.append(since["two_digit_majors_since"])
-    return all(_numbers(torch_release) >= _numbers(bound) for bound in needed)
+    needed = [since[f"{arch.suffix}_suffix_since"] for arch in archs if arch.suffix]
+    needed += [since["two_digit_majors_since"] for arch in archs if arch.major >= 10]
+    return max(needed, key=numbers, default=None)
 
 
-def _pair(arch: Arch) -> tuple[int, int]:
-    return (arch.major, arch.minor)
-
-
-def _runs(cubin: Arch, target: Arch) -> bool:
-    if _pair(target) in _SOC:
-        return not cubin.suffix and _pair(cubin) in _SOC[_pair(target)]
-    if cubin.suffix == "a" or _pair(cubin) in _SOC:
-        return False
-    return cubin.major == target.major and cubin.minor <= target.minor
-
-
-def _finishes(ptx: Arch, target: Arch) -> bool:
-    if ptx.suffix == "a":
-        return _pair(ptx) == _pair(target)
-    if ptx.suffix == "f":
-        return ptx.major == target.major and ptx.minor <= target.minor
-    return _pair(ptx) <= _pair(target)
-
-
-def _numbers(release: str) -> tuple[int, int]:
-    major, minor = release.split(".")[:2]
-    return (int(major), int(minor))
+def numbers(release: str) -> tuple[int, int]:
+    """Major and minor of a release of torch or CUDA, or of a PTX ISA, to compare."""
+    major, minor, *_ = map(int, re.findall(r"\d+", release))
+    return (major, minor)

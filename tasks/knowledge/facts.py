@@ -31,6 +31,40 @@ class GpuFact:
 
 
 @dataclass(frozen=True)
+class GpuFamily:
+    """An architecture by its name, and all capabilities of its products."""
+
+    name: str
+    archs: tuple[Arch, ...]
+    status: str
+
+
+@dataclass(frozen=True)
+class Integrated:
+    """A capability of systems on a chip, which run other cubins than the rule says.
+
+    `runs` are all of them; `runs_since` are more, of toolkits from the CUDA release `since` on.
+    """
+
+    runs: frozenset[Arch]
+    since: str
+    runs_since: frozenset[Arch]
+    status: str
+
+
+@dataclass(frozen=True)
+class BinaryRules:
+    """What machine code runs on besides the rule of the same major and the minor from its own up.
+
+    `integrated` by capability; `families` are the capabilities that a family arch, `12.0f`, runs
+    on.
+    """
+
+    integrated: Mapping[Arch, Integrated]
+    families: Mapping[Arch, frozenset[Arch]]
+
+
+@dataclass(frozen=True)
 class Toolkit:
     """A CUDA release.
 

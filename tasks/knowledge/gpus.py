@@ -5,43 +5,49 @@ Marketing digits mislead, so only the table decides.
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING
 
 from tasks.errors import KnowledgeError
 from tasks.knowledge.facts import GpuFact
+from tasks.knowledge.gpunames import key, nearest, telling, words
 from tasks.model import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tasks.knowledge.facts import GpuFamily
     from tasks.knowledge.load import Knowledge
 
 _CAPABILITY = re.compile(r"\d{1,2}\.\d[af]?|(?:sm_|compute_)\d{2,3}[af]?")
-_MAKER = re.compile(r"nvidia|geforce|\bgpu\b")
 _ASK = (
     'write its compute capability, such as "12.0": nvidia-smi --query-gpu=compute_cap --format=csv'
 )
+_FULLY = "write the full name, or the capability"
 
 
 def resolve_gpu(knowledge: Knowledge, text: str) -> GpuFact:
     """The product, or the capability, that `text` names.
 
     `RTX 5090`, `rtx5060ti`, `NVIDIA GeForce RTX 5090`, `H200`, `Tesla T4`, `5090`, `12.0`, `9.0a`
-    and `sm_120` are understood. A name of several products of one capability (`A100`) is kept as it
-    was written. One of several capabilities (`RTX 6000`), or an unknown one, is a `KnowledgeError`
-    that lists or suggests.
+    and `sm_120` are understood. A name of several products of one capability (`A100`, `Hopper`) is
+    kept as it was written. One of several capabilities (`RTX 6000`, `Blackwell`), one that only
+    says which line (`RTX PRO`), or an unknown one, is a `KnowledgeError` that lists or suggests.
     """
     if _CAPABILITY.fullmatch(text.strip().lower()):
         return _capability(knowledge, text.strip().lower())
-    key = _key(text)
     for gpu in knowledge.gpus:
-        if key == _key(gpu.name):
+        if key(text) == key(gpu.name):
             return gpu
+    said = telling(knowledge, text)
+    family = next((one for one in knowledge.families if said == [one.name.lower()]), None)
+    if family:
+        return _of_family(knowledge, text, family)
     found = [gpu for gpu in knowledge.gpus if _means(text, gpu.name)]
     if not found:
         raise _unknown(knowledge, text)
+    if not said:
+        raise KnowledgeError(f'"{text}" is said of many GPUs, such as {_shown(found)}', todo=_FULLY)
     if len({gpu.arch for gpu in found}) > 1:
         raise _ambiguous(text, found)
     return _one_of(text.strip(), found)
@@ -67,19 +73,16 @@ def _newest(knowledge: Knowledge) -> str:
     return "known are " + ", ".join(map(str, sorted(plain)))
 
 
-def _key(text: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", _MAKER.sub("", text.lower()))
-
-
-def _words(text: str) -> list[str]:
-    spaced = re.sub(r"(rtx|gtx|quadro|tesla)(?=\d)", r"\1 ", _MAKER.sub(" ", text.lower()))
-    spaced = re.sub(r"(?<=\d{4})(ti|super|laptop)\b", r" \1", spaced)
-    return re.findall(r"[a-z0-9]+", spaced)
+def _of_family(knowledge: Knowledge, text: str, family: GpuFamily) -> GpuFact:
+    if len(family.archs) > 1:
+        products = [gpu for gpu in knowledge.gpus if gpu.arch in family.archs]
+        raise _ambiguous(text, products)
+    return GpuFact(text.strip(), family.archs[0], family.status)
 
 
 def _means(text: str, name: str) -> bool:
-    words, known = _words(text), _words(name)
-    return bool(words) and all(word in known or _ampere(word) in known for word in words)
+    asked, known = words(text), words(name)
+    return bool(asked) and all(word in known or _ampere(word) in known for word in asked)
 
 
 def _ampere(word: str) -> str:
@@ -88,28 +91,26 @@ def _ampere(word: str) -> str:
 
 
 def _one_of(text: str, found: list[GpuFact]) -> GpuFact:
-    least = min(len(_words(gpu.name)) for gpu in found)
-    plainest = [gpu for gpu in found if len(_words(gpu.name)) == least]
+    least = min(len(words(gpu.name)) for gpu in found)
+    plainest = [gpu for gpu in found if len(words(gpu.name)) == least]
     if len(plainest) == 1:
         return plainest[0]
     return GpuFact(text, found[0].arch, f"{found[0].status}; so are all {len(found)} of that name")
 
 
 def _ambiguous(text: str, found: Iterable[GpuFact]) -> KnowledgeError:
+    return KnowledgeError(f'"{text}" is said of different GPUs: {_shown(found)}', todo=_FULLY)
+
+
+def _shown(found: Iterable[GpuFact]) -> str:
+    """The plainest name of each capability."""
     plainest: dict[Arch, GpuFact] = {}
-    for gpu in sorted(found, key=lambda gpu: (gpu.arch, len(_words(gpu.name)))):
+    for gpu in sorted(found, key=lambda gpu: (gpu.arch, len(words(gpu.name)))):
         plainest.setdefault(gpu.arch, gpu)
-    names = ", ".join(f"{gpu.name} ({gpu.arch})" for gpu in plainest.values())
-    return KnowledgeError(
-        f'"{text}" is said of different GPUs: {names}',
-        todo="write the full name, or the capability",
-    )
+    return ", ".join(f"{gpu.name} ({gpu.arch})" for gpu in plainest.values())
 
 
 def _unknown(knowledge: Knowledge, text: str) -> KnowledgeError:
-    keys = {_key(gpu.name): gpu for gpu in knowledge.gpus}
-    near = difflib.get_close_matches(_key(text), keys, n=1, cutoff=0.7)
-    todo = (
-        f'did you mean "{short_name(keys[near[0]].name)}" ({keys[near[0]].arch})?' if near else _ASK
-    )
+    near = [f'"{short_name(gpu.name)}" ({gpu.arch})' for gpu in nearest(knowledge, text)]
+    todo = f"did you mean {' or '.join(near)}?" if near else _ASK
     return KnowledgeError(f'"{text}" is not a known GPU', todo=todo)

@@ -14,7 +14,9 @@ import yaml
 
 from tasks.errors import KnowledgeError
 from tasks.knowledge.rows import (
+    read_binary_rules,
     read_extensions,
+    read_families,
     read_folder_rules,
     read_gpus,
     read_known_bad,
@@ -28,9 +30,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tasks.knowledge.facts import (
+        BinaryRules,
         ExtensionFact,
         FolderRule,
         GpuFact,
+        GpuFamily,
         KnownBad,
         Minimum,
         Release,
@@ -52,6 +56,16 @@ class Knowledge:
         """Every product name and Jetson module, in the order of gpus.yaml."""
         return read_gpus(self._file("gpus"))
 
+    @cached_property
+    def families(self) -> tuple[GpuFamily, ...]:
+        """Architectures by name, such as Blackwell, ascending."""
+        return read_families(self._file("gpus"))
+
+    @cached_property
+    def line_words(self) -> frozenset[str]:
+        """Words of product names that name no one product, such as `pro`; lower case."""
+        return frozenset(word.lower() for word in self._file("gpus")["lines"]["words"])
+
     @property
     def default_gpu(self) -> str:
         """The card that is meant where none is named and none is found."""
@@ -61,6 +75,11 @@ class Knowledge:
     def toolkits(self) -> Mapping[str, Toolkit]:
         """CUDA releases by `12.8`, ascending."""
         return read_toolkits(self._file("toolkits"))
+
+    @cached_property
+    def binary_rules(self) -> BinaryRules:
+        """Systems on a chip and family archs: which machine code runs where."""
+        return read_binary_rules(self._file("toolkits"))
 
     @property
     def toolkit_notes(self) -> Mapping[str, Any]:

@@ -66,7 +66,8 @@ def wheel_for(  # noqa: PLR0913, PLR0917  (the whole question)
     found = release(knowledge, version)
     if not targets:
         return _cpu_wheel(knowledge, found, system)
-    fit = [wheel for wheel in offered(found, system, machine, cuda) if not missing(wheel, targets)]
+    there = offered(found, system, machine, cuda)
+    fit = [wheel for wheel in there if not missing(knowledge, wheel, targets)]
     if not fit:
         return None
     best = max(fit, key=lambda wheel: (wheel.pypi and not found.nightly, numbers(wheel.cuda)))
@@ -94,7 +95,7 @@ def why_no_wheel(  # noqa: PLR0913, PLR0917  (the same question)
         there = ", ".join(wheel.cuda for wheel in every)
         return f"no official wheel of {torch} is built with CUDA {cuda}: there are {there}"
     given = f" with CUDA {built[0].cuda}" if cuda else ""
-    return f"no official wheel of {torch}{given} holds code for {lacks(built, targets)}"
+    return f"no official wheel of {torch}{given} holds code for {lacks(knowledge, built, targets)}"
 
 
 def supports_python(found: Release, python: str) -> bool:

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.knowledge.archs import MachineCode
 from tasks.knowledge.facts import (
+    BinaryRules,
     ExtensionFact,
     FolderRule,
     GpuFact,
+    GpuFamily,
+    Integrated,
     KnownBad,
     Minimum,
     OfficialWheel,
@@ -31,6 +34,22 @@ def read_gpus(data: Mapping[str, Any]) -> tuple[GpuFact, ...]:
     """gpus.yaml: product names, then Jetson modules."""
     named = {**data["names"], **data["jetson_modules"]}
     return tuple(GpuFact(name, _arch(row["cc"]), row["status"]) for name, row in named.items())
+
+
+def read_families(data: Mapping[str, Any]) -> tuple[GpuFamily, ...]:
+    """gpus.yaml: families."""
+    return tuple(
+        GpuFamily(name, tuple(map(_arch, row["cc"])), row["status"])
+        for name, row in data["families"].items()
+    )
+
+
+def read_binary_rules(data: Mapping[str, Any]) -> BinaryRules:
+    """toolkits.yaml: integrated and families."""
+    return BinaryRules(
+        integrated={_arch(cc): _integrated(row) for cc, row in data["integrated"].items()},
+        families={_arch(name): _archs(row["runs_on"]) for name, row in data["families"].items()},
+    )
 
 
 def read_toolkits(data: Mapping[str, Any]) -> dict[str, Toolkit]:
@@ -65,6 +84,11 @@ def read_folder_rules(data: Mapping[str, Any]) -> tuple[FolderRule, ...]:
 
 def _archs(texts: Iterable[str], suffix: str = "") -> frozenset[Arch]:
     return frozenset(_arch(f"{text}{suffix}") for text in texts)
+
+
+def _integrated(row: Mapping[str, Any]) -> Integrated:
+    more = _archs(row.get("runs_since", ()))
+    return Integrated(_archs(row["runs"]), row.get("since", ""), more, row["status"])
 
 
 def _toolkit(cuda: str, row: Mapping[str, Any]) -> Toolkit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tasks.knowledge.archs import how
+from tasks.knowledge.covers import how
 from tasks.model import Arch
 
 if TYPE_CHECKING:
@@ -35,13 +35,16 @@ def offered(found: Release, system: str, machine: str, cuda: str | None) -> list
     ]
 
 
-def missing(wheel: OfficialWheel, targets: Sequence[Arch]) -> list[Arch]:
+def missing(knowledge: Knowledge, wheel: OfficialWheel, targets: Sequence[Arch]) -> list[Arch]:
     """The cards that the wheel has no finished code for.
 
     A suffix is left out: it is the card that counts.
     """
     cards = [Arch(target.major, target.minor) for target in targets]
-    return [card for card in cards if how(wheel.code, card) not in ("native", "compatible")]
+    finished = ("native", "compatible")
+    return [
+        card for card in cards if how(knowledge, wheel.code, card, maker=wheel.cuda) not in finished
+    ]
 
 
 def code_for(wheel: OfficialWheel, target: Arch) -> str:
@@ -53,9 +56,9 @@ def code_for(wheel: OfficialWheel, target: Arch) -> str:
     return f"{below.sm} for {card}"
 
 
-def lacks(wheels: list[OfficialWheel], targets: Sequence[Arch]) -> str:
+def lacks(knowledge: Knowledge, wheels: list[OfficialWheel], targets: Sequence[Arch]) -> str:
     """What `wheels` hold no code for, and what they reach to: `12.0: its newest is 9.0`."""
-    never = [card for card in targets if all(missing(wheel, [card]) for wheel in wheels)]
+    never = [card for card in targets if all(missing(knowledge, wheel, [card]) for wheel in wheels)]
     if not never:
         return " and ".join(map(str, targets)) + " together"
     held = sorted({arch for wheel in wheels for arch in wheel.code.cubins})

@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from tasks.choice import Choice, ToolkitChoice
-from tasks.errors import BuildError
+from tasks.errors import BuildError, SettingsError
+from tasks.knowledge.grammar import cmake_architectures, for_extension, for_torch_cmake
 from tasks.model import Arch, Interpreter, Layout
 from tasks.settings.schema import Build, Settings
 from tasks.stages.deps.job import CudaHome, Deps, Program
-from tasks.stages.env.job import Environment, EnvJob
+from tasks.stages.env.job import ArchLists, Environment, EnvJob
 from tasks.stages.env.plan import plan
 from tasks.stages.env.resolve import resolve
+from tests.checkout import KNOWLEDGE
 
 NONE = Program("", "")
 PINS = ("nvidia-cuda-nvcc==13.2.86",)
@@ -48,6 +50,7 @@ def job(**changes: Any) -> EnvJob:
         torch="2.15.0",
         targets=(Arch(12, 0), Arch(8, 9)),
         ptx=False,
+        arch_lists=ArchLists(),
         build_type="Release",
         blas="auto",
         flags={"USE_NCCL": False, "BUILD_TEST": True, "USE_BLAS_X": "some"},
@@ -62,7 +65,16 @@ def job(**changes: Any) -> EnvJob:
         templates=PurePath("templates"),
         log=PurePath("env.log"),
     )
-    return replace(given, **changes)
+    made = replace(given, **changes)
+    return replace(made, arch_lists=lists(made)) if made.targets else made
+
+
+def lists(made: EnvJob) -> ArchLists:
+    return ArchLists(
+        for_torch_cmake(KNOWLEDGE, made.torch, made.targets, made.ptx),
+        for_extension(KNOWLEDGE, made.torch, made.targets, made.ptx),
+        cmake_architectures(made.targets, made.ptx),
+    )
 
 
 def windows(**changes: Any) -> tuple[Environment, Environment]:
@@ -245,22 +257,70 @@ LAYOUT = Layout(PurePosixPath("/y"), "p", PurePosixPath("/y/wheelhouse"))
 
 
 def inputs(build: Mapping[str, Any], **changes: Any) -> Mapping[str, Any]:
-    return plan(Settings(build=Build(**build)), LAYOUT, choice(**changes)).inputs
+    return plan(Settings(build=Build(**build)), LAYOUT, choice(**changes), KNOWLEDGE).inputs
 
 
 def test_the_stage_leaves_three_manifests_and_a_script_per_shell() -> None:
-    stage = plan(Settings(), LAYOUT, choice())
+    stage = plan(Settings(), LAYOUT, choice(), KNOWLEDGE)
     assert [leaf.name for leaf in stage.leaves] == [
         *("env.json", "extension-env.json", "cache-env.json"),
     ]
     assert stage.also == (LAYOUT.build / "env.sh", LAYOUT.build / "env.ps1")
     assert stage.reads == (LAYOUT.manifest("deps"), LAYOUT.manifest("cache"))
-    source = plan(Settings(), LAYOUT, choice(strategy="source"))
+    source = plan(Settings(), LAYOUT, choice(strategy="source"), KNOWLEDGE)
     assert source.reads == (*stage.reads, LAYOUT.manifest("source"))
-    assert plan(Settings(), LAYOUT, choice(system="windows")).also == (LAYOUT.build / "env.ps1",)
+    assert plan(Settings(), LAYOUT, choice(system="windows"), KNOWLEDGE).also == (
+        LAYOUT.build / "env.ps1",
+    )
 
 
 def test_jobs_never_rerun_it_and_flags_only_where_torch_is_built() -> None:
     assert inputs({"jobs": 3}) == inputs({}) == inputs({"flags": {"USE_NCCL": False}})
     assert inputs({}, strategy="source") != inputs({"type": "Debug"}, strategy="source")
     assert inputs({}, targets=(Arch(9, 0),)) != inputs({})
+
+
+def test_each_reader_gets_the_archs_as_its_release_reads_them() -> None:
+    made = choice(strategy="source", targets=(Arch(12, 0, "f"), Arch(9, 0)))
+    found = plan(Settings(), LAYOUT, made, KNOWLEDGE).job.arch_lists
+    assert (found.torch, found.cmake) == ("9.0;12.0f", "90-real;120f-real")
+
+
+def test_extensions_that_this_torch_cannot_build_get_a_list_that_it_refuses_aloud() -> None:
+    made = choice(strategy="source", torch="2.6.0")
+    found = plan(Settings(), LAYOUT, made, KNOWLEDGE).job.arch_lists
+    assert found == ArchLists("12.0", "12.0", "120-real")
+
+
+@pytest.mark.parametrize(
+    ("changes", "where", "what"),
+    [
+        ({"torch": "2.5.1"}, "torch.version", "the CMake of torch 2.5.1 does not accept 12.0"),
+        ({"targets": (Arch(9, 0, "a"),), "ptx": True}, "target.ptx", "PTX of 9.0a"),
+    ],
+)
+def test_what_torchs_cmake_cannot_read_is_refused_before_anything_is_built(
+    changes: Mapping[str, Any], where: str, what: str
+) -> None:
+    with pytest.raises(SettingsError, match=what) as caught:
+        plan(Settings(), LAYOUT, choice(strategy="source", **changes), KNOWLEDGE)
+    assert caught.value.where == where
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "an empty arch list stands for the cards"),
+        ("native", '"native" stands for the cards'),
+        ("All", "archs that CUDA 13 cannot make"),
+        ("Blackwell", "other archs to each release"),
+        ("9.0", "makes no code for 12.0"),
+    ],
+)
+def test_a_persons_own_list_must_name_archs_and_reach_the_targets(text: str, what: str) -> None:
+    own = {"env": {"TORCH_CUDA_ARCH_LIST": text}}
+    with pytest.raises(SettingsError, match=what) as caught:
+        inputs(own, strategy="source")
+    assert caught.value.where == "build.env.TORCH_CUDA_ARCH_LIST"
+    inputs(own, strategy="source", targets=())
+    inputs({"env": {"TORCH_CUDA_ARCH_LIST": "9.0 12.0f;"}}, strategy="source")

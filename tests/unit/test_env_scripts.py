@@ -20,7 +20,7 @@ from tasks.effects import render
 from tasks.effects.capacity import safe_jobs
 from tasks.errors import BuildError
 from tasks.stages.env.action import write_scripts
-from tasks.stages.env.job import Environment, EnvJob
+from tasks.stages.env.job import ArchLists, Environment, EnvJob
 
 TEMPLATES = Path(__file__).parents[2] / "templates"
 SHELLS = [(shell, path) for shell in ("bash", "dash", "zsh") if (path := shutil.which(shell))]
@@ -60,6 +60,7 @@ def script(environment: Environment, place: Path, kind: str = "env.sh") -> Path:
         torch="2.15.0",
         targets=(),
         ptx=False,
+        arch_lists=ArchLists(),
         build_type="Release",
         blas="auto",
         flags={},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import yaml
 
 from tasks.errors import KnowledgeError
 from tasks.knowledge import load
-from tasks.knowledge.archs import how
+from tasks.knowledge.archs import numbers
+from tasks.knowledge.covers import how
 from tasks.model import Arch
 
 FOLDER = Path(__file__).parents[2] / "config" / "knowledge"
@@ -23,39 +25,43 @@ def parsed(name: str) -> dict[str, Any]:
     return content
 
 
-def test_no_gpu_is_lost() -> None:
-    by_capability = Counter(str(gpu.arch) for gpu in KNOWLEDGE.gpus)
-    assert len(parsed("gpus")["names"]) == 218
-    assert len(KNOWLEDGE.gpus) == 218 + 9
-    assert by_capability == {
-        "5.3": 1,
-        "6.2": 1,
-        "7.0": 6,
-        "7.2": 2,
-        "7.5": 50,
-        "8.0": 11,
-        "8.6": 54,
-        "8.7": 4,
-        "8.9": 39,
-        "9.0": 15,
-        "10.0": 3,
-        "10.3": 2,
-        "11.0": 3,
-        "12.0": 35,
-        "12.1": 1,
-    }
-
-
-def test_no_toolkit_release_or_known_bad_entry_is_lost() -> None:
-    assert list(KNOWLEDGE.toolkits) == [
-        *("11.8", "12.0", "12.1", "12.2", "12.3", "12.4", "12.5", "12.6", "12.8", "12.9"),
-        *("13.0", "13.1", "13.2", "13.3", "13.4", "13.5"),
+def test_every_row_is_read() -> None:
+    gpus = parsed("gpus")
+    assert [gpu.name for gpu in KNOWLEDGE.gpus] == [*gpus["names"], *gpus["jetson_modules"]]
+    assert list(KNOWLEDGE.toolkits) == list(parsed("toolkits")["releases"])
+    assert list(KNOWLEDGE.releases) == list(parsed("pytorch")["releases"])
+    assert [bad.id for bad in KNOWLEDGE.known_bad] == [
+        row["id"] for row in parsed("combinations")["known_bad"]
     ]
-    assert list(KNOWLEDGE.releases) == [f"2.{minor}" for minor in range(16)]
-    assert len(KNOWLEDGE.known_bad) == 23
-    assert len({bad.id for bad in KNOWLEDGE.known_bad}) == 23
-    assert len({row.id for row in KNOWLEDGE.minimums}) == 11
-    assert set(KNOWLEDGE.extensions) == {"diff-gaussian-rasterization", "simple-knn"}
+    assert list(KNOWLEDGE.extensions) == list(parsed("extensions")["extensions"])
+
+
+def test_no_two_rows_are_of_one_name() -> None:
+    """YAML keeps the last of two rows with one key, and says nothing."""
+    for name in ("gpus", "toolkits", "pytorch"):
+        text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
+        keys = re.findall(r'^  ("[^"]+"):', text, re.MULTILINE)
+        sections = [row for row in parsed(name).values() if isinstance(row, dict)]
+        read = [f'"{key}"' for row in sections for key in row]
+        assert not [key for key, times in Counter(keys).items() if times > read.count(key)]
+    assert len({bad.id for bad in KNOWLEDGE.known_bad}) == len(KNOWLEDGE.known_bad)
+
+
+def test_releases_ascend() -> None:
+    for names in (list(KNOWLEDGE.toolkits), list(KNOWLEDGE.releases)):
+        assert sorted(names, key=numbers) == names
+
+
+def test_every_card_is_of_a_family_and_some_toolkit_makes_code_for_it() -> None:
+    of_family = {arch for family in KNOWLEDGE.families for arch in family.archs}
+    made = {arch for kit in KNOWLEDGE.toolkits.values() for arch in kit.makes}
+    for gpu in KNOWLEDGE.gpus:
+        assert gpu.arch in of_family & made, gpu.name
+
+
+def test_no_capability_is_of_two_families() -> None:
+    archs = [arch for family in KNOWLEDGE.families for arch in family.archs]
+    assert len(archs) == len(set(archs))
 
 
 def test_traps_agree_with_the_names() -> None:
@@ -103,7 +109,7 @@ def test_blackwell_came_with_2_7_on_cu128_and_with_2_8_on_pypi() -> None:
         (release.minor, wheel.cuda, wheel.pypi)
         for release in KNOWLEDGE.releases.values()
         for wheel in release.wheels
-        if wheel.system == "linux" and how(wheel.code, target)
+        if wheel.system == "linux" and how(KNOWLEDGE, wheel.code, target)
     ]
     assert holding[0] == ("2.7", "12.8", False)
     assert next(row for row in holding if row[2])[0] == "2.8"

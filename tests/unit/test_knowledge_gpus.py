@@ -6,7 +6,9 @@ import pytest
 
 from tasks.errors import KnowledgeError
 from tasks.knowledge import load
+from tasks.knowledge.facts import GpuFact
 from tasks.knowledge.gpus import resolve_gpu, short_name
+from tasks.knowledge.toolkits import require_toolkit
 
 KNOWLEDGE = load(Path(__file__).parents[2] / "config" / "knowledge")
 
@@ -72,6 +74,17 @@ def test_a_capability_that_no_toolkit_makes_is_refused(text: str) -> None:
         ("RTX 6000 Ada", "8.9"),
         ("Quadro RTX 6000", "7.5"),
         ("RTX PRO 6000 Blackwell", "12.0"),
+        ("PRO 6000", "12.0"),
+        ("GTX TITAN X", "5.2"),
+        ("GTX 1080 Ti", "6.1"),
+        ("gtx1050ti", "6.1"),
+        ("GTX 980M", "5.2"),
+        ("GTX 750 Ti", "5.0"),
+        ("P100", "6.0"),
+        ("Tesla P40", "6.1"),
+        ("M40", "5.2"),
+        ("Jetson Thor", "11.0"),
+        ("DGX Spark", "12.1"),
     ],
 )
 def test_marketing_digits_do_not_mislead(text: str, capability: str) -> None:
@@ -81,7 +94,7 @@ def test_marketing_digits_do_not_mislead(text: str, capability: str) -> None:
 def test_a_name_of_several_products_of_one_capability_is_kept_as_written() -> None:
     gpu = resolve_gpu(KNOWLEDGE, "A100")
     assert (gpu.name, str(gpu.arch)) == ("A100", "8.0")
-    assert "all 5 of that name" in gpu.status
+    assert "of that name" in gpu.status
 
 
 @pytest.mark.parametrize("text", ["RTX 4000", "RTX 5000", "rtx6000"])
@@ -89,6 +102,45 @@ def test_a_name_of_several_generations_lists_them(text: str) -> None:
     with pytest.raises(KnowledgeError) as caught:
         resolve_gpu(KNOWLEDGE, text)
     assert all(f"({cc})" in caught.value.what for cc in ("7.5", "8.6", "8.9", "12.0"))
+
+
+@pytest.mark.parametrize(
+    ("text", "capabilities"),
+    [
+        ("Blackwell", "10.0 10.3 11.0 12.0 12.1"),
+        ("blackwell laptop", "10.0 10.3 11.0 12.0 12.1"),
+        ("RTX PRO Blackwell", "10.0 10.3 11.0 12.0 12.1"),
+        ("Ampere", "8.0 8.6 8.7"),
+        ("Volta", "7.0 7.2"),
+        ("Pascal", "6.0 6.1 6.2"),
+        ("TITAN X", "5.2 6.1"),
+    ],
+)
+def test_an_architecture_of_several_capabilities_lists_them(text: str, capabilities: str) -> None:
+    with pytest.raises(KnowledgeError, match=f'"{text}" is said of different GPUs') as caught:
+        resolve_gpu(KNOWLEDGE, text)
+    assert all(f"({cc})" in caught.value.what for cc in capabilities.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "capability"),
+    [
+        *(("Hopper", "9.0"), ("Grace Hopper", "9.0"), ("Ada Lovelace", "8.9"), ("ada", "8.9")),
+        *(("Turing", "7.5"), ("Rubin", "10.7")),
+    ],
+)
+def test_an_architecture_of_one_capability_is_that_one(text: str, capability: str) -> None:
+    gpu = resolve_gpu(KNOWLEDGE, text)
+    assert (gpu.name, str(gpu.arch)) == (text, capability)
+
+
+@pytest.mark.parametrize(
+    "text", ["PRO", "RTX PRO", "RTX", "Tesla", "Laptop GPU", "SXM4", "NVL", "80GB", "Jetson"]
+)
+def test_words_of_a_whole_line_are_no_gpu_even_where_all_known_are_alike(text: str) -> None:
+    with pytest.raises(KnowledgeError, match="is said of many GPUs") as caught:
+        resolve_gpu(KNOWLEDGE, text)
+    assert caught.value.todo == "write the full name, or the capability"
 
 
 def test_bare_digits_are_refused_when_they_mean_two_capabilities() -> None:
@@ -102,6 +154,51 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
         resolve_gpu(KNOWLEDGE, "RTX 5900")
     assert caught.value.what == '"RTX 5900" is not a known GPU'
     assert caught.value.todo == 'did you mean "RTX 5090" (12.0)?'
+
+
+@pytest.mark.parametrize(
+    ("text", "todo"),
+    [
+        ("RTX 5080 Super", 'did you mean "RTX 5080" (12.0)?'),
+        ("RTX 4080 Ti", 'did you mean "RTX 4080" (8.9)?'),
+        ("RXT 5090", 'did you mean "RTX 5090" (12.0)?'),
+        ("RTX 509", 'did you mean "RTX 5090" (12.0)?'),
+        ("GTX 2080", 'did you mean "RTX 2080" (7.5)?'),
+        ("GB200 NVL72", 'did you mean "GB200" (10.0)?'),
+        ("H10", 'did you mean "H100" (9.0)?'),
+        ("Jetson Orrin Nano", 'did you mean "Jetson Orin Nano" (8.7)?'),
+        ("RTX 3050 B", 'did you mean "RTX 3050" (8.6) or "RTX 3050 A Laptop GPU" (8.9)?'),
+    ],
+)
+def test_a_suggestion_has_the_same_model_number(text: str, todo: str) -> None:
+    with pytest.raises(KnowledgeError) as caught:
+        resolve_gpu(KNOWLEDGE, text)
+    assert caught.value.todo == todo
+
+
+@pytest.mark.parametrize("text", ["RTX 6090", "RTX 50 series", "K80", "GTX 680", "B400"])
+def test_another_generation_is_no_suggestion(text: str) -> None:
+    with pytest.raises(KnowledgeError) as caught:
+        resolve_gpu(KNOWLEDGE, text)
+    assert "compute_cap" in caught.value.todo
+
+
+@pytest.mark.parametrize("gpu", KNOWLEDGE.gpus, ids=lambda gpu: gpu.name)
+def test_a_misspelt_name_never_suggests_another_generation_alone(gpu: GpuFact) -> None:
+    with pytest.raises(KnowledgeError) as caught:
+        resolve_gpu(KNOWLEDGE, f"{gpu.name} Zzz")
+    assert f"({gpu.arch})" in caught.value.todo or "compute_cap" in caught.value.todo
+
+
+@pytest.mark.parametrize("gpu", KNOWLEDGE.gpus, ids=lambda gpu: gpu.name)
+def test_every_card_is_made_for_or_refused_with_the_last_toolkit_that_can(gpu: GpuFact) -> None:
+    for cuda, kit in KNOWLEDGE.toolkits.items():
+        if gpu.arch in kit.makes:
+            assert require_toolkit(KNOWLEDGE, cuda, [gpu.arch]) == kit
+            continue
+        with pytest.raises(KnowledgeError, match=r"is the (first|last) that can") as caught:
+            require_toolkit(KNOWLEDGE, cuda, [gpu.arch])
+        assert "take CUDA" in caught.value.todo
 
 
 @pytest.mark.parametrize("text", ["", "gpu", "NVIDIA", "potato"])

@@ -156,9 +156,16 @@ def test_no_wheel_is_explained(version: str, targets: str, cuda: str | None, sen
 
 
 def test_a_gap_names_what_the_wheels_hold() -> None:
-    assert why("2.15.0", "8.7").endswith(
+    assert why("2.11.0", "8.7").endswith(
         "8.7: it holds 5.0, 6.0, 7.0, 7.5, 8.0, 8.6, 9.0, 10.0, 12.0"
     )
+
+
+def test_orin_gets_a_wheel_that_cuda_13_2_made() -> None:
+    assert choose("2.15.0", "8.7", machine="aarch64") == WheelChoice(
+        "13.2", "", "PyPI's torch 2.15.0 (CUDA 13.2) holds sm_80 for 8.7"
+    )
+    assert choose("2.15.0", "8.7", machine="aarch64", cuda="13.0") is None
 
 
 def test_macos_has_no_cuda() -> None:

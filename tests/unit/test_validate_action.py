@@ -22,6 +22,7 @@ from tasks.stages.validate.action import run
 from tasks.stages.validate.job import Check, SmokeCheck, ValidateJob, Validation
 from tasks.stages.validate.plan import CHECKS, plan
 from tasks.stages.wheel.job import Wheel
+from tests.checkout import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-ins are shell scripts")
 
@@ -114,6 +115,7 @@ class Yard:
             environment=folder / "env.json",
             extensions={"smoke": folder / "smoke.json"},
             smokes={"smoke": SmokeCheck(folder / "check.py", gpu=True)},
+            knowledge=ROOT / "config" / "knowledge",
             templates=folder,
             work=folder / "work",
             manifest=folder / "validate.json",

@@ -13,8 +13,15 @@ from tasks.stages.validate.checks import (
 )
 from tasks.stages.validate.job import Check
 from tasks.stages.validate.table import coloured, plain, remedies
+from tests.checkout import KNOWLEDGE
 
 BLACKWELL = (Arch(12, 0),)
+
+
+def judged(
+    name: str, code: MachineCode, targets: tuple[Arch, ...], source: str, maker: str | None = None
+) -> Check:
+    return covering(KNOWLEDGE, name, code, targets, source, maker)
 
 
 def line(name: str, status: str, detail: str = "", remedy: str = "") -> str:
@@ -58,20 +65,28 @@ def test_an_unknown_status_is_a_failure() -> None:
 def test_each_target_is_told_how_it_runs() -> None:
     code = compiled_for("sm_80 sm_120 compute_120")
     assert code == MachineCode(frozenset({Arch(8, 0), Arch(12, 0)}), frozenset({Arch(12, 0)}))
-    check = covering("archs", code, (Arch(8, 9), Arch(12, 0), Arch(12, 1)), "lib")
+    check = judged("archs", code, (Arch(8, 9), Arch(12, 0), Arch(12, 1)), "lib")
     assert check == Check("archs", "passed", "lib: 8.9 compatible, 12.0 native, 12.1 compatible")
     only_ptx = MachineCode(ptx=frozenset({Arch(9, 0)}))
-    assert covering("archs", only_ptx, BLACKWELL, "lib").detail == "lib: 12.0 ptx"
+    assert judged("archs", only_ptx, BLACKWELL, "lib").detail == "lib: 12.0 ptx"
 
 
 def test_a_target_without_code_is_named_with_the_remedy() -> None:
-    check = covering("machine_code", compiled_for("sm_90"), (Arch(9, 0), Arch(12, 0)), "lib.so")
+    check = judged("machine_code", compiled_for("sm_90"), (Arch(9, 0), Arch(12, 0)), "lib.so")
     assert (check.status, check.detail) == ("failed", "lib.so holds no code for 12.0 (it has 9.0)")
     assert "target.gpus" in check.remedy
 
 
+def test_orin_runs_code_of_other_cards_that_cuda_13_2_made() -> None:
+    code, orin = compiled_for("sm_80"), (Arch(8, 7),)
+    assert judged("machine_code", code, orin, "lib.so", "13.0").status == "failed"
+    assert (
+        judged("machine_code", code, orin, "lib.so", "13.2.86").detail == "lib.so: 8.7 compatible"
+    )
+
+
 def test_no_target_is_not_run() -> None:
-    assert covering("archs", MachineCode(), (), "lib").status == "not run"
+    assert judged("archs", MachineCode(), (), "lib").status == "not run"
 
 
 def test_one_bad_library_fails_the_extension_and_one_without_code_does_not_hide_it() -> None:

@@ -97,13 +97,25 @@ def namespace(cache: Cache, variables: Mapping[str, str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
+class ArchLists:
+    """The targets as TORCH_CUDA_ARCH_LIST for torch's own CMake and for its extension builder, and
+    as CUDAARCHS for extensions that CMake builds.
+    """
+
+    torch: str = ""
+    extensions: str = ""
+    cmake: str = ""
+
+
+@dataclass(frozen=True)
 class EnvJob:
     """What the environment is resolved from.
 
     `flags` and `variables` are the settings build.flags and build.env, `deps` and `source` the
     manifests to read (`source` only with strategy source), `scripts` the files to render, all from
     one template folder. `caching` and `cache_size` are the settings build.cache and
-    build.cache_size, `cache` the manifest that says which one is here.
+    build.cache_size, `cache` the manifest that says which one is here. `arch_lists` are the targets
+    as each reader wants them.
     """
 
     profile: str
@@ -113,6 +125,7 @@ class EnvJob:
     torch: str
     targets: tuple[Arch, ...]
     ptx: bool
+    arch_lists: ArchLists
     build_type: str
     blas: str
     flags: Mapping[str, bool | str]

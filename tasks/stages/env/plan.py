@@ -1,4 +1,4 @@
-"""Settings and choice → the env stage. Pure."""
+"""Settings, choice and knowledge → the env stage. Pure."""
 
 from __future__ import annotations
 
@@ -6,16 +6,29 @@ from pathlib import PurePath
 
 from tasks.choice import Choice
 from tasks.digest import plain
+from tasks.errors import KnowledgeError, SettingsError
+from tasks.knowledge import Knowledge
+from tasks.knowledge.grammar import (
+    cmake_architectures,
+    for_extension,
+    for_torch_cmake,
+    read_for_torch_cmake,
+    require_targets,
+)
 from tasks.model import Json, Layout, Stage
 from tasks.settings.schema import Settings
-from tasks.stages.env.job import EnvJob
+from tasks.stages.env.job import ArchLists, EnvJob
 from tasks.stages.env.launchers import of_caches
 
 RECIPE = 2
 
 
-def plan(settings: Settings, layout: Layout, choice: Choice) -> Stage:
-    """The stage that resolves the environment and writes it down for people, too."""
+def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledge) -> Stage:
+    """The stage that resolves the environment and writes it down for people, too.
+
+    Raises `SettingsError` where a torch that is to be built cannot be built for the targets.
+    """
+    _require_own_list(settings, choice, knowledge)
     job = EnvJob(
         profile=layout.profile,
         system=choice.system,
@@ -24,6 +37,7 @@ def plan(settings: Settings, layout: Layout, choice: Choice) -> Stage:
         torch=choice.torch,
         targets=choice.targets,
         ptx=choice.ptx,
+        arch_lists=_arch_lists(choice, knowledge),
         build_type=settings.build.type,
         blas=settings.build.blas,
         flags=settings.build.flags,
@@ -50,9 +64,53 @@ def plan(settings: Settings, layout: Layout, choice: Choice) -> Stage:
     )
 
 
+def _arch_lists(choice: Choice, knowledge: Knowledge) -> ArchLists:
+    if not choice.targets:
+        return ArchLists()
+    try:
+        cmake = cmake_architectures(choice.targets, choice.ptx)
+    except KnowledgeError as error:
+        raise SettingsError(error.what, where="target.ptx", todo=error.todo) from error
+    return ArchLists(_torch_list(choice, knowledge), _extension_list(choice, knowledge), cmake)
+
+
+def _torch_list(choice: Choice, knowledge: Knowledge) -> str:
+    if choice.strategy != "source":
+        return ""
+    try:
+        return for_torch_cmake(knowledge, choice.torch, choice.targets, choice.ptx)
+    except KnowledgeError as error:
+        raise SettingsError(error.what, where="torch.version", todo=error.todo) from error
+
+
+def _extension_list(choice: Choice, knowledge: Knowledge) -> str:
+    """Where this torch builds no extensions for the targets, a list that it refuses aloud.
+
+    The stage of an extension says so sooner. Without a list, what a person builds by hand would be
+    for whatever card is there.
+    """
+    try:
+        return for_extension(knowledge, choice.torch, choice.targets, choice.ptx)
+    except KnowledgeError:
+        return ";".join(map(str, sorted(set(choice.targets))))
+
+
+def _require_own_list(settings: Settings, choice: Choice, knowledge: Knowledge) -> None:
+    """A list in build.env goes before ours: it has to be one that torch's CMake reads."""
+    text = settings.build.env.get("TORCH_CUDA_ARCH_LIST")
+    if text is None or choice.strategy != "source" or not choice.targets:
+        return
+    try:
+        code = read_for_torch_cmake(knowledge, choice.torch, text)
+        require_targets(knowledge, code, choice.targets, text)
+    except KnowledgeError as error:
+        where = "build.env.TORCH_CUDA_ARCH_LIST"
+        raise SettingsError(error.what, where=where, todo=error.todo) from error
+
+
 def _inputs(job: EnvJob) -> dict[str, Json]:
     """What is compiled with. Flags and variables count only where torch itself is built."""
-    names = ["system", "strategy", "cuda", "torch", "venv", "ptx"]
+    names = ["system", "strategy", "cuda", "torch", "venv", "ptx", "arch_lists"]
     if job.strategy == "source":
         names += ["build_type", "blas", "flags", "variables"]
     return {

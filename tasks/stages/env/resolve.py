@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import PurePath, PurePosixPath, PureWindowsPath
 
 from tasks.errors import BuildError
-from tasks.knowledge.archs import arch_list, cmake_archs
 from tasks.stages.deps.job import Cache, CudaHome, Deps
 from tasks.stages.env import msvc
 from tasks.stages.env.job import Environment, EnvJob, namespace
@@ -62,10 +61,7 @@ def _cuda(job: EnvJob, deps: Deps) -> dict[str, str]:
     home = _path(job, toolkit.home)
     nvcc = home / "bin" / ("nvcc.exe" if job.system == "windows" else "nvcc")
     # CMake writes CUDACXX into files of its own, where a backslash would escape what follows it
-    values = {"CUDA_HOME": str(home), "CUDA_PATH": str(home), "CUDACXX": nvcc.as_posix()}
-    if job.targets:
-        values["TORCH_CUDA_ARCH_LIST"] = arch_list(job.targets, job.ptx)
-    return values
+    return {"CUDA_HOME": str(home), "CUDA_PATH": str(home), "CUDACXX": nvcc.as_posix()}
 
 
 def _extension(job: EnvJob, deps: Deps) -> dict[str, str]:
@@ -77,8 +73,8 @@ def _extension(job: EnvJob, deps: Deps) -> dict[str, str]:
     """
     if not _toolkit(job, deps):
         return {}
-    archs = {"CUDAARCHS": cmake_archs(job.targets, job.ptx)} if job.targets else {}
-    return {**archs, **_msvc(job, deps, extension=True)}
+    lists = {"TORCH_CUDA_ARCH_LIST": job.arch_lists.extensions, "CUDAARCHS": job.arch_lists.cmake}
+    return {**_written(lists), **_msvc(job, deps, extension=True)}
 
 
 def _source(job: EnvJob, deps: Deps, cache: Cache) -> dict[str, str]:
@@ -86,6 +82,7 @@ def _source(job: EnvJob, deps: Deps, cache: Cache) -> dict[str, str]:
     return {
         **launchers(cache, job.caching, job),
         "USE_CUDA": "1" if _toolkit(job, deps) else "0",
+        **_own_archs(job, deps),
         **{name: _switch(value) for name, value in job.flags.items()},
         "CMAKE_GENERATOR": "Ninja",
         "CMAKE_BUILD_TYPE": job.build_type,
@@ -96,6 +93,15 @@ def _source(job: EnvJob, deps: Deps, cache: Cache) -> dict[str, str]:
         **job.variables,
         **namespace(cache, job.variables),
     }
+
+
+def _own_archs(job: EnvJob, deps: Deps) -> dict[str, str]:
+    lists = {"TORCH_CUDA_ARCH_LIST": job.arch_lists.torch}
+    return _written(lists) if _toolkit(job, deps) else {}
+
+
+def _written(lists: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in lists.items() if value}
 
 
 def _msvc(job: EnvJob, deps: Deps, *, extension: bool) -> dict[str, str]:

@@ -29,7 +29,7 @@ def run(job: ExtensionJob) -> tuple[Built]:
     tree, source = sources.fetch(job, deps)
     wheel = build(job, deps, tree)
     recorded = wheelfile.verify(wheel, deps.python_version)
-    held = archs(job, deps.cuobjdump, wheel, recorded) if deps.cuobjdump else {}
+    held = archs(job, deps, wheel, recorded)
     kept, artifact = wheelhouse.keep(wheel, _shelf(job), job.name, job.location)
     into = Packages(deps.python, environments.find_uv(), job.log)
     into.install_wheel(kept, Extra(options=("--no-deps",)))

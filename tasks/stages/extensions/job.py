@@ -19,7 +19,8 @@ class ExtensionJob:
     must run on, `shelf` the wheelhouse folder of wheels for this torch. `caching` is a manifest
     that changes nothing of what comes out, and so is none of the stage's reads. `jobs` is how many
     compilers run at once, None by cores and memory; `pool` is the folder of the jobs that all
-    builds of the checkout share, `runs` the file that each build adds a line to.
+    builds of the checkout share, `runs` the file that each build adds a line to, `knowledge` the
+    folder of facts.
     """
 
     name: str
@@ -38,6 +39,7 @@ class ExtensionJob:
     targets: tuple[Arch, ...]
     shelf: str
     jobs: int | None
+    knowledge: PurePath
     pool: PurePath
     runs: PurePath
     work: PurePath

@@ -6,9 +6,10 @@ from typing import Literal
 
 from tasks.choice import Choice
 from tasks.digest import plain
-from tasks.errors import SettingsError
+from tasks.errors import KnowledgeError, SettingsError
 from tasks.knowledge import Knowledge
-from tasks.knowledge.archs import extension_accepts
+from tasks.knowledge.archs import extension_accepts, extension_remedy
+from tasks.knowledge.grammar import read_for_extension, require_targets
 from tasks.model import Layout, Stage
 from tasks.settings.schema import Extension, Settings
 from tasks.stages.extensions.job import ExtensionJob
@@ -35,6 +36,7 @@ def plan(
     targets at all.
     """
     _require_accepted(choice, knowledge, extension)
+    _require_own_list(choice, knowledge, extension)
     _require_own_name(knowledge, extension)
     job = _job(extension, settings, layout, choice, knowledge)
     reads = ("deps", "extension-env", "surface")
@@ -75,6 +77,7 @@ def _job(
         targets=choice.targets,
         shelf=_shelf(choice),
         jobs=None if settings.build.jobs == "auto" else settings.build.jobs,
+        knowledge=layout.config / "knowledge",
         pool=layout.pool,
         runs=layout.build / "records" / "extensions" / f"{extension.name}.jsonl",
         work=layout.build / "extensions" / extension.name,
@@ -118,8 +121,21 @@ def _require_accepted(choice: Choice, knowledge: Knowledge, extension: Extension
             raise SettingsError(
                 f"torch {choice.torch} builds no extensions for {arch}: no {extension.name}",
                 where="torch.version",
-                todo="choose a newer torch (2.7 is the first that builds extensions for 12.0)",
+                todo=extension_remedy(knowledge, choice.torch, arch),
             )
+
+
+def _require_own_list(choice: Choice, knowledge: Knowledge, extension: Extension) -> None:
+    """A list of the extension's own goes before ours, and must reach as far."""
+    text = extension.env.get("TORCH_CUDA_ARCH_LIST")
+    if text is None or not choice.targets:
+        return
+    try:
+        code = read_for_extension(knowledge, choice.torch, text)
+        require_targets(knowledge, code, choice.targets, text)
+    except KnowledgeError as error:
+        where = f"extensions ({extension.name}).env.TORCH_CUDA_ARCH_LIST"
+        raise SettingsError(error.what, where=where, todo=error.todo) from error
 
 
 def _require_own_name(knowledge: Knowledge, extension: Extension) -> None:

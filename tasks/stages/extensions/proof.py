@@ -8,25 +8,32 @@ from pathlib import Path
 
 from tasks.effects import files, machinecode, wheelfile
 from tasks.errors import BadArtifactError
-from tasks.knowledge.archs import MachineCode, how
+from tasks.knowledge import load
+from tasks.knowledge.archs import MachineCode
+from tasks.knowledge.covers import covers
 from tasks.model import Arch
+from tasks.stages.deps.job import Deps
 from tasks.stages.extensions.job import ExtensionJob
 
 
 def archs(
-    job: ExtensionJob, cuobjdump: str, wheel: Path, recorded: Mapping[str, str]
+    job: ExtensionJob, deps: Deps, wheel: Path, recorded: Mapping[str, str]
 ) -> dict[str, tuple[str, ...]]:
-    """Library → archs ("12.0", "12.0+PTX"), of each library that has device code.
+    """Library → archs ("12.0", "12.0+PTX"), of each library that has device code; none where there
+    is no cuobjdump.
 
     `recorded` are the wheel's members. Raises `BadArtifactError` where a target is not covered.
     """
     found: dict[str, tuple[str, ...]] = {}
+    if not deps.cuobjdump:
+        return found
+    maker = deps.toolkit.version if deps.toolkit else None
     folder = files.own(Path(job.work) / "landing" / "libraries")
     with zipfile.ZipFile(wheel) as archive:
         for name in wheelfile.libraries(recorded):
-            code = machinecode.read(cuobjdump, Path(archive.extract(name, folder)))
+            code = machinecode.read(deps.cuobjdump, Path(archive.extract(name, folder)))
             if code.cubins or code.ptx:
-                _require_targets(job, name, code)
+                _require_targets(job, name, code, maker)
                 found[name] = (*map(str, sorted(code.cubins)), *_with_ptx(code))
     return found
 
@@ -35,8 +42,9 @@ def _with_ptx(code: MachineCode) -> Iterable[str]:
     return (f"{arch}+PTX" for arch in sorted(code.ptx))
 
 
-def _require_targets(job: ExtensionJob, name: str, code: MachineCode) -> None:
-    missing = [arch for arch in job.targets if not how(code, arch)]
+def _require_targets(job: ExtensionJob, name: str, code: MachineCode, maker: str | None) -> None:
+    knowledge = load(Path(job.knowledge))
+    missing = [arch for arch in job.targets if not covers(knowledge, code, arch, maker=maker)]
     if missing:
         raise BadArtifactError(
             f"{name} holds code for {_list(code.cubins)} and none that runs on {_list(missing)}",

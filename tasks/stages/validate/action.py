@@ -57,7 +57,7 @@ def _python(
 ) -> list[Check]:
     said = inside.ask(job, wheel, built, env)
     return [
-        *inside.probe_checks(job, said, built),
+        *inside.probe_checks(job, wheel, said, built),
         *inside.smoke_checks(job, said, built, wheel.python, env),
     ]
 

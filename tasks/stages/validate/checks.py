@@ -11,7 +11,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from tasks.knowledge.archs import MachineCode, how
+from tasks.knowledge import Knowledge
+from tasks.knowledge.archs import MachineCode
+from tasks.knowledge.covers import how
 from tasks.model import Arch
 from tasks.stages.validate.job import Check, Validation
 
@@ -80,11 +82,21 @@ def compiled_for(flags: str) -> MachineCode:
     )
 
 
-def covering(name: str, code: MachineCode, targets: Sequence[Arch], source: str) -> Check:
-    """Whether every target can run the `code` of `source`, and how: native, compatible or ptx."""
+def covering(  # noqa: PLR0913, PLR0917  (the whole question)
+    knowledge: Knowledge,
+    name: str,
+    code: MachineCode,
+    targets: Sequence[Arch],
+    source: str,
+    maker: str | None,
+) -> Check:
+    """Whether every target can run the `code` of `source`, and how: native, compatible or ptx.
+
+    `maker` is the CUDA release that made it, None where that is not known.
+    """
     if not targets:
         return Check(name, "not run", "no GPU target: this profile builds for the CPU")
-    ways = {target: how(code, target) for target in targets}
+    ways = {target: how(knowledge, code, target, maker=maker) for target in targets}
     if lacking := [str(target) for target, way in ways.items() if not way]:
         held = ", ".join(str(arch) for arch in sorted(code.cubins)) or "none"
         return Check(

@@ -10,6 +10,7 @@ from typing import Any
 
 from tasks.effects import probe, shell
 from tasks.errors import CommandFailedError
+from tasks.knowledge import load
 from tasks.model import Command
 from tasks.stages.extensions.job import Built
 from tasks.stages.validate.checks import compiled_for, covering, from_probe, reported
@@ -64,7 +65,9 @@ def _imports(job: ValidateJob, built: Mapping[str, Built]) -> dict[str, tuple[st
     }
 
 
-def probe_checks(job: ValidateJob, said: Said, built: Mapping[str, Built]) -> list[Check]:
+def probe_checks(
+    job: ValidateJob, wheel: Wheel, said: Said, built: Mapping[str, Built]
+) -> list[Check]:
     """The probe's own checks, and the archs that torch names, judged against the targets."""
     expected = ["import", *(name for name in _BY_PROBE if name in job.checks)]
     expected += [f"{name}: import" for name in _imports(job, built)]
@@ -73,21 +76,19 @@ def probe_checks(job: ValidateJob, said: Said, built: Mapping[str, Built]) -> li
         for name, one in built.items()
         if one.status == "unreachable"
     ]
-    return [*from_probe(expected, said.lines, said.ended), *_archs(job, said), *lost]
+    return [*from_probe(expected, said.lines, said.ended), *_archs(job, wheel, said), *lost]
 
 
-def _archs(job: ValidateJob, said: Said) -> list[Check]:
+def _archs(job: ValidateJob, wheel: Wheel, said: Said) -> list[Check]:
     if "archs" not in job.checks:
         return []
     if said.no_gpu == "torch without CUDA":
         return [Check("archs", "not run", "torch without CUDA")]
     if "archs" not in said.lines:
         return [Check("archs", "not run", "the probe ended before it")]
-    return [
-        covering(
-            "archs", compiled_for(said.lines["archs"]["detail"]), job.targets, "torch's arch list"
-        )
-    ]
+    code = compiled_for(said.lines["archs"]["detail"])
+    knowledge = load(Path(job.knowledge))
+    return [covering(knowledge, "archs", code, job.targets, "torch's arch list", wheel.cuda)]
 
 
 def smoke_checks(

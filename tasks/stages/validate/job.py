@@ -25,8 +25,8 @@ class ValidateJob:
     """What to look at.
 
     `checks` are the names of the settings, `timeout` seconds for each program that is run,
-    `extensions` maps a name to its manifest, `smokes` one to its script. `work` is a folder for
-    what is compiled here.
+    `extensions` maps a name to its manifest, `smokes` one to its script. `knowledge` is the folder
+    of facts, `work` one for what is compiled here.
     """
 
     system: System
@@ -38,6 +38,7 @@ class ValidateJob:
     environment: PurePath
     extensions: Mapping[str, PurePath]
     smokes: Mapping[str, SmokeCheck]
+    knowledge: PurePath
     templates: PurePath
     work: PurePath
     manifest: PurePath

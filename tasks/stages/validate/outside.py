@@ -8,6 +8,7 @@ from pathlib import Path
 from tasks.effects import machinecode
 from tasks.effects.machinecode import Images
 from tasks.errors import BadArtifactError
+from tasks.knowledge import load
 from tasks.stages.deps.job import Deps
 from tasks.stages.extensions.job import Built
 from tasks.stages.validate.checks import covering, joined
@@ -29,7 +30,8 @@ def torch_code(job: ValidateJob, deps: Deps, wheel: Wheel) -> Check:
     found = _images(job, deps, library, name)
     if isinstance(found, Check):
         return found
-    return covering(name, found.common, job.targets, library.name)
+    knowledge = load(Path(job.knowledge))
+    return covering(knowledge, name, found.common, job.targets, library.name, wheel.cuda)
 
 
 def _torch_library(job: ValidateJob, wheel: Wheel) -> Path:
@@ -57,7 +59,9 @@ def _library(job: ValidateJob, deps: Deps, library: Path, name: str) -> Check:
         return found
     if not found.cubins and not found.ptx:
         return Check(name, "not run", f"{library.name} holds no device code")
-    return covering(name, found.code, job.targets, library.name)
+    maker = deps.toolkit.version if deps.toolkit else None
+    knowledge = load(Path(job.knowledge))
+    return covering(knowledge, name, found.code, job.targets, library.name, maker)
 
 
 def _images(job: ValidateJob, deps: Deps, library: Path, name: str) -> Images | Check:

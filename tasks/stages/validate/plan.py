@@ -31,6 +31,7 @@ def plan(settings: Settings, layout: Layout, choice: Choice) -> Stage:
             for item in extensions
             if item.smoke
         },
+        knowledge=layout.config / "knowledge",
         templates=layout.templates / "libtorch",
         work=layout.build / "validate",
         manifest=layout.manifest("validate"),

@@ -1,0 +1,97 @@
+"""Names of GPUs as people write them: their words, and which known names are near to one."""
+
+from __future__ import annotations
+
+import re
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tasks.knowledge.facts import GpuFact
+    from tasks.knowledge.load import Knowledge
+    from tasks.model import Arch
+
+_MAKER = re.compile(r"nvidia|geforce|\bgpu\b")
+_SIZE = re.compile(r"\d+gb?|hbm\d\w*|sxm\d*|nvl\d+|v\d")
+_ALIKE = 0.8  # of letters; below it "Jetson Thor" is near "Jetson TX2"
+_SHORT = 3  # a number of fewer digits is near too many others
+
+
+def key(text: str) -> str:
+    """Letters and digits alone, without the maker: `rtx5090`."""
+    return re.sub(r"[^a-z0-9]", "", _MAKER.sub("", text.lower()))
+
+
+def words(text: str) -> list[str]:
+    """The words, without the maker; `rtx5060ti` has three."""
+    spaced = re.sub(r"(rtx|gtx|quadro|tesla)(?=\d)", r"\1 ", _MAKER.sub(" ", text.lower()))
+    spaced = re.sub(r"(?<=\d{4})(ti|super|laptop)\b", r" \1", spaced)
+    return re.findall(r"[a-z0-9]+", spaced)
+
+
+def telling(knowledge: Knowledge, text: str) -> list[str]:
+    """The words that say which GPU is meant: no memory size, and none that whole lines share."""
+    lines = knowledge.line_words
+    return [word for word in words(text) if word not in lines and not _SIZE.fullmatch(word)]
+
+
+def nearest(knowledge: Knowledge, text: str) -> list[GpuFact]:
+    """The known name nearest to `text` for each capability that it may mean, ascending.
+
+    A name with a model number is near those that have the same one, else those whose number is
+    typed nearly alike: a number of another generation is not near, however alike the letters are.
+    """
+    asked = _models(text)
+    if not asked:
+        alike = [gpu for gpu in knowledge.gpus if _alike(text, gpu.name) >= _ALIKE]
+        return sorted(alike, key=lambda gpu: -_alike(text, gpu.name))[:1]
+    for near in (_same, _swapped, _slipped):
+        found = [gpu for gpu in knowledge.gpus if near(asked, _models(gpu.name))]
+        if found:
+            return _best(text, found)
+    return []
+
+
+def _best(text: str, found: list[GpuFact]) -> list[GpuFact]:
+    """Of each capability the one with the fewest words that nobody wrote, then the most alike."""
+    best: dict[Arch, GpuFact] = {}
+    for gpu in sorted(found, key=lambda gpu: (_extra(text, gpu.name), -_alike(text, gpu.name))):
+        best.setdefault(gpu.arch, gpu)
+    return [best[arch] for arch in sorted(best)]
+
+
+def _extra(text: str, name: str) -> int:
+    return len(set(words(name)) - set(words(text)))
+
+
+def _models(text: str) -> set[str]:
+    numbered = [word for word in words(text) if re.search(r"\d", word)]
+    return {word for word in numbered if not _SIZE.fullmatch(word)}
+
+
+def _same(asked: set[str], known: set[str]) -> bool:
+    return bool(asked & known)
+
+
+def _swapped(asked: set[str], known: set[str]) -> bool:
+    """Two neighbours in the other order."""
+    return any(
+        word[:at] + word[at + 1] + word[at] + word[at + 2 :] in known
+        for word in asked
+        for at in range(len(word) - 1)
+    )
+
+
+def _slipped(asked: set[str], known: set[str]) -> bool:
+    """One character too many or too few. Another digit is another GPU."""
+    return any(
+        _without_one(one, other) or _without_one(other, one) for one in asked for other in known
+    )
+
+
+def _without_one(long: str, short: str) -> bool:
+    return len(short) >= _SHORT and short in {long[:at] + long[at + 1 :] for at in range(len(long))}
+
+
+def _alike(text: str, name: str) -> float:
+    return SequenceMatcher(None, key(text), key(name)).ratio()

@@ -1,0 +1,232 @@
+"""Which machine code runs where: the rules by example, and what holds for every fact."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.knowledge.archs import MachineCode, numbers
+from tasks.knowledge.covers import covers, driver_isa
+from tasks.knowledge.covers import how as asked
+from tasks.knowledge.facts import GpuFact
+from tasks.model import Arch
+from tests.checkout import KNOWLEDGE
+
+MADE = sorted({arch for kit in KNOWLEDGE.toolkits.values() for arch in kit.makes})
+CARDS = sorted({gpu.arch for gpu in KNOWLEDGE.gpus})
+TOOLKITS = list(KNOWLEDGE.toolkits)
+some = st.frozensets(st.sampled_from(MADE))
+release = st.none() | st.sampled_from([*TOOLKITS, "11.4", "12.7", "14.0"])
+
+
+def archs(text: str) -> list[Arch]:
+    return [Arch.parse(item) for item in text.split()]
+
+
+def code(cubins: str = "", ptx: str = "") -> MachineCode:
+    return MachineCode(frozenset(archs(cubins)), frozenset(archs(ptx)))
+
+
+def how(
+    held: MachineCode, target: Arch, maker: str | None = None, driver: str | None = None
+) -> str:
+    return asked(KNOWLEDGE, held, target, maker=maker, driver=driver)
+
+
+@pytest.mark.parametrize(
+    ("cubins", "target", "expected"),
+    [
+        ("12.0", "12.0", "native"),
+        ("12.0", "12.1", "compatible"),
+        ("12.1", "12.0", ""),
+        ("8.6", "8.9", "compatible"),
+        ("8.9", "8.6", ""),
+        ("8.0", "9.0", ""),
+        ("8.6", "12.0", ""),
+        ("8.9", "12.0", ""),
+        ("9.0", "12.0", ""),
+        ("10.0", "12.0", ""),
+        ("12.0", "10.0", ""),
+        ("10.0", "10.3", "compatible"),
+        ("6.0", "6.1", "compatible"),
+        ("8.0", "8.7", ""),
+        ("8.6", "8.7", ""),
+        ("8.7", "8.7", "native"),
+        ("8.7", "8.9", ""),
+        ("10.0", "10.1", ""),
+        ("11.0", "10.1", "compatible"),
+        ("10.1", "11.0", "compatible"),
+        ("10.0f", "10.1", ""),
+        ("5.2", "5.3", ""),
+        ("5.3", "6.0", ""),
+        ("6.0", "6.2", ""),
+        ("7.0", "7.2", ""),
+        ("12.0a", "12.0", "native"),
+        ("12.0a", "12.1", ""),
+        ("9.0a", "9.0", "native"),
+        ("12.0f", "12.1", "compatible"),
+        ("10.0f", "10.3", "compatible"),
+        ("10.0f", "10.7", "compatible"),
+        ("10.0f", "11.0", ""),
+        ("10.3f", "10.0", ""),
+        ("12.1f", "12.0", ""),
+        ("9.0", "9.0a", ""),
+        ("9.0a", "9.0a", "native"),
+    ],
+)
+def test_a_cubin_runs_on_its_own_major_from_its_minor_up(
+    cubins: str, target: str, expected: str
+) -> None:
+    assert how(code(cubins), Arch.parse(target)) == expected
+    assert covers(KNOWLEDGE, code(cubins), Arch.parse(target)) is bool(expected)
+
+
+@pytest.mark.parametrize(
+    ("ptx", "target", "runs"),
+    [
+        ("5.0", "12.0", True),
+        ("9.0", "12.0", True),
+        ("9.0", "11.0", True),
+        ("10.0", "12.0", True),
+        ("12.0", "10.0", False),
+        ("12.0", "11.0", False),
+        ("12.0", "12.1", True),
+        ("9.0a", "10.0", False),
+        ("9.0a", "9.0", True),
+        ("12.0a", "12.1", False),
+        ("12.0f", "12.1", True),
+        ("10.0f", "11.0", False),
+        ("10.0f", "10.1", False),
+        ("10.0f", "10.7", True),
+        ("10.1f", "10.3", False),
+        ("10.3f", "10.0", False),
+        ("10.0", "10.1", True),
+        ("8.7", "8.9", True),
+        ("8.0", "8.7", True),
+    ],
+)
+def test_plain_ptx_is_finished_for_any_later_card(ptx: str, target: str, runs: bool) -> None:
+    assert how(code(ptx=ptx), Arch.parse(target)) == ("ptx" if runs else "")
+
+
+def test_finished_code_is_preferred_to_ptx() -> None:
+    both = code("8.6 9.0", "9.0")
+    assert [how(both, arch) for arch in archs("9.0 8.9 12.0")] == ["native", "compatible", "ptx"]
+
+
+@pytest.mark.parametrize(
+    ("maker", "runs"), [(None, False), ("12.6", False), ("13.0", False), ("13.2.86", True)]
+)
+def test_orin_runs_cubins_of_discrete_cards_from_cuda_13_2_on(
+    maker: str | None, runs: bool
+) -> None:
+    assert bool(how(code("8.0 8.6"), Arch(8, 7), maker)) is runs
+    assert not how(code("8.9 9.0"), Arch(8, 7), maker)
+
+
+@pytest.mark.parametrize(
+    ("maker", "driver", "runs"),
+    [
+        ("12.8", "12.8", True),
+        ("12.8", "13.0", True),
+        ("12.8", "12.6", False),
+        ("13.2.86", "13.0", False),
+        ("12.6", "12.5", True),
+        ("12.8", "12.7", False),
+        ("12.0", "11.4", False),
+        ("14.0", "13.5", False),
+        ("14.0", "14.0", True),
+        ("12.8", None, True),
+        (None, "12.0", True),
+    ],
+)
+def test_a_driver_finishes_no_ptx_that_is_newer_than_it(
+    maker: str | None, driver: str | None, runs: bool
+) -> None:
+    assert bool(how(code(ptx="9.0"), Arch(12, 0), maker, driver)) is runs
+    assert bool(how(code(ptx="9.0a"), Arch(9, 0, "a"), maker, driver)) is runs
+    assert how(code("12.0", "12.0"), Arch(12, 0), maker, driver) == "native"
+
+
+@pytest.mark.parametrize("cuda", TOOLKITS)
+def test_a_driver_reads_the_ptx_of_the_toolkit_that_it_is_for(cuda: str) -> None:
+    assert driver_isa(KNOWLEDGE, cuda) == numbers(KNOWLEDGE.toolkits[cuda].ptx_isa)
+
+
+def test_a_driver_between_two_toolkits_reads_what_the_older_one_makes() -> None:
+    assert driver_isa(KNOWLEDGE, "12.7") == driver_isa(KNOWLEDGE, "12.6")
+    assert driver_isa(KNOWLEDGE, "99.0") == driver_isa(KNOWLEDGE, TOOLKITS[-1])
+    assert driver_isa(KNOWLEDGE, "10.2") == (0, 0)
+
+
+@given(some, some, some, some, st.sampled_from(MADE), release, release)
+def test_more_code_never_covers_less(  # noqa: PLR0917
+    cubins: frozenset[Arch],
+    ptx: frozenset[Arch],
+    more_cubins: frozenset[Arch],
+    more_ptx: frozenset[Arch],
+    target: Arch,
+    maker: str | None,
+    driver: str | None,
+) -> None:
+    some_code = MachineCode(cubins, ptx)
+    more = MachineCode(cubins | more_cubins, ptx | more_ptx)
+    if how(some_code, target, maker, driver):
+        assert how(more, target, maker, driver)
+
+
+@given(some, some, st.sampled_from(MADE), release, st.sampled_from(TOOLKITS))
+def test_a_newer_driver_never_covers_less(
+    cubins: frozenset[Arch],
+    ptx: frozenset[Arch],
+    target: Arch,
+    maker: str | None,
+    driver: str,
+) -> None:
+    held = MachineCode(cubins, ptx)
+    newer = TOOLKITS[TOOLKITS.index(driver) :]
+    if how(held, target, maker, driver):
+        assert all(how(held, target, maker, later) for later in newer)
+
+
+@pytest.mark.parametrize("gpu", KNOWLEDGE.gpus, ids=lambda gpu: gpu.name)
+def test_every_card_runs_its_own_code_and_its_own_ptx(gpu: GpuFact) -> None:
+    own = frozenset([gpu.arch])
+    assert how(MachineCode(own), gpu.arch) == "native"
+    assert how(MachineCode(ptx=own), gpu.arch) == "ptx"
+
+
+@pytest.mark.parametrize("card", CARDS, ids=str)
+def test_no_card_runs_finished_code_of_a_later_one_or_of_another_generation(card: Arch) -> None:
+    for arch in MADE:
+        if how(MachineCode(frozenset([arch])), card) and (arch.major, card.major) != (11, 10):
+            assert arch.major == card.major or (arch.major, card.major) == (10, 11)
+            assert arch.minor <= card.minor or arch.suffix == "" == card.suffix
+
+
+@pytest.mark.parametrize("cuda", TOOLKITS)
+def test_every_family_arch_that_a_toolkit_makes_has_its_members(cuda: str) -> None:
+    families = KNOWLEDGE.binary_rules.families
+    for arch in KNOWLEDGE.toolkits[cuda].makes:
+        if arch.suffix == "f":
+            assert Arch(arch.major, arch.minor) in families[arch]
+            assert all(a.major == arch.major and a.minor >= arch.minor for a in families[arch])
+
+
+@pytest.mark.parametrize("cuda", TOOLKITS)
+def test_a_suffix_never_reaches_further_than_the_plain_arch(cuda: str) -> None:
+    for arch in KNOWLEDGE.toolkits[cuda].makes:
+        if arch.suffix:
+            plain = MachineCode(frozenset([Arch(arch.major, arch.minor)]))
+            for card in CARDS:
+                if how(MachineCode(frozenset([arch])), card):
+                    assert how(plain, card)
+
+
+@pytest.mark.parametrize("arch", KNOWLEDGE.binary_rules.integrated, ids=str)
+def test_a_system_on_a_chip_shares_finished_code_with_its_own_kind_only(arch: Arch) -> None:
+    rules = KNOWLEDGE.binary_rules.integrated
+    assert arch in rules[arch].runs
+    others = [card for card in CARDS if card not in rules]
+    assert not [card for card in others if how(MachineCode(frozenset([arch])), card)]

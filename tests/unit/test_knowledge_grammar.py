@@ -1,0 +1,285 @@
+"""Archs as text for each reader, and a person's own text as archs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tasks.errors import KnowledgeError
+from tasks.knowledge.archs import MachineCode, cmake_accepts, extension_accepts
+from tasks.knowledge.grammar import (
+    cmake_architectures,
+    for_extension,
+    for_torch_cmake,
+    gencode,
+    read_for_extension,
+    read_for_torch_cmake,
+    require_targets,
+)
+from tasks.model import Arch
+from tests.checkout import KNOWLEDGE
+
+DIFFERENCES: list[dict[str, Any]] = KNOWLEDGE.pytorch_notes["arch_list_differences"]
+RELEASES = list(KNOWLEDGE.releases)
+MADE = sorted({arch for kit in KNOWLEDGE.toolkits.values() for arch in kit.makes})
+NEWEST = RELEASES[-1]
+
+some_archs = st.sets(st.sampled_from(MADE), min_size=1)
+release = st.sampled_from(RELEASES)
+
+
+def archs(text: str) -> list[Arch]:
+    return [Arch.parse(item) for item in text.split()]
+
+
+def highest_plain(targets: set[Arch]) -> Arch | None:
+    return max((arch for arch in targets if not arch.suffix), default=None)
+
+
+def code(targets: set[Arch], ptx: bool) -> MachineCode:
+    highest = highest_plain(targets)
+    return MachineCode(frozenset(targets), frozenset([highest] if highest and ptx else []))
+
+
+def test_a_list_is_sorted_by_number_and_has_no_item_twice() -> None:
+    assert for_extension(KNOWLEDGE, "2.15", archs("12.0 8.9 12.0")) == "8.9;12.0"
+    assert for_torch_cmake(KNOWLEDGE, "2.15", archs("12.0f 9.0a 9.0")) == "9.0;9.0a;12.0f"
+
+
+def test_ptx_goes_on_the_highest_arch_without_a_suffix() -> None:
+    mixed = archs("12.0a 12.0 8.9")
+    assert for_extension(KNOWLEDGE, "2.15", mixed, ptx=True) == "8.9;12.0+PTX;12.0a"
+    assert for_torch_cmake(KNOWLEDGE, "2.15", archs("10.0 9.0 12.0f"), ptx=True) == (
+        "9.0;10.0+PTX;12.0f"
+    )
+    assert cmake_architectures(mixed, ptx=True) == "89-real;120;120a-real"
+    assert gencode(KNOWLEDGE, "13.0", mixed, ptx=True)[-1] == (
+        "-gencode=arch=compute_120,code=compute_120"
+    )
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        partial(for_extension, KNOWLEDGE, "2.15"),
+        partial(for_torch_cmake, KNOWLEDGE, "2.15"),
+        partial(gencode, KNOWLEDGE, "13.0"),
+        cmake_architectures,
+    ],
+)
+def test_nobody_writes_an_empty_list_or_ptx_that_no_later_card_takes(
+    write: Callable[[list[Arch], bool], object],
+) -> None:
+    with pytest.raises(KnowledgeError, match="the cards of the machine that builds"):
+        write([], False)
+    with pytest.raises(KnowledgeError, match=r"PTX of 12\.0a is for no later card") as caught:
+        write(archs("12.0a"), True)
+    assert 'add "12.0" to target.gpus' in caught.value.todo
+
+
+def test_nvcc_gets_real_code_for_each_arch() -> None:
+    assert gencode(KNOWLEDGE, "13.0", archs("12.0 9.0a")) == (
+        "-gencode=arch=compute_90a,code=sm_90a",
+        "-gencode=arch=compute_120,code=sm_120",
+    )
+
+
+@pytest.mark.parametrize("cuda", list(KNOWLEDGE.toolkits))
+def test_nvcc_gets_only_what_that_toolkit_makes(cuda: str) -> None:
+    makes = KNOWLEDGE.toolkits[cuda].makes
+    for arch in MADE:
+        if arch in makes:
+            assert gencode(KNOWLEDGE, cuda, [arch]) == (
+                f"-gencode=arch={arch.sm.replace('sm_', 'compute_')},code={arch.sm}",
+            )
+        else:
+            with pytest.raises(KnowledgeError, match=re.escape(arch.sm)):
+                gencode(KNOWLEDGE, cuda, [arch])
+
+
+@pytest.mark.parametrize(
+    ("torch", "arch", "todo"),
+    [
+        (
+            "2.6.0",
+            "12.0",
+            "choose a newer torch (2.7 is the first that builds extensions for 12.0)",
+        ),
+        (
+            "2.7.1",
+            "12.1",
+            "choose a newer torch (2.8 is the first that builds extensions for 12.1)",
+        ),
+        ("2.9", "10.1", "choose an older torch (2.8 is the last that builds extensions for 10.1)"),
+        ("2.15.0", "12.0f", 'write "12.0"'),
+        ("2.15.0", "8.8", "no known torch does: build for another arch, or without extensions"),
+    ],
+)
+def test_an_arch_that_the_extension_builder_lacks_is_refused_with_a_way_out(
+    torch: str, arch: str, todo: str
+) -> None:
+    with pytest.raises(KnowledgeError, match=f"torch {torch} does not accept {arch}") as caught:
+        for_extension(KNOWLEDGE, torch, archs(arch))
+    assert caught.value.todo == todo
+
+
+@pytest.mark.parametrize(
+    ("torch", "arch", "todo"),
+    [
+        ("2.5.1", "12.0", "choose a newer torch (2.6 is the first that does)"),
+        ("2.3", "9.0a", 'choose a newer torch (2.4 is the first that does), or write "9.0"'),
+        ("2.5", "12.0f", "choose a newer torch (2.9 is the first that does)"),
+    ],
+)
+def test_an_arch_that_torchs_cmake_lacks_is_refused_with_a_way_out(
+    torch: str, arch: str, todo: str
+) -> None:
+    with pytest.raises(KnowledgeError, match=f"CMake of torch {torch} does not") as caught:
+        for_torch_cmake(KNOWLEDGE, torch, archs(arch))
+    assert caught.value.todo == todo
+
+
+@given(release, some_archs, st.booleans())
+def test_the_extension_builders_list_is_read_back(
+    torch: str, targets: set[Arch], ptx: bool
+) -> None:
+    accepted = {arch for arch in targets if extension_accepts(KNOWLEDGE, torch, arch)}
+    assume(accepted and (highest_plain(accepted) or not ptx))
+    text = for_extension(KNOWLEDGE, torch, accepted, ptx)
+    assert read_for_extension(KNOWLEDGE, torch, text) == code(accepted, ptx)
+    assert not re.search(r"f|^;|;$|;;", text)
+    if targets != accepted:
+        with pytest.raises(KnowledgeError):
+            for_extension(KNOWLEDGE, torch, targets, ptx)
+
+
+@given(release, some_archs, st.booleans())
+def test_the_list_for_torchs_cmake_is_read_back(torch: str, targets: set[Arch], ptx: bool) -> None:
+    accepted = {arch for arch in targets if cmake_accepts(KNOWLEDGE, torch, arch)}
+    assume(accepted and (highest_plain(accepted) or not ptx))
+    text = for_torch_cmake(KNOWLEDGE, torch, accepted, ptx)
+    assert read_for_torch_cmake(KNOWLEDGE, torch, f"{text}; ") == code(accepted, ptx)
+
+
+@given(some_archs, st.booleans())
+def test_cmake_architectures_hold_what_was_asked_for(targets: set[Arch], ptx: bool) -> None:
+    assume(highest_plain(targets) or not ptx)
+    items = cmake_architectures(targets, ptx).split(";")
+    both = [Arch.parse(f"sm_{item}") for item in items if not item.endswith("-real")]
+    real = [Arch.parse(f"sm_{item.removesuffix('-real')}") for item in items]
+    assert MachineCode(frozenset(real), frozenset(both)) == code(targets, ptx)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "an empty arch list stands for the cards of the machine"),
+        (" ", "an empty arch list stands for the cards of the machine"),
+        ("9.0;", "empty item, which ends torch's extension builder"),
+        ("9.0;;12.0", "empty item"),
+        ("9.0; 12.0", "empty item"),
+        ("native", '"native" stands for the cards of the machine'),
+        ("All", '"All" is for CMake only'),
+        ("Common", '"Common" is for CMake only'),
+        ("Auto", '"Auto" stands for the cards'),
+        ("Blackwell", '"Blackwell" means other archs to each release'),
+        ("Hopper+PTX", '"Hopper" means other archs'),
+        ("Blackwell+Tegra", "means other archs"),
+        ("8.9,12.0", '"8.9,12.0" in the arch list'),
+        ("sm_120", '"sm_120" in the arch list'),
+        ("12.0f", "does not accept 12.0f"),
+        ("8.8", "does not accept 8.8"),
+        ("12.0+PTX+PTX", "is nothing that"),
+    ],
+)
+def test_a_persons_list_that_does_not_say_which_archs_is_refused(text: str, what: str) -> None:
+    with pytest.raises(KnowledgeError, match=re.escape(what)) as caught:
+        read_for_extension(KNOWLEDGE, "2.15.0", text)
+    assert caught.value.todo
+
+
+@pytest.mark.parametrize(("text", "meant"), [("sm_120", "12.0"), ("90a", "9.0a"), ("89", "8.9")])
+def test_another_tools_spelling_gets_the_right_one(text: str, meant: str) -> None:
+    with pytest.raises(KnowledgeError) as caught:
+        read_for_extension(KNOWLEDGE, "2.15.0", text)
+    assert caught.value.todo == f'write "{meant}"'
+
+
+def test_a_persons_list_is_read_as_each_parser_reads_it() -> None:
+    both = MachineCode(frozenset(archs("8.9 12.0")), frozenset(archs("8.9")))
+    assert read_for_extension(KNOWLEDGE, "2.7", "8.9+PTX 12.0") == both
+    assert read_for_torch_cmake(KNOWLEDGE, "2.7", " 8.9+PTX;\t12.0;; ") == both
+    assert read_for_torch_cmake(KNOWLEDGE, "2.9", "12.0f").cubins == frozenset(archs("12.0f"))
+
+
+def test_a_list_that_leaves_a_target_out_is_refused() -> None:
+    held = read_for_extension(KNOWLEDGE, "2.15", "9.0;8.6")
+    require_targets(KNOWLEDGE, held, archs("8.9 9.0"), "9.0;8.6")
+    with pytest.raises(KnowledgeError, match=r'"9.0;8.6" makes no code for 12.0 \(target.gpus\)'):
+        require_targets(KNOWLEDGE, held, archs("8.9 12.0"), "9.0;8.6")
+
+
+@pytest.mark.parametrize(
+    ("torch", "arch", "accepted"),
+    [
+        ("1.13", "8.7", False),
+        ("2.5", "12.0", False),
+        ("2.6", "12.0", False),
+        ("2.6", "10.0", True),
+        ("2.7", "12.0", True),
+        ("2.7.1", "12.0a", True),
+        ("2.7", "12.1", False),
+        ("2.8", "12.1", True),
+        ("2.8", "10.1", True),
+        ("2.9", "10.1", False),
+        ("2.9", "11.0", True),
+        ("2.13", "10.7", False),
+        ("2.14", "10.7", True),
+        ("2.15", "12.0f", False),
+        ("2.15", "8.8", False),
+        ("2.0", "8.7", False),
+        ("2.1", "8.7", True),
+        ("2.1", "9.0a", False),
+        ("2.2", "9.0a", True),
+        ("2.15.0+cu132", "12.0", True),
+        ("2.16.0.dev20261101", "12.0", True),
+    ],
+)
+def test_the_extension_builder_takes_only_its_own_table(
+    torch: str, arch: str, accepted: bool
+) -> None:
+    assert extension_accepts(KNOWLEDGE, torch, Arch.parse(arch)) is accepted
+
+
+@pytest.mark.parametrize("torch", RELEASES)
+def test_each_release_takes_12_0_from_2_7_on_and_never_a_family(torch: str) -> None:
+    minor = int(torch.partition(".")[2])
+    assert extension_accepts(KNOWLEDGE, torch, Arch(12, 0)) is (minor >= 7)
+    assert not [a for a in MADE if a.suffix == "f" and extension_accepts(KNOWLEDGE, torch, a)]
+
+
+@pytest.mark.parametrize(
+    ("row", "torch"), [(row, release) for row in DIFFERENCES for release in row["releases"]]
+)
+def test_where_the_two_parsers_differ(row: dict[str, Any], torch: str) -> None:
+    if not re.fullmatch(r"\d+\.\d[af]?", row["input"]):
+        with pytest.raises(KnowledgeError):
+            read_for_extension(KNOWLEDGE, torch, row["input"])
+        return
+    arch = Arch.parse(row["input"])
+    assert extension_accepts(KNOWLEDGE, torch, arch) is row["cpp_extension"]
+    assert cmake_accepts(KNOWLEDGE, torch, arch) is row["cmake"]
+
+
+def test_cmake_learned_suffixes_and_two_digits_in_turn() -> None:
+    assert not cmake_accepts(KNOWLEDGE, "2.3", Arch.parse("9.0a"))
+    assert cmake_accepts(KNOWLEDGE, "2.4", Arch.parse("9.0a"))
+    assert not cmake_accepts(KNOWLEDGE, "2.5", Arch.parse("12.0"))
+    assert not cmake_accepts(KNOWLEDGE, "2.8", Arch.parse("12.0f"))
+    assert cmake_accepts(KNOWLEDGE, "2.10", Arch.parse("12.0f"))
