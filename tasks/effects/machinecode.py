@@ -1,6 +1,6 @@
 """Which archs a shared library holds code for: asked of cuobjdump, which needs no GPU.
 
-What a card can make of that code is not judged here but in `tasks.knowledge.archs`.
+What a card can make of that code is not judged here but in `tasks.knowledge.covers`.
 """
 
 from __future__ import annotations

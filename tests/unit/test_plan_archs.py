@@ -1,0 +1,94 @@
+"""A plan that is made names no arch that nvcc, or a reader of its list, would refuse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.choice import Choice
+from tasks.errors import SettingsError
+from tasks.knowledge.grammar import gencode, read_for_extension, read_for_torch_cmake
+from tasks.model import Layout, Plan, ToolkitFound
+from tasks.plan import make_plan
+from tasks.settings.schema import Settings
+from tasks.stages.env.job import ArchLists, EnvJob
+from tests.checkout import HOST, KNOWLEDGE
+
+LAYOUT = Layout(PurePosixPath("/yard"), "p", PurePosixPath("/yard/wheelhouse"))
+PATCHES = [release.patch for release in KNOWLEDGE.releases.values()]
+MADE = sorted({arch for kit in KNOWLEDGE.toolkits.values() for arch in kit.makes})
+NAMES = [gpu.name for gpu in KNOWLEDGE.gpus]
+EVERYTHING = replace(
+    HOST, toolkits=tuple(ToolkitFound(f"/cuda-{cuda}", f"{cuda}.1") for cuda in KNOWLEDGE.toolkits)
+)
+EXTENSION = {"name": "toy", "path": "toy"}
+
+
+def planned(
+    torch: dict[str, str], cuda: str, target: dict[str, object], *, extended: bool
+) -> tuple[Choice, Plan]:
+    asked = {
+        "torch": torch,
+        "target": target,
+        "toolkit": {"version": cuda},
+        "extensions": [EXTENSION] * extended,
+    }
+    return make_plan(Settings.model_validate(asked), EVERYTHING, KNOWLEDGE, LAYOUT)
+
+
+def archs_of(plan: Plan) -> ArchLists:
+    (job,) = (stage.job for stage in plan.stages if isinstance(stage.job, EnvJob))
+    return job.arch_lists
+
+
+@settings(deadline=None)
+@given(
+    st.fixed_dictionaries(
+        {
+            "version": st.sampled_from(PATCHES),
+            "strategy": st.sampled_from(["auto", "source", "prebuilt"]),
+        }
+    ),
+    st.sampled_from(["auto", *KNOWLEDGE.toolkits]),
+    st.lists(st.sampled_from([*NAMES, *map(str, MADE)]), min_size=1, max_size=2),
+    st.booleans(),
+    st.booleans(),
+)
+def test_a_plan_names_only_archs_that_its_toolkit_makes_and_its_torch_reads(
+    torch: dict[str, str], cuda: str, gpus: list[str], ptx: bool, extended: bool
+) -> None:
+    try:
+        choice, plan = planned(torch, cuda, {"gpus": gpus, "ptx": ptx}, extended=extended)
+    except SettingsError as refused:
+        error = refused
+    else:
+        require_made(choice, archs_of(plan), ptx=ptx, extended=extended)
+        return
+    assert error.where
+    assert error.todo
+
+
+def require_made(choice: Choice, lists: ArchLists, *, ptx: bool, extended: bool) -> None:
+    """nvcc makes all of it, and each reader's list reaches every target, with PTX if asked for."""
+    assert gencode(KNOWLEDGE, choice.toolkit.version, choice.targets, ptx)
+    read = []
+    if choice.strategy == "source":
+        read.append(read_for_torch_cmake(KNOWLEDGE, choice.torch, lists.torch))
+    if extended:
+        read.append(read_for_extension(KNOWLEDGE, choice.torch, lists.extensions))
+    for held in read:
+        assert held.cubins == set(choice.targets)
+        assert bool(held.ptx) is ptx
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_card_has_a_plan_with_the_newest_toolkit_that_makes_code_for_it(name: str) -> None:
+    (arch,) = (gpu.arch for gpu in KNOWLEDGE.gpus if gpu.name == name)
+    able = [cuda for cuda, kit in KNOWLEDGE.toolkits.items() if arch in kit.makes]
+    choice, plan = planned({"strategy": "source"}, able[-1], {"gpus": [name]}, extended=False)
+    assert choice.targets == (arch,)
+    assert archs_of(plan).torch == str(arch)
