@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
 from tasks.errors import KnowledgeError
+from tasks.knowledge.misread import WRONG, explained, ill_typed
 from tasks.knowledge.rows import (
     read_binary_rules,
     read_extensions,
@@ -26,7 +27,7 @@ from tasks.knowledge.rows import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from tasks.knowledge.facts import (
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
         Toolkit,
     )
 
+T = TypeVar("T")
+
+_MEND = "git diff config/knowledge; python -m tasks.knowledge.check tells all that is wrong"
+
 # The loader of libyaml reads these files ten times faster; PyYAML can be built without it.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -54,7 +59,7 @@ class Knowledge:
     @cached_property
     def gpus(self) -> tuple[GpuFact, ...]:
         """Every product name and Jetson module, in the order of gpus.yaml."""
-        return read_gpus(self._file("gpus"))
+        return self._facts("gpus", read_gpus)
 
     @cached_property
     def families(self) -> tuple[GpuFamily, ...]:
@@ -74,7 +79,7 @@ class Knowledge:
     @cached_property
     def toolkits(self) -> Mapping[str, Toolkit]:
         """CUDA releases by `12.8`, ascending."""
-        return read_toolkits(self._file("toolkits"))
+        return self._facts("toolkits", read_toolkits)
 
     @cached_property
     def binary_rules(self) -> BinaryRules:
@@ -89,7 +94,7 @@ class Knowledge:
     @cached_property
     def releases(self) -> Mapping[str, Release]:
         """PyTorch releases by `2.7`, ascending."""
-        return read_releases(self._file("pytorch"))
+        return self._facts("pytorch", read_releases)
 
     @property
     def pytorch_notes(self) -> Mapping[str, Any]:
@@ -99,7 +104,7 @@ class Knowledge:
     @cached_property
     def known_bad(self) -> tuple[KnownBad, ...]:
         """Combinations that are known not to work, in the order of combinations.yaml."""
-        return read_known_bad(self._file("combinations"))
+        return self._facts("combinations", read_known_bad)
 
     @cached_property
     def minimums(self) -> tuple[Minimum, ...]:
@@ -109,16 +114,31 @@ class Knowledge:
     @cached_property
     def extensions(self) -> Mapping[str, ExtensionFact]:
         """CUDA extensions by name."""
-        return read_extensions(self._file("extensions"))
+        return self._facts("extensions", read_extensions)
 
     @cached_property
     def folder_rules(self) -> tuple[FolderRule, ...]:
         """What a change means for a configured CMake folder; the first that matches decides."""
-        return read_folder_rules(self._file("buildfolder"))
+        return self._facts("buildfolder", read_folder_rules)
 
     @cached_property
     def _read(self) -> dict[str, Mapping[str, Any]]:
         return {}
+
+    def _facts(self, name: str, read: Callable[[Mapping[str, Any]], T]) -> T:
+        """What `read` makes of a file; a person's mistake in it is a `KnowledgeError`."""
+        data = self._file(name)
+        try:
+            found = read(data)
+        except WRONG as error:
+            raise self._wrong(name, *explained(read, data)) from error
+        for key, what in ill_typed(found):
+            raise self._wrong(name, key, what)
+        return found
+
+    def _wrong(self, name: str, key: str, what: str) -> KnowledgeError:
+        file = self.folder / f"{name}.yaml"
+        return KnowledgeError(what, where=f"{file}: {key}" if key else str(file), todo=_MEND)
 
     def _file(self, name: str) -> Mapping[str, Any]:
         if name not in self._read:
@@ -129,7 +149,8 @@ class Knowledge:
 def load(folder: Path) -> Knowledge:
     """The knowledge in `folder`; nothing is read yet.
 
-    A file that is missing, or is no YAML, is a `KnowledgeError` when it is first asked for.
+    A file that is missing or is no YAML, and one that lacks a key or has a value of another type,
+    is a `KnowledgeError` when it is first asked for.
     """
     return Knowledge(folder)
 

@@ -1,6 +1,6 @@
 """Rows of YAML to facts.
 
-A key that is missing is a KeyError: the files are ours, and the tests read all of them.
+A key that is missing is a KeyError: `tasks.knowledge.load` says which one to a person.
 """
 
 from __future__ import annotations
@@ -82,8 +82,14 @@ def read_folder_rules(data: Mapping[str, Any]) -> tuple[FolderRule, ...]:
     return tuple(_folder_rule(row) for row in data["rules"])
 
 
+def _texts(values: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(values, str) or not all(isinstance(value, str) for value in values):
+        raise TypeError("a list of texts is meant: quote each")
+    return tuple(values)
+
+
 def _archs(texts: Iterable[str], suffix: str = "") -> frozenset[Arch]:
-    return frozenset(_arch(f"{text}{suffix}") for text in texts)
+    return frozenset(_arch(f"{text}{suffix}") for text in _texts(texts))
 
 
 def _integrated(row: Mapping[str, Any]) -> Integrated:
@@ -112,7 +118,7 @@ def _release(minor: str, row: Mapping[str, Any]) -> Release:
     return Release(
         minor=minor,
         python=(row["python"]["first"], row["python"]["last"]),
-        cudas_built=tuple(row["cudas_built"]),
+        cudas_built=_texts(row["cudas_built"]),
         wheels=tuple(_wheel(wheel) for wheel in row["wheels"]),
         cmake_min=row["cmake"]["min"],
         cmake_below=row["cmake"]["below"] or "",
@@ -166,8 +172,8 @@ def _extension(name: str, row: Mapping[str, Any]) -> ExtensionFact:
     return ExtensionFact(
         name=name,
         git=row["git"],
-        submodules=tuple(row["submodules"]),
-        imports=tuple(row["imports"]),
+        submodules=_texts(row["submodules"]),
+        imports=_texts(row["imports"]),
         headers=tuple(include["header"] for include in row["force_include"]),
         warnings=tuple(warning["text"] for warning in row["warnings"]),
         status=row["status"],
@@ -176,11 +182,11 @@ def _extension(name: str, row: Mapping[str, Any]) -> ExtensionFact:
 
 def _folder_rule(row: Mapping[str, Any]) -> FolderRule:
     return FolderRule(
-        keys=tuple(row["keys"]),
+        keys=_texts(row["keys"]),
         effect=row["effect"],
-        entries=tuple(row.get("entries", ())),
+        entries=_texts(row.get("entries", ())),
         defines=row.get("by") == "define",
-        forget=tuple(row.get("forget", ())),
+        forget=_texts(row.get("forget", ())),
         why=row["why"],
         status=row["status"],
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,10 @@ import yaml
 
 from tasks.knowledge import load
 
-FOLDER = Path(__file__).parents[2] / "config" / "knowledge"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "config" / "knowledge"
 KNOWLEDGE = load(FOLDER)
-FILES = ("gpus", "toolkits", "pytorch", "combinations", "extensions", "buildfolder")
+FILES = tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))
 # Lists and tables whose every entry is a fact of its own.
 ENTRIES = {
     "gpus": ("names", "jetson_modules", "traps", "contradictions_settled", "notes"),
@@ -50,7 +53,7 @@ def parsed(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", FILES)
 def test_every_entry_keeps_its_evidence(name: str) -> None:
     data = parsed(name)
-    for key in ENTRIES[name]:
+    for key in ENTRIES.get(name, ()):
         rows = data[key].values() if isinstance(data[key], dict) else data[key]
         assert rows
         for row in rows:
@@ -59,7 +62,11 @@ def test_every_entry_keeps_its_evidence(name: str) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_table_that_is_not_a_list_of_entries_has_evidence_too(name: str) -> None:
-    rest = {k: v for k, v in parsed(name).items() if k not in ENTRIES[name] and isinstance(v, dict)}
+    rest = {
+        k: v
+        for k, v in parsed(name).items()
+        if k not in ENTRIES.get(name, ()) and isinstance(v, dict)
+    }
     for key, value in rest.items():
         assert value.get("status") or any(
             "status" in part for part in value.values() if isinstance(part, dict)
@@ -74,28 +81,36 @@ def test_nested_facts_have_evidence() -> None:
     assert all(fact["status"] for fact in parsed("toolkits")["pypi"]["facts"])
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_status_says_whether_it_was_verified(name: str) -> None:
-    def walk(value: Any) -> None:
-        if isinstance(value, dict):
-            if "status" in value:
-                assert value["status"].startswith(("verified", "unverified", "gathered")), value
-            for part in value.values():
-                walk(part)
-        elif isinstance(value, list):
-            for part in value:
-                walk(part)
+def everywhere(value: Any, at: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value below `value`, with its dotted key."""
+    yield at, value
+    if isinstance(value, (dict, list)):
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from everywhere(part, f"{at}.{key}")
 
-    walk(parsed(name))
+
+STATED = [
+    (f"{name}{key}", value)
+    for name in FILES
+    for key, value in everywhere(parsed(name), "")
+    if key.rpartition(".")[2].endswith("status")
+]
+
+
+def test_every_status_is_verified_and_how_or_unverified() -> None:
+    assert len(STATED) > 600
+    wrong = [key for key, text in STATED if not re.match(r"verified: \S|unverified\b", text)]
+    assert not wrong
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_evidence_points_to_a_file_that_is_not_there(name: str) -> None:
+    ours = re.compile(r"(?<![\w/.-])(?:tasks|config|docs|templates|tests)/[\w./-]*\w")
+    text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
+    assert [path for path in ours.findall(text) if not (ROOT / path).exists()] == []
 
 
 def test_no_number_stands_where_a_version_is_meant() -> None:
-    def walk(value: Any) -> None:
-        assert not isinstance(value, float), "a version without quotes: 2.10 would be read as 2.1"
-        for part in (
-            value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        ):
-            walk(part)
-
     for name in FILES:
-        walk(parsed(name))
+        numbers = [key for key, value in everywhere(parsed(name)) if isinstance(value, float)]
+        assert not numbers, "a version without quotes: 2.10 would be read as 2.1"

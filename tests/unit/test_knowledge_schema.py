@@ -1,0 +1,113 @@
+"""config/knowledge against its schema, and what a person reads who mistypes a fact."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tasks.errors import KnowledgeError
+from tasks.knowledge import load
+from tasks.knowledge.check import FOLDER, check
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The facts, to be spoiled."""
+    shutil.copytree(FOLDER, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def spoil(folder: Path, name: str, right: str, wrong: str) -> None:
+    path = folder / f"{name}.yaml"
+    text = path.read_text(encoding="utf-8")
+    assert right in text
+    path.write_text(text.replace(right, wrong, 1), encoding="utf-8")
+
+
+def test_every_file_fits_its_schema() -> None:
+    assert [str(problem) for problem in check(FOLDER)] == []
+
+
+CARD = '"NVIDIA GB10": {cc: "12.1", status: "verified: D+P"}'
+
+
+def test_an_unknown_key_is_named(folder: Path) -> None:
+    spoil(folder, "gpus", CARD, '"NVIDIA GB10": {cc: "12.1", cs: "12.1", status: "verified: P"}')
+    (problem,) = check(folder)
+    assert (problem.file, problem.path) == ("gpus.yaml", "names.NVIDIA GB10")
+    assert "'cs' was unexpected" in problem.what
+
+
+def test_a_missing_key_is_named(folder: Path) -> None:
+    spoil(folder, "toolkits", '    ptx_isa: "8.0"\n', "")
+    (problem,) = check(folder)
+    assert str(problem) == "toolkits.yaml: releases.12.0: 'ptx_isa' is a required property"
+
+
+def test_a_file_without_a_schema_is_named(folder: Path) -> None:
+    (folder / "planets.yaml").write_text("{}", encoding="utf-8")
+    assert [str(one) for one in check(folder)] == ["planets.yaml: schema.json has no $defs.planets"]
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong", "at"),
+    [
+        ("gpus", CARD, '"NVIDIA GB10": {cc: "12.1", status: "yes"}', "names.NVIDIA GB10.status"),
+        ("gpus", CARD, '"NVIDIA GB10": {cc: 12.1, status: "unverified"}', "names.NVIDIA GB10.cc"),
+        ("toolkits", "gcc_max: 11", 'gcc_max: "11"', "releases.11.8.gcc_max"),
+        ("pytorch", "backend: setup_py", "backend: setup.py", "releases.2.0.backend"),
+        ("pytorch", "system: linux", "system: Linux", "releases.2.0.wheels.0.system"),
+        ("combinations", 'msvc: ">=1940"', "msvc: 1940", "known_bad.1.when.msvc"),
+        ("extensions", "warnings: []", 'warnings: ["careful"]', "extensions.diff-gaussian-"),
+        ("buildfolder", "effect: wipe", "effect: weep", "rules.0.effect"),
+    ],
+)
+def test_a_value_of_another_form_is_named(
+    folder: Path, name: str, right: str, wrong: str, at: str
+) -> None:
+    spoil(folder, name, right, wrong)
+    (problem,) = check(folder)
+    assert problem.file == f"{name}.yaml"
+    assert problem.path.startswith(at)
+
+
+KINDS = {
+    "gpus": "gpus",
+    "toolkits": "toolkits",
+    "pytorch": "releases",
+    "combinations": "known_bad",
+    "extensions": "extensions",
+    "buildfolder": "folder_rules",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong", "at", "what"),
+    [
+        ("gpus", 'cc: "12.1", ', "", "names.NVIDIA GB10.cc", "is missing"),
+        ("gpus", 'cc: "12.1"', 'cc: "twelve"', "names.NVIDIA GB10.cc", "not a compute capability"),
+        ("gpus", 'cc: "12.1"', "cc: 12.1", "names.NVIDIA GB10.cc", "wrong kind"),
+        ("gpus", CARD, '"NVIDIA GB10": "12.1"', "names.NVIDIA GB10", "wrong kind"),
+        ("gpus", "\nnames:", "\nnmaes:", "names", "is missing"),
+        ("toolkits", "gcc_max: 11", 'gcc_max: "11"', "11.8.gcc_max", "not a whole number"),
+        ("toolkits", "pypi: false", 'pypi: "no"', "11.8.pypi", "not true or false"),
+        ("toolkits", "msvc: {min: 1910, ", "msvc: {", "releases.11.8.msvc.min", "is missing"),
+        ("toolkits", 'sm: ["3.5"', "sm: [3.5", "releases.11.8.sm", "wrong kind"),
+        ("pytorch", "machine: x86_64, ", "", "releases.2.0.wheels.1.machine", "is missing"),
+        ("pytorch", 'msvc_min: "19.20"', "msvc_min: 19.20", "2.14.msvc_min", "not text (quote it)"),
+        ("combinations", "    level: error\n", "", "known_bad.msvc-lnk1161.level", "is missing"),
+        ("extensions", '["simple_knn._C"]', "simple_knn", "extensions.simple-knn.imports", "list"),
+        ("buildfolder", "    effect: wipe\n", "", "rules.1.effect", "is missing"),
+    ],
+)
+def test_a_mistake_is_named_with_file_and_key_when_it_is_read(  # noqa: PLR0917  (a table)
+    folder: Path, name: str, right: str, wrong: str, at: str, what: str
+) -> None:
+    spoil(folder, name, right, wrong)
+    with pytest.raises(KnowledgeError) as told:
+        getattr(load(folder), KINDS[name])
+    assert told.value.where == f"{folder / name}.yaml: {at}"
+    assert what in told.value.what
+    assert "tasks.knowledge.check" in told.value.todo
