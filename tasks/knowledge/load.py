@@ -76,6 +76,11 @@ class Knowledge:
         """The card that is meant where none is named and none is found."""
         return str(self._file("gpus")["default"])
 
+    @property
+    def gpu_notes(self) -> Mapping[str, Any]:
+        """gpus.yaml as it is written: names that mislead, and claims that are wrong."""
+        return self._file("gpus")
+
     @cached_property
     def toolkits(self) -> Mapping[str, Toolkit]:
         """CUDA releases by `12.8`, ascending."""

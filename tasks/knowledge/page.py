@@ -1,0 +1,168 @@
+"""docs/knowledge.md: the facts as a page that a person reads, "which CUDA for my card?" first.
+
+`python -m tasks.knowledge.page > docs/knowledge.md` writes it; a test keeps it fresh. Nothing here
+is a fact: each stands in config/knowledge, with its evidence. Pure.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from tasks.knowledge import Knowledge, load
+from tasks.knowledge.facts import KnownBad
+from tasks.knowledge.gpus import short_name
+from tasks.knowledge.pagecards import generations, mark, table
+from tasks.model import Arch
+
+_HEAD = """\
+# Which CUDA for my card?
+
+<!-- Made of config/knowledge: python -m tasks.knowledge.page > docs/knowledge.md.
+     Change the facts, not this page. -->
+
+Find your card by its generation. What counts is its *capability*: CUDA and torch hold code for
+capabilities, not for names. `doit settings` tells what a profile makes of it, and `doit doctor`
+what this machine has.
+
+**✓** Somebody opened the file, ran the program or read the vendor's page.
+**?** Nobody did: it is inferred or reported.
+How each fact is known stands beside it in `config/knowledge`. They are as of {date}.
+"""
+_DRIVERS = """\
+## Drivers
+
+A driver has to know the card: *its driver* above came with the first CUDA that does.
+It also has to know the CUDA that torch was built with. {floors} {mark}
+"""
+_BAD = {
+    "error": "It will not build",
+    "warning": "It may not build, or only with the way out",
+    "info": "It builds: worth knowing",
+}
+
+
+def text(knowledge: Knowledge) -> str:
+    """The page."""
+    parts = [
+        _HEAD.format(date=knowledge.pytorch_notes["compiled"]["date"]),
+        *_in_short(knowledge),
+        *generations(knowledge),
+        *_rules(knowledge),
+        _drivers(knowledge),
+        *_toolkits(knowledge),
+        *_known_bad(knowledge),
+        *_names(knowledge),
+    ]
+    return "\n".join(parts)
+
+
+def _in_short(knowledge: Knowledge) -> Iterator[str]:
+    yield "## In short\n"
+    yield table(
+        ("card", "arch list", "CUDA", "torch", ""),
+        (
+            (
+                *(row.get(key, "–") for key in ("gpu", "arch_list", "cuda", "torch")),
+                mark(row["status"]),
+            )
+            for row in knowledge.toolkit_notes["recommendations"]
+        ),
+    )
+
+
+def _drivers(knowledge: Knowledge) -> str:
+    rows = dict(knowledge.toolkit_notes["driver_floor"])
+    status = rows.pop("status")
+    floors = " ".join(f"CUDA {major}: {floor} or later." for major, floor in rows.items())
+    return _DRIVERS.format(floors=floors, mark=mark(status))
+
+
+def _toolkits(knowledge: Knowledge) -> Iterator[str]:
+    yield "## Toolkits and compilers\n"
+    yield (
+        "GCC and clang are the newest that nvcc takes; `_MSC_VER` is the range. "
+        f"{knowledge.toolkit_notes['msvc_versions']['text'].split('. ')[0]}.\n"
+        "Where PyPI has the toolkit, nothing needs to be installed on the system.\n"
+    )
+    head = ("CUDA", "new", "gone", "GCC", "clang", "`_MSC_VER`", "driver: Linux", "Windows")
+    yield table((*head, "PyPI"), _toolkit_rows(knowledge))
+    for row in knowledge.toolkit_notes["never_shipped"]:
+        yield f"CUDA {row['cuda']}: {row['text']} {mark(row['status'])}\n"
+
+
+def _toolkit_rows(knowledge: Knowledge) -> Iterator[tuple[str, ...]]:
+    before: set[Arch] | None = None
+    for cuda, kit in knowledge.toolkits.items():
+        plain = {arch for arch in kit.makes if not arch.suffix}
+        row = knowledge.toolkit_notes["releases"][cuda]
+        drivers = [
+            f"{kit.driver[system]} {mark(row['driver']['status'])}" if kit.driver[system] else "–"
+            for system in ("linux", "windows")
+        ]
+        yield (
+            f"**{cuda}** {mark(kit.status)}",
+            _listed(plain - before) if before is not None else f"{min(plain)} to {max(plain)}",
+            _listed(before - plain) if before is not None else "–",
+            str(kit.gcc_max),
+            str(kit.clang_max),
+            f"{kit.msvc[0]}–{kit.msvc[1] - 1}",
+            *drivers,
+            f"{'yes' if kit.pypi else 'no'} {mark(row['pypi_status'])}",
+        )
+        before = plain
+
+
+def _listed(archs: Iterable[Arch]) -> str:
+    return ", ".join(map(str, sorted(archs))) or "–"
+
+
+def _rules(knowledge: Knowledge) -> Iterator[str]:
+    yield "## Which code runs on which card\n"
+    rules = knowledge.toolkit_notes["binary_rules"]
+    yield "".join(f"- {mark(row['status'])} {row['rule']}\n" for row in rules)
+
+
+def _known_bad(knowledge: Knowledge) -> Iterator[str]:
+    yield "## Known not to work\n"
+    for level, title in _BAD.items():
+        found = [bad for bad in knowledge.known_bad if bad.level == level]
+        if found:
+            yield f"### {title}\n"
+            yield "".join(map(_bad, found))
+
+
+def _bad(bad: KnownBad) -> str:
+    lines = [f"- **{bad.id}** {mark(bad.status)} {bad.what}"]
+    lines += [f"  - Symptom: {bad.symptom}"] if bad.symptom else []
+    lines += [f"  - Way out: {bad.fix}"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _names(knowledge: Knowledge) -> Iterator[str]:
+    yield "## Names that mislead\n"
+    yield table(
+        ("name", "capability", "why", ""),
+        (
+            (
+                ", ".join(map(short_name, row["names"])),
+                ", ".join(row["cc"]),
+                row["why"],
+                mark(row["status"]),
+            )
+            for row in knowledge.gpu_notes["traps"]
+        ),
+    )
+    yield "## What is told, and wrong\n"
+    yield table(
+        ("told", "true", ""),
+        (
+            (row["claim"], row["truth"], mark(row["status"]))
+            for row in knowledge.gpu_notes["contradictions_settled"]
+        ),
+    )
+
+
+if __name__ == "__main__":
+    sys.stdout.write(text(load(Path(__file__).parents[2] / "config" / "knowledge")))
