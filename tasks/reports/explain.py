@@ -1,4 +1,5 @@
-"""`doit explain`: what `doit build` would do now, stage by stage, and why. It changes nothing.
+"""`doit explain`: what the settings come to here, what `doit build` would do now, stage by stage,
+why, and how long. It changes nothing.
 
 A stage that files alone, or its own look at the world, tell to run `runs`; one that only reads what
 such a stage leaves `may run`: where that comes out the same, it does not.
@@ -6,25 +7,37 @@ such a stage leaves `may run`: where that comes out the same, it does not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, Literal
 
-from tasks.digest import canonical
-from tasks.effects import records
+from tasks.digest import canonical, plain
+from tasks.effects import manifests, records, runs
 from tasks.effects.files import deliver
 from tasks.effects.voice import show
 from tasks.errors import BuildError, redact
 from tasks.model import Plan, Stage
+from tasks.reports.decisions import (
+    Decision,
+    Expected,
+    Found,
+    Past,
+    decisions,
+    expected,
+    whole_build,
+)
 from tasks.reports.subject import Subject
 from tasks.rooms import room
 from tasks.stages.compile.foresee import Outlook
 from tasks.stages.compile.foresee import foresee as foresee_compile
+from tasks.stages.deps.job import Cache, Deps
 from tasks.stages.env.foresee import foresee as foresee_env
 from tasks.stages.env.job import Environment
 from tasks.stages.source.foresee import foresee as foresee_source
 
+_WIDTH, _KEYS = 100, 13
 _MOVED = "what it made, or what it is made from, was changed since"
 
 
@@ -39,18 +52,78 @@ class Verdict:
 
 
 def run(subject: Subject, json: str = "") -> None:
-    """Print a line for each stage, in order. Raises the problem of a profile that is broken."""
+    """Print the decisions, a line for each stage in order, and what that takes. Raises the problem
+    of a profile that is broken.
+    """
     if subject.opened is None:
         raise subject.problem or BuildError("this profile cannot be opened", where=subject.name)
-    found = list(explain(subject.opened.plan))
+    plan = subject.opened.plan
+    found = list(explain(plan))
+    decided = decisions(subject.opened, _found(plan, found))
+    takes = expected(_past(plan, found))
     if json:
-        deliver(Path(json), redact(canonical(_document(subject.name, found))))
+        document = _document(subject.name, decided, found, takes)
+        deliver(Path(json), redact(canonical(document)))
+    _show_decisions(decided)
+    _show_stages(found)
+    show("")
+    _row("expected", str(takes))
+
+
+def _show_decisions(decided: Iterable[Decision]) -> None:
+    last = ""
+    for decision in decided:
+        _row("" if decision.key == last else decision.key, str(decision))
+        last = decision.key
+    show("")
+
+
+def _row(key: str, text: str) -> None:
+    lines = wrap(text, _WIDTH - _KEYS, break_long_words=False, break_on_hyphens=False)
+    for place, line in enumerate(lines):
+        show(f"{'' if place else key:<{_KEYS}}{line}")
+
+
+def _show_stages(found: list[Verdict]) -> None:
     width = max(len(verdict.stage) for verdict in found)
     for verdict in found:
         first, *more = _lines(verdict)
         show(f"{verdict.stage:<{width}}  {verdict.verdict:<10}  {first}".rstrip())
         for line in more:
             show(f"{'':<{width}}  {'':<10}  {line}")
+
+
+def _found(plan: Plan, found: Iterable[Verdict]) -> Found:
+    """What deps left, where that is still what it would leave."""
+    deps, env = (next(one for one in plan.stages if one.room == room) for room in ("deps", "env"))
+    if any(one.stage == deps.name and one.verdict != "up to date" for one in found):
+        return Found()
+    try:
+        left = manifests.read(deps.job.manifest, Deps), manifests.read(env.job.cache, Cache)
+        return Found(*left, foresee_env(env.job))
+    except BuildError:
+        return Found()
+
+
+def _past(plan: Plan, found: Iterable[Verdict]) -> Iterator[Past]:
+    """What the stages that would run took last time."""
+    stages = {stage.name: stage for stage in plan.stages}
+    for verdict in found:
+        stage = stages[verdict.stage]
+        if verdict.verdict != "up to date":
+            yield _compile(stage, verdict.outlook) if stage.room == "compile" else _recorded(stage)
+
+
+def _recorded(stage: Stage) -> Past:
+    record = records.last_record(stage) or {}
+    return Past(stage.name, record.get("seconds"))
+
+
+def _compile(stage: Stage, outlook: Outlook | None) -> Past:
+    past = list(runs.read(stage.job.runs))
+    asked = outlook.ninja.objects if outlook and outlook.ninja else None
+    peaks = runs.peaks(past).values()
+    return Past(stage.name, whole_build(past, asked), max(peaks, default=None))
 
 
 def _lines(verdict: Verdict) -> tuple[str, ...]:
@@ -90,8 +163,15 @@ def _source(stage: Stage) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*records.reasons(stage), *foresee_source(stage.job))))
 
 
-def _document(profile: str, found: list[Verdict]) -> dict[str, Any]:
-    return {"profile": profile, "stages": [_plain(verdict) for verdict in found]}
+def _document(
+    profile: str, decided: Iterable[Decision], found: list[Verdict], takes: Expected
+) -> dict[str, Any]:
+    return {
+        "profile": profile,
+        "decisions": [plain(decision) for decision in decided],
+        "stages": [_plain(verdict) for verdict in found],
+        "expected": {**vars(takes.known), "unknown": list(takes.unknown)},
+    }
 
 
 def _plain(verdict: Verdict) -> dict[str, Any]:

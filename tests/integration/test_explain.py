@@ -15,10 +15,19 @@ from tests.yard import Yard
 pytestmark = pytest.mark.integration
 
 
-def explained(yard: Yard) -> dict[str, dict[str, Any]]:
+def document(yard: Yard) -> dict[str, Any]:
     out = yard.folder / "explain.json"
     yard.must("explain", "--json", str(out))
-    return {row["stage"]: row for row in json.loads(out.read_text(encoding="utf-8"))["stages"]}
+    found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+    return found
+
+
+def explained(yard: Yard) -> dict[str, dict[str, Any]]:
+    return {row["stage"]: row for row in document(yard)["stages"]}
+
+
+def decided(found: dict[str, Any]) -> dict[str, str]:
+    return {row["key"]: row["value"] for row in found["decisions"]}
 
 
 def verdicts(yard: Yard) -> dict[str, str]:
@@ -36,9 +45,15 @@ def test_explain_foresees_what_build_does_and_changes_nothing(yard: Yard, tree: 
     assert {row["verdict"] for row in first.values()} == {"runs"}
     assert first["compile"]["reasons"] == ["first time"]
     assert not yard.build.exists()
+    before_build = document(yard)
+    assert decided(before_build)["compiler"] == "g++, else clang++"
+    assert before_build["expected"]["unknown"] == list(first)
 
     yard.must("build")
     assert set(verdicts(yard).values()) == {"up to date"}
+    cxx = yard.manifest("deps")["cxx"]
+    assert decided(document(yard))["compiler"] == f"{cxx['path']} {cxx['version']}"
+    assert document(yard)["expected"]["unknown"] == []
 
     text = tree / "c10" / "text.cpp"
     text.write_text(text.read_text(encoding="utf-8") + "\nint more = 1;\n", encoding="utf-8")
@@ -65,6 +80,7 @@ def test_explain_foresees_what_build_does_and_changes_nothing(yard: Yard, tree: 
     assert switched["compile"]["folder"]["decision"] == "reconfigure"
     assert switched["compile"]["folder"]["objects"] is None
     assert switched["deps"]["verdict"] == "up to date"
+    assert document(yard)["expected"]["seconds"] > 0
     out = yard.must("build")
     assert "reconfigure the build folder: build.flags.USE_LOUD nothing → 1" in out
     assert set(verdicts(yard).values()) == {"up to date"}
