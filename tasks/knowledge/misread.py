@@ -7,7 +7,7 @@ last is the one that failed. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -36,13 +36,19 @@ def ill_typed(facts: Any) -> Iterator[tuple[str, str]]:
     """Each field of these facts whose value is of another type than it is declared with: the fact's
     first field and the field's name, dotted, and what it must be.
     """
-    for fact in facts.values() if isinstance(facts, Mapping) else facts:
+    for fact in _each(facts):
         for field in fields(fact):
             value = getattr(fact, field.name)
             if isinstance(value, tuple) and value and is_dataclass(value[0]):
                 yield from ((f"{_name(fact)}.{key}", what) for key, what in ill_typed(value))
             elif (kind := _KINDS.get(str(field.type))) and not kind[1](value):
                 yield f"{_name(fact)}.{field.name}", f"{value!r} is not {kind[0]}"
+
+
+def _each(facts: Any) -> Iterable[Any]:
+    if is_dataclass(facts):
+        return (facts,)
+    return facts.values() if isinstance(facts, Mapping) else tuple(facts)
 
 
 def _name(fact: Any) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tasks.errors import KnowledgeError
 from tasks.knowledge import load
 from tasks.knowledge.check import FOLDER, check
+from tasks.knowledge.misread import ill_typed
 
 
 @pytest.fixture
@@ -111,3 +114,13 @@ def test_a_mistake_is_named_with_file_and_key_when_it_is_read(  # noqa: PLR0917 
     assert told.value.where == f"{folder / name}.yaml: {at}"
     assert what in told.value.what
     assert "tasks.knowledge.check" in told.value.todo
+
+
+def test_a_single_fact_is_judged_as_a_table_of_them_is() -> None:
+    kit = load(FOLDER).toolkits["13.0"]
+    assert list(ill_typed(kit)) == []
+    wrong: Any = "yes"
+    said = [("13.0.pypi", "'yes' is not true or false")]
+    assert list(ill_typed(replace(kit, pypi=wrong))) == said
+    assert list(ill_typed({"13.0": replace(kit, pypi=wrong)})) == said
+    assert [key for key, _ in ill_typed([replace(kit, gcc_max=True)])] == ["13.0.gcc_max"]
