@@ -155,24 +155,29 @@ def _jobs(build: Build, choice: Choice) -> Decision:
 @dataclass(frozen=True)
 class Past:
     """A stage that would run: the seconds it took last time, and the MiB of its largest compiler,
-    None where nobody knows.
+    None where nobody knows. It may run, and need not, where it is not `certain`.
     """
 
     stage: str
     seconds: float | None
     memory_mib: int | None = None
+    certain: bool = True
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What the stages that would run take. `unknown` are those that nothing is known of."""
+    """What the stages that would run take; `at_most`, as some of them may turn out not to.
+    `unknown` are those that nothing is known of.
+    """
 
     known: Known
     unknown: tuple[str, ...] = ()
+    at_most: bool = False
 
     def __str__(self) -> str:
+        about = "at most about" if self.at_most else "about"
         parts = [
-            f"about {roughly(self.known.seconds)}" if self.known.seconds is not None else "",
+            f"{about} {roughly(self.known.seconds)}" if self.known.seconds is not None else "",
             f"{self.known.disk_gib:.0f} GiB of disk" if self.known.disk_gib else "",
             f"{_size(self.known.memory_mib)} for one compiler" if self.known.memory_mib else "",
         ]
@@ -192,14 +197,16 @@ def expected(work: Iterable[Past], facts: Known = _NOTHING) -> Expected:
     unknown = tuple(one.stage for one in past if one.seconds is None)
     peaks = [one.memory_mib for one in past if one.memory_mib]
     memory = max(peaks) if peaks else None
+    at_most = not all(one.certain for one in past)
     if unknown and facts != _NOTHING:
         return Expected(
             Known(facts.seconds, memory or facts.memory_mib, facts.disk_gib, facts.by),
             () if facts.seconds is not None else unknown,
+            at_most,
         )
     timed = [one.seconds for one in past if one.seconds is not None]
     by = "last time" if timed or memory else ""
-    return Expected(Known(sum(timed) if timed else None, memory, by=by), unknown)
+    return Expected(Known(sum(timed) if timed else None, memory, by=by), unknown, at_most)
 
 
 def whole_build(runs: Iterable[Mapping[str, Any]], objects: int | None) -> float | None:

@@ -8,7 +8,7 @@ such a stage leaves `may run`: where that comes out the same, it does not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, Literal
@@ -79,18 +79,28 @@ def _show_decisions(decided: Iterable[Decision]) -> None:
 
 
 def _row(key: str, text: str) -> None:
-    lines = wrap(text, _WIDTH - _KEYS, break_long_words=False, break_on_hyphens=False)
-    for place, line in enumerate(lines):
+    for place, line in enumerate(_wrapped(text, _KEYS)):
         show(f"{'' if place else key:<{_KEYS}}{line}")
 
 
 def _show_stages(found: list[Verdict]) -> None:
     width = max(len(verdict.stage) for verdict in found)
     for verdict in found:
-        first, *more = _lines(verdict)
-        show(f"{verdict.stage:<{width}}  {verdict.verdict:<10}  {first}".rstrip())
-        for line in more:
-            show(f"{'':<{width}}  {'':<10}  {line}")
+        before = f"{verdict.stage:<{width}}  {verdict.verdict:<10}  "
+        lines = [line for text in _lines(verdict) for line in _wrapped(text, len(before))]
+        for place, line in enumerate(lines or [""]):
+            show(f"{'' if place else before:<{len(before)}}{line}".rstrip())
+
+
+def _wrapped(text: str, indent: int) -> list[str]:
+    """The lines of a text; a path or a command stays in one piece."""
+    width = max(_WIDTH - indent, 40)
+    return wrap(text, width, break_long_words=False, break_on_hyphens=False)
+
+
+def _lines(verdict: Verdict) -> tuple[str, ...]:
+    outlook = (str(verdict.outlook),) if verdict.outlook else ()
+    return (*verdict.reasons, *outlook)
 
 
 def _found(plan: Plan, found: Iterable[Verdict]) -> Found:
@@ -110,8 +120,10 @@ def _past(plan: Plan, found: Iterable[Verdict]) -> Iterator[Past]:
     stages = {stage.name: stage for stage in plan.stages}
     for verdict in found:
         stage = stages[verdict.stage]
-        if verdict.verdict != "up to date":
-            yield _compile(stage, verdict.outlook) if stage.room == "compile" else _recorded(stage)
+        if verdict.verdict == "up to date":
+            continue
+        past = _compiled(stage, verdict.outlook) if stage.room == "compile" else _recorded(stage)
+        yield replace(past, certain=verdict.verdict == "runs")
 
 
 def _recorded(stage: Stage) -> Past:
@@ -119,16 +131,11 @@ def _recorded(stage: Stage) -> Past:
     return Past(stage.name, record.get("seconds"))
 
 
-def _compile(stage: Stage, outlook: Outlook | None) -> Past:
+def _compiled(stage: Stage, outlook: Outlook | None) -> Past:
     past = list(runs.read(stage.job.runs))
     asked = outlook.ninja.objects if outlook and outlook.ninja else None
     peaks = runs.peaks(past).values()
     return Past(stage.name, whole_build(past, asked), max(peaks, default=None))
-
-
-def _lines(verdict: Verdict) -> tuple[str, ...]:
-    outlook = (str(verdict.outlook),) if verdict.outlook else ()
-    return (*verdict.reasons, *outlook) or ("",)
 
 
 def explain(plan: Plan) -> Iterator[Verdict]:
@@ -170,7 +177,11 @@ def _document(
         "profile": profile,
         "decisions": [plain(decision) for decision in decided],
         "stages": [_plain(verdict) for verdict in found],
-        "expected": {**vars(takes.known), "unknown": list(takes.unknown)},
+        "expected": {
+            **vars(takes.known),
+            "at_most": takes.at_most,
+            "unknown": list(takes.unknown),
+        },
     }
 
 

@@ -150,6 +150,12 @@ def test_what_ran_before_is_expected_to_take_as_long_again() -> None:
     assert str(found) == "about 1 h, 2.0 GiB for one compiler (last time)"
 
 
+def test_a_stage_that_may_turn_out_not_to_run_makes_it_the_most() -> None:
+    found = expected([Past("source", 5.0), Past("wheel", 25.0, certain=False)])
+    assert found.at_most
+    assert str(found) == "at most about 30 s (last time)"
+
+
 def test_nothing_to_do_takes_nothing() -> None:
     assert str(expected([])) == "nothing to do"
 
