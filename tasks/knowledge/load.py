@@ -64,7 +64,7 @@ class Knowledge:
     @cached_property
     def families(self) -> tuple[GpuFamily, ...]:
         """Architectures by name, such as Blackwell, ascending."""
-        return read_families(self._file("gpus"))
+        return self._facts("gpus", read_families)
 
     @cached_property
     def line_words(self) -> frozenset[str]:
@@ -89,7 +89,7 @@ class Knowledge:
     @cached_property
     def binary_rules(self) -> BinaryRules:
         """Systems on a chip and family archs: which machine code runs where."""
-        return read_binary_rules(self._file("toolkits"))
+        return self._facts("toolkits", read_binary_rules)
 
     @property
     def toolkit_notes(self) -> Mapping[str, Any]:
@@ -114,7 +114,7 @@ class Knowledge:
     @cached_property
     def minimums(self) -> tuple[Minimum, ...]:
         """What can be too old, in the order of combinations.yaml."""
-        return read_minimums(self._file("combinations"))
+        return self._facts("combinations", read_minimums)
 
     @cached_property
     def extensions(self) -> Mapping[str, ExtensionFact]:

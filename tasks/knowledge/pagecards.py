@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tasks.knowledge import Knowledge
-from tasks.knowledge.archs import how
+from tasks.knowledge.covers import how
 from tasks.knowledge.facts import OfficialWheel, Release
 from tasks.knowledge.gpus import short_name
 from tasks.model import Arch
@@ -27,9 +27,9 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def generations(knowledge: Knowledge) -> Iterator[str]:
     """A section for each, newest first: a table of its capabilities, and its cards folded away."""
-    for generation in knowledge.pytorch_notes["generations"]:
-        archs = sorted(map(Arch.parse, generation["archs"]), reverse=True)
-        yield f"## {generation['name']} {mark(generation['status'])}\n"
+    for family in reversed(knowledge.families):
+        archs = sorted(family.archs, reverse=True)
+        yield f"## {family.name} {mark(family.status)}\n"
         yield table(
             ("capability", "CUDA", "its driver", "first torch", "Linux", "Windows", "Linux on ARM"),
             (_capability(knowledge, arch) for arch in archs),
@@ -39,7 +39,7 @@ def generations(knowledge: Knowledge) -> Iterator[str]:
 
 
 def _capability(knowledge: Knowledge, arch: Arch) -> tuple[str, ...]:
-    board = str(arch) in {row["cc"] for row in knowledge.gpu_notes["jetson_modules"].values()}
+    board = arch in knowledge.binary_rules.integrated
     desk = ("linux", "x86_64"), ("windows", "x86_64")
     arm = ("linux", "aarch64")
     return (
@@ -91,7 +91,7 @@ def _holders(
             wheel
             for wheel in release.wheels
             if (wheel.system, wheel.machine) == place
-            and how(wheel.code, arch) in {"native", "compatible"}
+            and how(knowledge, wheel.code, arch, maker=wheel.cuda) in {"native", "compatible"}
         ]
         if fit:
             yield release, max(fit, key=lambda wheel: (wheel.pypi, _numbers(wheel.cuda)))

@@ -12,8 +12,7 @@ from typing import Any
 
 from tasks.choice import Choice
 from tasks.duration import roughly
-from tasks.errors import KnowledgeError, redact
-from tasks.knowledge.archs import arch_list
+from tasks.errors import redact
 from tasks.model import Plan
 from tasks.reports.subject import Profile
 from tasks.settings.schema import Build
@@ -73,7 +72,7 @@ def _decisions(profile: Profile, found: Found) -> Iterator[Decision]:
     yield Decision("toolkit", choice.toolkit.provider, _toolkit_why(choice))
     yield _compiler(choice, _deps_job(plan), found.deps)
     if choice.targets:
-        yield Decision("environment", f"TORCH_CUDA_ARCH_LIST={_list(choice, found)}")
+        yield Decision("environment", f"TORCH_CUDA_ARCH_LIST={_list(plan, found)}")
         yield Decision("environment", f"CUDA_HOME={_cuda_home(profile, found)}")
     yield _cache(build, choice, found.cache)
     yield _jobs(build, choice)
@@ -118,12 +117,10 @@ def _compiler(choice: Choice, job: DepsJob, deps: Deps | None) -> Decision:
     return Decision("compiler", "g++, else clang++", f"deps will look; {limit}".rstrip("; "))
 
 
-def _list(choice: Choice, found: Found) -> str:
+def _list(plan: Plan, found: Found) -> str:
     given = found.environment.set.get("TORCH_CUDA_ARCH_LIST") if found.environment else None
-    try:
-        return given or arch_list(choice.targets, choice.ptx)
-    except KnowledgeError as error:
-        return f"not to be had: {error.what}"
+    lists = next(stage.job.arch_lists for stage in plan.stages if stage.room == "env")
+    return given or lists.torch or str(lists.extensions)
 
 
 def _cuda_home(profile: Profile, found: Found) -> str:
