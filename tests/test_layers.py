@@ -44,7 +44,8 @@ PURE = [
         *("plan.py", "job.py", "decide.py", "decide_toolkit.py", "choice.py", "resolve.py"),
         *("decision.py", "fingerprint.py", "governor.py", "killed.py", "launchers.py"),
     }
-    or "knowledge" in path.parts
+    or {"knowledge", "checks"} & set(path.parts)
+    or name_of(path) == "tasks/surroundings.py"
 ]
 
 

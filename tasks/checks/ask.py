@@ -1,0 +1,94 @@
+"""What has to be looked at for a profile: places, programs, hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from tasks.checks.network import INDEX
+from tasks.checks.programs import deps_job
+from tasks.surroundings import Asked, Wanted
+
+if TYPE_CHECKING:
+    from pathlib import PurePath
+
+    from tasks.knowledge import Knowledge
+    from tasks.model import Host, Stage
+    from tasks.reports.subject import Profile
+    from tasks.stages.source.job import SourceJob
+
+
+def ask(root: PurePath, host: Host, profile: Profile | None, knowledge: Knowledge) -> Asked:
+    """Where to look; of a profile that does not open only what is true of any."""
+    if profile is None:
+        return Asked(root, host, (("build", root),), urls=(_default_index(knowledge),))
+    job = deps_job(profile)
+    layout = profile.layout
+    return Asked(
+        root=root,
+        host=host,
+        places=tuple(_places(profile)),
+        build=layout.build,
+        venv=layout.venv,
+        begun=tuple(_begun(profile)),
+        cc=job.cc if job else None,
+        cxx=job.cxx if job else None,
+        gcc_max=job.gcc_max if job else None,
+        toolkit_home=profile.choice.toolkit.home,
+        urls=tuple(_urls(profile)),
+        distributions=tuple(stage.job.name for stage in _extensions(profile)),
+    )
+
+
+def _source(profile: Profile) -> SourceJob | None:
+    job: SourceJob | None = next(
+        (stage.job for stage in profile.plan.stages if stage.room == "source"), None
+    )
+    return job
+
+
+def _extensions(profile: Profile) -> Iterator[Stage]:
+    return (stage for stage in profile.plan.stages if stage.room == "extensions")
+
+
+def _places(profile: Profile) -> Iterator[tuple[str, PurePath]]:
+    """A tree of a person's own is built in: what is large is there then."""
+    source = _source(profile)
+    if source and source.kind == "path":
+        yield "build", source.tree
+        yield "environment", profile.layout.build
+    else:
+        yield "build", profile.layout.build
+    yield "wheels", profile.layout.wheelhouse
+
+
+def _begun(profile: Profile) -> Iterator[PurePath]:
+    """Files that say that most of the room is taken already."""
+    if source := _source(profile):
+        yield source.tree / "build" / "CMakeCache.txt"
+    else:
+        yield profile.layout.manifest("wheel")
+
+
+def _urls(profile: Profile) -> Iterator[Wanted]:
+    yield _default_index(profile.knowledge)
+    if profile.choice.index:
+        yield Wanted(INDEX, profile.choice.index)
+    source = _source(profile)
+    if source and source.kind == "git":
+        yield Wanted("PyTorch's tree", mirrored(source.location, source.mirrors))
+    for stage in _extensions(profile):
+        if stage.job.kind == "git":
+            url = mirrored(stage.job.location, stage.job.mirrors)
+            yield Wanted(stage.job.name, url, stage.job.optional)
+
+
+def _default_index(knowledge: Knowledge) -> Wanted:
+    return Wanted(INDEX, str(knowledge.pytorch_notes["indexes"]["pypi"]))
+
+
+def mirrored(url: str, mirrors: Mapping[str, str]) -> str:
+    """The URL that is fetched instead: the longest prefix counts, as with git's insteadOf."""
+    fit = [prefix for prefix in mirrors if url.startswith(prefix)]
+    longest = max(fit, key=len, default="")
+    return mirrors[longest] + url.removeprefix(longest) if longest else url

@@ -1,0 +1,179 @@
+"""Toolkit, cards, driver, and whether what is built can run on what is here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tasks.checks.symptom import Symptom, command, ok, problem, unchecked, warning
+from tasks.errors import KnowledgeError
+from tasks.knowledge.archs import MachineCode, covers
+from tasks.knowledge.toolkits import driver_floor
+from tasks.model import Arch
+
+if TYPE_CHECKING:
+    from tasks.knowledge import Knowledge
+    from tasks.model import Gpu
+    from tasks.reports.subject import Profile
+    from tasks.surroundings import Nvidia, Surroundings, Tool
+
+_ACCEPT = command("doit doctor --accept", "to plan from what is here now:")
+
+
+def judge(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Iterator[Symptom]:
+    """toolkit, cards, targets, driver."""
+    yield _toolkit(s, profile)
+    if s.nvidia is None:
+        yield from (unchecked(check) for check in ("cards", "targets", "driver"))
+        return
+    yield _cards(s, s.nvidia, profile)
+    yield _targets(s.nvidia, profile)
+    yield _driver(s, s.nvidia, profile, knowledge)
+
+
+def _toolkit(s: Surroundings, profile: Profile | None) -> Symptom:
+    if profile is None:
+        here = ", ".join(f"{kit.version} at {kit.home}" for kit in s.host.toolkits)
+        return ok("toolkit", here or "none installed")
+    chosen = profile.choice.toolkit
+    if chosen.provider in {"none", "pypi"}:
+        packages = f"CUDA {chosen.version} comes as Python packages"
+        return ok("toolkit", packages if chosen.version else "a build for the CPU needs none")
+    return _installed(s.nvcc, chosen.home, chosen.version)
+
+
+def _installed(nvcc: Tool | None, home: str, version: str) -> Symptom:
+    if nvcc is None:
+        return unchecked("toolkit")
+    if not nvcc.path:
+        todo = "install it again, name another in toolkit.path, or,"
+        return problem("toolkit", f"no nvcc that runs at {home}", f"{todo} {_ACCEPT}")
+    seen = f"{nvcc.version} at {home}"
+    if not nvcc.version.startswith(f"{version}."):
+        return warning("toolkit", f"{seen}; planned was CUDA {version}", _ACCEPT)
+    return ok("toolkit", seen)
+
+
+def _cards(s: Surroundings, nvidia: Nvidia, profile: Profile | None) -> Symptom:
+    if nvidia.trouble:
+        return _trouble(s, nvidia, profile)
+    named = ", ".join(map(_named, nvidia.cards))
+    if nvidia.lost:
+        return warning(
+            "cards",
+            f"{named or 'none that answers'}; {nvidia.lost} more that does not answer",
+            command("nvidia-smi", "restart the machine; see what it says of the card:"),
+        )
+    if not nvidia.cards:
+        absent = "no NVIDIA card or no driver"
+        return ok("cards", f"{absent}: builds work, checks on a card are not run")
+    then = {gpu.capability for gpu in s.host.gpus}
+    now = {gpu.capability for gpu in nvidia.cards}
+    auto = profile is not None and profile.loaded.settings.target.gpus == "auto"
+    if s.host.pinned and auto and then != now:
+        planned = ", ".join(sorted(then)) or "no card"
+        return warning("cards", f"{named}; this profile was planned for {planned}", _ACCEPT)
+    return ok("cards", named)
+
+
+def _trouble(s: Surroundings, nvidia: Nvidia, profile: Profile | None) -> Symptom:
+    """A card that cannot be asked for is no reason to build for another one."""
+    seen = f"there is a driver, and its cards cannot be asked for: {nvidia.trouble}"
+    mismatch = "mismatch" in nvidia.trouble.lower()
+    todo = "restart the machine: the driver was upgraded under it" if mismatch else ""
+    todo = todo or command("nvidia-smi", "see what it says, and install the driver again:")
+    guessed = (
+        profile is not None
+        and profile.loaded.settings.target.gpus == "auto"
+        and not s.host.gpus
+        and s.host.system != "macos"
+    )
+    if guessed:
+        return problem("cards", f"{seen}; another one would be assumed", f"{todo}\n{_name_them()}")
+    return warning("cards", seen, todo)
+
+
+def _name_them() -> str:
+    return 'or name them: target.gpus: ["RTX 4090"]'
+
+
+def _named(gpu: Gpu) -> str:
+    size = f", {gpu.memory_mib:,} MiB" if gpu.memory_mib else ""
+    return f"{gpu.name} ({gpu.capability}{size})"
+
+
+def _targets(nvidia: Nvidia, profile: Profile | None) -> Symptom:
+    if profile is None:
+        return unchecked("targets", "the profile does not open")
+    targets = profile.choice.targets
+    if not targets:
+        return ok("targets", f"no card is a target: {profile.choice.targets_why}")
+    named = ", ".join(map(str, targets))
+    if not nvidia.cards:
+        return ok("targets", f"{named}: {profile.choice.targets_why}")
+    foreign = [gpu for gpu in nvidia.cards if not _runs(gpu, profile)]
+    if not foreign:
+        return ok("targets", f"{named}, which the cards here can run")
+    cards = " and ".join(sorted({f"{gpu.name} ({gpu.capability})" for gpu in foreign}))
+    add = ", ".join(f'"{arch}"' for arch in sorted({*named.split(", "), *_capabilities(foreign)}))
+    return warning(
+        "targets",
+        f"{named}: {cards} in this machine cannot run that",
+        f"if it is meant for here, write target.gpus: [{add}]",
+    )
+
+
+def _capabilities(cards: list[Gpu]) -> set[str]:
+    return {gpu.capability for gpu in cards}
+
+
+def _runs(gpu: Gpu, profile: Profile) -> bool:
+    targets = frozenset(profile.choice.targets)
+    ptx = frozenset({max(targets)}) if profile.choice.ptx and targets else frozenset()
+    try:
+        return covers(MachineCode(targets, ptx), Arch.parse(gpu.capability))
+    except KnowledgeError:
+        return False
+
+
+def _driver(
+    s: Surroundings, nvidia: Nvidia, profile: Profile | None, knowledge: Knowledge
+) -> Symptom:
+    """One older than torch's CUDA needs starts, and then fails at the first kernel."""
+    cuda = profile.choice.cuda if profile else None
+    if not nvidia.driver:
+        absent = "none; nothing here needs one" if nvidia.trouble == "" else "it does not answer"
+        return ok("driver", absent) if not nvidia.trouble else unchecked("driver", absent)
+    knows = f", for CUDA up to {nvidia.cuda}" if nvidia.cuda else ""
+    if profile is None or not cuda:
+        return ok("driver", f"{nvidia.driver}{knows}")
+    try:
+        floor = driver_floor(knowledge, cuda)
+    except KnowledgeError:
+        return unchecked("driver", f"what CUDA {cuda} needs is not known")
+    if int(nvidia.driver.partition(".")[0]) >= floor:
+        return _ptx(s, nvidia, profile, f"{nvidia.driver}{knows}; CUDA {cuda} needs {floor}")
+    seen = f"{nvidia.driver} is too old: CUDA {cuda} needs {floor} or later"
+    todo = f"install driver {floor} or later (https://www.nvidia.com/drivers), or choose an older "
+    todo += "toolkit.version"
+    if not any(_runs(gpu, profile) for gpu in nvidia.cards):
+        return warning("driver", f"{seen}; the build is for other cards than those here", todo)
+    return problem("driver", seen, todo)
+
+
+def _ptx(s: Surroundings, nvidia: Nvidia, profile: Profile, seen: str) -> Symptom:
+    """A driver compiles PTX of its own CUDA and of older ones alone: cudaErrorUnsupportedPtxVersion
+    (config/knowledge/toolkits.yaml, binary_rules).
+    """
+    made = profile.choice.toolkit.version
+    if not (profile.choice.ptx and nvidia.cuda and made) or _pair(nvidia.cuda) >= _pair(made):
+        return ok("driver", seen)
+    return warning(
+        "driver",
+        f"{nvidia.driver} compiles PTX up to CUDA {nvidia.cuda}; PTX of CUDA {made} is no use here",
+        "install a newer driver, or leave target.ptx at false",
+    )
+
+
+def _pair(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])

@@ -1,0 +1,50 @@
+"""The names of the checks: what `doctor.ignore` takes. A leaf."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+CheckId = Literal[
+    "settings",
+    "os",
+    "python",
+    "uv",
+    "git",
+    "compiler",
+    "visual-studio",
+    "windows-sdk",
+    "toolkit",
+    "cards",
+    "targets",
+    "driver",
+    "cmake",
+    "ninja",
+    "known-bad",
+    "disk",
+    "filesystem",
+    "memory",
+    "swap",
+    "paths",
+    "long-paths",
+    "locale",
+    "variables",
+    "proxies",
+    "index",
+    "git-hosts",
+    "leftovers",
+    "torch-shadow",
+    "names",
+]
+
+IDS: tuple[CheckId, ...] = get_args(CheckId)
+ALL = frozenset(IDS)
+WINDOWS_ONLY: frozenset[CheckId] = frozenset({"visual-studio", "windows-sdk", "long-paths"})
+
+# What a build looks at before it writes anything: no network, no slow process, and nothing that
+# cannot be a problem.
+GATE: frozenset[CheckId] = frozenset(
+    {
+        *("os", "python", "git", "compiler", "toolkit", "cards", "driver"),
+        *("known-bad", "disk", "memory", "paths"),
+    }
+)

@@ -1,0 +1,33 @@
+"""All checks, in the order in which a person wants to read them. None can hide another."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from tasks.checks import cards, combination, machine, network, places, programs, python
+from tasks.checks.ids import ALL, IDS, CheckId
+
+if TYPE_CHECKING:
+    from tasks.checks.symptom import Symptom
+    from tasks.knowledge import Knowledge
+    from tasks.reports.subject import Profile
+    from tasks.surroundings import Surroundings
+
+_SUBJECTS = (machine, python, programs, cards, combination, places, network)
+
+
+def judge(
+    s: Surroundings,
+    profile: Profile | None,
+    knowledge: Knowledge,
+    wanted: Collection[CheckId] = ALL,
+) -> tuple[Symptom, ...]:
+    """What the wanted checks say. `profile` is None where it does not open."""
+    found = [
+        symptom
+        for subject in _SUBJECTS
+        for symptom in subject.judge(s, profile, knowledge)
+        if symptom.id in wanted
+    ]
+    return tuple(sorted(found, key=lambda symptom: IDS.index(symptom.id)))

@@ -1,0 +1,177 @@
+"""git, the compilers, Visual Studio, CMake and Ninja."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from packaging.version import InvalidVersion, Version
+
+from tasks.checks.symptom import Symptom, command, ok, problem, unchecked, warning
+from tasks.errors import KnowledgeError
+from tasks.knowledge.releases import release
+
+if TYPE_CHECKING:
+    from tasks.knowledge import Knowledge
+    from tasks.reports.subject import Profile
+    from tasks.stages.deps.job import DepsJob
+    from tasks.surroundings import Surroundings
+
+INSTALL_GIT = {
+    "linux": "sudo apt install git",
+    "windows": "winget install Git.Git",
+    "macos": "xcode-select --install",
+}
+INSTALL_COMPILER = {
+    "linux": "sudo apt install build-essential",
+    "windows": "winget install Microsoft.VisualStudio.2022.BuildTools --override "
+    '"--passive --add Microsoft.VisualStudio.Workload.VCTools --includeRecommended"',
+    "macos": "xcode-select --install",
+}
+# 1.11.1 loops and 1.13.0 breaks link.exe's response files on Windows; older ones than 1.13 know no
+# jobserver. tasks/stages/deps/plan.py asks for the same.
+_NINJA = Version("1.13.1")
+
+
+def judge(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Iterator[Symptom]:
+    """git, compiler, visual-studio, windows-sdk, cmake, ninja."""
+    job = deps_job(profile)
+    yield _git(s, job)
+    yield _compiler(s)
+    if s.host.system == "windows":
+        yield _visual_studio(s)
+        yield _windows_sdk(s)
+    yield _cmake(s, profile, knowledge)
+    yield _ninja(s, profile)
+
+
+def deps_job(profile: Profile | None) -> DepsJob | None:
+    """What the first stage of the profile is given."""
+    stages = profile.plan.stages if profile else ()
+    job: DepsJob | None = next((stage.job for stage in stages if stage.room == "deps"), None)
+    return job
+
+
+def _git(s: Surroundings, job: DepsJob | None) -> Symptom:
+    if s.git is None:
+        return unchecked("git")
+    if s.git.path:
+        return ok("git", f"{s.git.version} at {s.git.path}")
+    todo = command(INSTALL_GIT[s.host.system])
+    if job and job.git_needed:
+        return problem("git", f"not there, and needed {job.git_needed}", todo)
+    return warning("git", "not there: nothing can be fetched from git", todo)
+
+
+def _compiler(s: Surroundings) -> Symptom:
+    if s.cxx is None:
+        return unchecked("compiler")
+    if not s.cxx.path:
+        todo = s.cxx.todo or INSTALL_COMPILER[s.host.system]
+        seen = s.cxx.why or "there is no C++ compiler here"
+        return problem("compiler", seen, todo if s.cxx.todo else command(todo))
+    if s.variables.get("VSCMD_ARG_TGT_ARCH") == "x86":
+        return problem(
+            "compiler",
+            f"{s.cxx.path} is in a prompt for 32-bit programs",
+            'open "x64 Native Tools Command Prompt", or a prompt without Visual Studio',
+        )
+    return ok("compiler", f"{s.cxx.version} at {s.cxx.path}")
+
+
+def _visual_studio(s: Surroundings) -> Symptom:
+    if s.visual_studio is None:
+        return unchecked("visual-studio", "vswhere could not be asked")
+    usable = [found for found in s.visual_studio if found.tools]
+    if usable:
+        named = "; ".join(f"{found.name} {found.version}, C++ {found.tools}" for found in usable)
+        return ok("visual-studio", named)
+    todo = command(INSTALL_COMPILER["windows"])
+    if s.visual_studio:
+        lacking = s.visual_studio[0]
+        seen = f"{lacking.name} {lacking.version} lacks the workload for C++"
+        return problem("visual-studio", seen, _modify(lacking.folder))
+    if s.cxx and s.cxx.path:
+        seen = "vswhere knows none; the compiler is that of this prompt"
+        return warning("visual-studio", seen, f"for builds outside of this prompt:\n{todo}")
+    return problem("visual-studio", "there is none with the C++ tools", todo)
+
+
+def _modify(folder: str) -> str:
+    setup = r'"%ProgramFiles(x86)%\Microsoft Visual Studio\Installer\setup.exe"'
+    options = "--add Microsoft.VisualStudio.Workload.VCTools --includeRecommended --passive"
+    return command(f'{setup} modify --installPath "{folder}" {options}', "in cmd:")
+
+
+def _windows_sdk(s: Surroundings) -> Symptom:
+    if s.windows_sdk is None:
+        return unchecked("windows-sdk")
+    if s.windows_sdk:
+        return ok("windows-sdk", ", ".join(s.windows_sdk))
+    todo = command(INSTALL_COMPILER["windows"], "it comes with the recommended parts:")
+    return problem("windows-sdk", "none: windows.h and the libraries of C are in it", todo)
+
+
+def _cmake(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Symptom:
+    """deps installs one that fits: another can only be there where somebody put it."""
+    if s.cmake is None:
+        return unchecked("cmake")
+    bounds = _bounds(profile, knowledge)
+    wanted = f"the build brings its own (>={bounds[0]}{f', <{bounds[1]}' * bool(bounds[1])})"
+    if not s.cmake.path:
+        return ok("cmake", f"none here; {wanted}")
+    seen = f"{s.cmake.version} at {s.cmake.path}"
+    if not ours(s.cmake.path, profile):
+        return ok("cmake", f"{seen}; {wanted}")
+    found, (least, below) = _version(s.cmake.version), bounds
+    if found and (found < Version(least) or (below and found >= Version(below))):
+        asked = f">={least}" + (f" and <{below}" if below else "")
+        return warning("cmake", f"{seen}; this torch wants {asked}", _again())
+    return ok("cmake", seen)
+
+
+def _bounds(profile: Profile | None, knowledge: Knowledge) -> tuple[str, str]:
+    try:
+        found = release(knowledge, profile.choice.torch) if profile else None
+    except KnowledgeError:
+        found = None
+    return (found.cmake_min, found.cmake_below) if found else ("3.27", "")
+
+
+def _ninja(s: Surroundings, profile: Profile | None) -> Symptom:
+    if s.ninja is None:
+        return unchecked("ninja")
+    wanted = f"the build brings its own (>={_NINJA})"
+    if not s.ninja.path:
+        return ok("ninja", f"none here; {wanted}")
+    seen = f"{s.ninja.version} at {s.ninja.path}"
+    found = _version(s.ninja.version)
+    if found is None or found >= _NINJA:
+        return ok("ninja", seen)
+    why = (
+        "1.11.1 loops and 1.13.0 breaks long link commands"
+        if s.host.system == "windows"
+        else "before 1.13 it knows no jobserver, so memory cannot govern it"
+    )
+    if ours(s.ninja.path, profile):
+        return warning("ninja", f"{seen}: {why}", _again())
+    return ok("ninja", f"{seen}; {wanted}")
+
+
+def ours(path: str, profile: Profile | None) -> bool:
+    """Whether a program lies in the build environment."""
+    if profile is None:
+        return False
+    build = profile.layout.build
+    return type(build)(path).is_relative_to(build)
+
+
+def _again() -> str:
+    return command("doit clean deps && doit deps", "install the build tools again:")
+
+
+def _version(text: str) -> Version | None:
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None

@@ -1,0 +1,207 @@
+"""What doctor saw around a build: frozen values, so that a situation can be written down and
+judged. Whoever fills them looks; whoever judges them looks at nothing.
+
+None is "not looked at", an empty value is "looked for, and not there". Sizes are in MiB.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Literal
+
+from tasks.model import Gpu, Host
+
+_TOOLSET = "14"  # every Visual C++ since 2015
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program: absolute path and version, path "" where it is not there. `why` and `todo` are
+    what the search for it told.
+    """
+
+    path: str = ""
+    version: str = ""
+    why: str = ""
+    todo: str = ""
+
+
+@dataclass(frozen=True)
+class VisualStudio:
+    """An installation that vswhere knows. `version` is its own, "17.14.13"; `tools` that of its
+    newest C++ toolset, "14.44.35207", "" where it has none.
+    """
+
+    name: str
+    version: str
+    folder: str
+    tools: str = ""
+
+
+@dataclass(frozen=True)
+class Disk:
+    """The disk under a place. `what` names the place, `kind` is its filesystem's type."""
+
+    what: str
+    path: str
+    free_mib: int
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Nvidia:
+    """What the driver tells. `cuda` is the newest CUDA that it knows ("13.0"). `trouble` is why
+    cards cannot be asked for although there is a driver.
+    """
+
+    driver: str = ""
+    cuda: str = ""
+    cards: tuple[Gpu, ...] = ()
+    lost: int = 0
+    trouble: str = ""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The machine's memory, the least limit that holds for a build (a container has one of its
+    own), what is left of it, swap, and the processors that may be used.
+    """
+
+    total_mib: int
+    limit_mib: int
+    available_mib: int
+    swap_mib: int
+    cores: int
+
+
+@dataclass(frozen=True)
+class Reach:
+    """A host of a URL without its secrets, and whether it took a connection."""
+
+    what: str
+    url: str
+    answers: bool
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """What an earlier build left: `run` is at work or was killed, `processes` are its programs
+    still at work; a `folder` is in the way and is not ours.
+    """
+
+    kind: Literal["at work", "killed", "not ours"]
+    where: str
+    processes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Shadow:
+    """Another torch that is found before, or beside, the one of the build."""
+
+    how: Literal["PYTHONPATH", "conda", "user site", "checkout"]
+    path: str
+    version: str = ""
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """A variable that names a proxy, and the proxy without its password."""
+
+    variable: str
+    address: str
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A distribution beside the torch; `indexed` where it came from a package index."""
+
+    name: str
+    version: str
+    folder: str
+    indexed: bool
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A URL that a build asks something of."""
+
+    what: str
+    url: str
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Where to look. Paths are absolute; `build` is "" where no profile says it."""
+
+    root: PurePath
+    host: Host
+    places: tuple[tuple[str, PurePath], ...]
+    build: PurePath | None = None
+    venv: PurePath | None = None
+    begun: tuple[PurePath, ...] = ()
+    cc: str | None = None
+    cxx: str | None = None
+    gcc_max: int | None = None
+    toolkit_home: str = ""
+    urls: tuple[Wanted, ...] = ()
+    distributions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Everything that a check may need to know.
+
+    `begun`: something of this profile is built already, so that its room on the disk is taken.
+    `python_bits` is of the interpreter that is built for, `glibc` "" where there is none (musl,
+    Windows). `cmake`, `ninja` and `setuptools` are those of the build environment where there is
+    one, else those on PATH (`setuptools` then is not there). `environ` are the variables that
+    checks ask for, by name.
+    """
+
+    host: Host
+    root: PurePath
+    os_release: str | None = None
+    glibc: str | None = None
+    wsl: bool = False
+    python_bits: int | None = None
+    uv: Tool | None = None
+    git: Tool | None = None
+    cc: Tool | None = None
+    cxx: Tool | None = None
+    visual_studio: tuple[VisualStudio, ...] | None = None
+    windows_sdk: tuple[str, ...] | None = None
+    nvcc: Tool | None = None
+    nvidia: Nvidia | None = None
+    cmake: Tool | None = None
+    ninja: Tool | None = None
+    setuptools: Tool | None = None
+    disks: tuple[Disk, ...] | None = None
+    begun: bool = False
+    memory: Memory | None = None
+    long_paths: bool | None = None
+    encoding: str | None = None
+    proxies: tuple[Proxy, ...] | None = None
+    reach: tuple[Reach, ...] | None = None
+    leftovers: tuple[Leftover, ...] | None = None
+    shadows: tuple[Shadow, ...] | None = None
+    installed: tuple[Installed, ...] | None = None
+    environ: tuple[tuple[str, str], ...] | None = None
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """`environ` by name; nothing where nobody looked."""
+        return dict(self.environ or ())
+
+
+def msc_ver(toolset: str) -> str | None:
+    """_MSC_VER of a toolset: 14.44.35207 has 1944 (Microsoft's table of predefined macros), None
+    for what is not Visual C++ 14.
+    """
+    major, _, rest = toolset.partition(".")
+    minor = rest.partition(".")[0]
+    if major != _TOOLSET or not minor.isdigit():
+        return None
+    return str(1900 + int(minor))

@@ -1,0 +1,166 @@
+"""What doctor says on machines that do not exist: a value for each, judged without looking."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tasks.checks.combination import combination_of
+from tasks.checks.ids import ALL, GATE, IDS, WINDOWS_ONLY, CheckId
+from tasks.checks.judging import judge
+from tasks.checks.symptom import Level, Symptom
+from tasks.choice import ToolkitChoice
+from tasks.knowledge.combinations import Combination
+from tasks.model import Arch
+from tasks.reports.subject import Profile
+from tasks.surroundings import Nvidia, Surroundings, Tool, msc_ver
+from tests.checkout import KNOWLEDGE
+from tests.situations import SITUATIONS, SOURCE, Situation, disk
+from tests.surroundings import LINUX, RTX_5090, WINDOWS, profile_on
+from tests.unit.test_knowledge_combinations import CASES, UNJUDGED
+
+_BADNESS: tuple[Level, ...] = ("ok", "not checked", "warning", "problem")
+
+
+def on(situation: Situation) -> tuple[Symptom, ...]:
+    profile = profile_on(situation.s, **situation.asked)
+    return judge(situation.s, profile, KNOWLEDGE)
+
+
+def worst(found: tuple[Symptom, ...]) -> dict[CheckId, Level]:
+    levels: dict[CheckId, Level] = {}
+    for symptom in found:
+        before = levels.get(symptom.id, "ok")
+        levels[symptom.id] = max(before, symptom.level, key=_BADNESS.index)
+    return levels
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_every_situation_has_the_levels_that_it_deserves(name: str) -> None:
+    situation = SITUATIONS[name]
+    found = {check: level for check, level in worst(on(situation)).items() if level != "ok"}
+    assert found == situation.expected
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_what_is_not_well_says_what_to_do(name: str) -> None:
+    for symptom in on(SITUATIONS[name]):
+        assert symptom.seen
+        assert symptom.subject
+        if symptom.level in {"warning", "problem"}:
+            assert symptom.todo.strip(), symptom
+        assert not symptom.seen.endswith(".") or symptom.id in {"known-bad", "names"}
+
+
+def test_the_situations_are_many_and_many_of_windows() -> None:
+    systems = [situation.s.host.system for situation in SITUATIONS.values()]
+    assert len(systems) >= 40
+    assert systems.count("windows") >= 15
+
+
+def test_every_check_id_has_an_ok_and_a_problem_or_warning_host() -> None:
+    seen: dict[CheckId, set[Level]] = {check: set() for check in IDS}
+    for situation in SITUATIONS.values():
+        for symptom in on(situation):
+            seen[symptom.id].add(symptom.level)
+    seen["settings"] |= {"ok", "problem"}  # of the report, which knows why a profile did not open
+    assert [c for c, levels in seen.items() if "ok" not in levels] == []
+    assert [c for c, levels in seen.items() if not levels & {"warning", "problem"}] == []
+
+
+@pytest.mark.parametrize("s", [LINUX, WINDOWS], ids=["linux", "windows"])
+def test_what_nobody_looked_at_is_not_checked_and_never_a_problem(s: Surroundings) -> None:
+    bare = Surroundings(s.host, s.root)
+    found = judge(bare, profile_on(s), KNOWLEDGE)
+    assert {symptom.level for symptom in found} <= {"ok", "warning", "not checked"}
+    checks = ALL - {"settings"} - (frozenset() if s is WINDOWS else WINDOWS_ONLY)
+    assert {symptom.id for symptom in found} == checks
+
+
+@pytest.mark.parametrize("s", [LINUX, WINDOWS], ids=["linux", "windows"])
+def test_a_broken_profile_still_gets_the_checks_of_the_machine(s: Surroundings) -> None:
+    found = judge(replace(s, git=Tool(), cxx=Tool()), None, KNOWLEDGE)
+    levels = worst(found)
+    assert (levels["git"], levels["compiler"]) == ("warning", "problem")
+    assert levels["memory"] == levels["disk"] == levels["driver"] == "ok"
+    assert set(levels) == ALL - {"settings"} - (frozenset() if s is WINDOWS else WINDOWS_ONLY)
+
+
+def test_a_missing_compiler_hides_no_other_check() -> None:
+    bad = replace(
+        LINUX, cxx=Tool(), git=Tool(), disks=disk(0.5), nvidia=Nvidia("450.1", "11", (RTX_5090,))
+    )
+    found = worst(judge(bad, profile_on(LINUX, **SOURCE), KNOWLEDGE))
+    assert {check for check, level in found.items() if level == "problem"} == {
+        *("compiler", "git", "disk", "driver")
+    }
+    assert set(found) == set(worst(judge(LINUX, profile_on(LINUX, **SOURCE), KNOWLEDGE)))
+
+
+def test_only_what_is_wanted_is_judged() -> None:
+    found = judge(LINUX, profile_on(LINUX), KNOWLEDGE, GATE)
+    assert {symptom.id for symptom in found} == GATE
+    assert GATE < ALL
+
+
+def with_combination(combination: Combination) -> tuple[Surroundings, Profile]:
+    """A machine and a profile that come to that combination; planning would refuse some of them."""
+    on_windows = combination.system == "windows"
+    s = WINDOWS if on_windows else LINUX
+    built = f"{s.root}/build/mine/venv/bin"
+    if combination.msvc:
+        s = replace(s, cxx=Tool("cl.exe", f"14.{int(combination.msvc) - 1900}.1"))
+    if combination.gcc:
+        s = replace(s, cxx=Tool("/usr/bin/g++", combination.gcc))
+    s = replace(
+        s,
+        glibc=combination.glibc or "",
+        nvcc=Tool("/cuda/bin/nvcc", combination.cuda) if combination.cuda else None,
+        cmake=Tool(f"{built}/cmake", combination.cmake or ""),
+        setuptools=Tool(f"{built}/setuptools", combination.setuptools or ""),
+    )
+    profile = profile_on(s)
+    choice = replace(
+        profile.choice,
+        torch=combination.torch or profile.choice.torch,
+        targets=combination.archs or (Arch(12, 0),),
+        strategy=combination.strategy or profile.choice.strategy,
+        toolkit=ToolkitChoice("system", combination.cuda or "", "/cuda"),
+    )
+    return s, replace(profile, choice=choice)
+
+
+@pytest.mark.parametrize("bad", KNOWLEDGE.known_bad, ids=lambda bad: str(bad.id))
+def test_every_known_bad_entry_reaches_doctor_or_is_unjudgeable(bad: Any) -> None:
+    if bad.id in UNJUDGED:
+        assert not bad.when
+        return
+    s, profile = with_combination(CASES[bad.id][0])
+    (found,) = [symptom for symptom in judge(s, profile, KNOWLEDGE) if symptom.known == bad.id]
+    expected = {"error": "problem", "warning": "warning", "info": "ok"}
+    assert (found.id, found.subject, found.level) == ("known-bad", bad.id, expected[bad.level])
+    assert found.seen == bad.what
+
+
+def test_a_combination_takes_from_the_environment_what_the_environment_brings() -> None:
+    profile = profile_on(LINUX)
+    path = replace(LINUX, cmake=Tool("/usr/bin/cmake", "4.1"), setuptools=Tool("/usr/x", "82.0"))
+    assert combination_of(path, profile).cmake is None
+    assert combination_of(path, profile).setuptools is None
+    clang = replace(LINUX, cxx=Tool("/usr/bin/clang++-18", "18.1"))
+    assert combination_of(clang, profile).gcc is None
+
+
+@pytest.mark.parametrize(
+    ("toolset", "told"),
+    [("14.44.35207", "1944"), ("14.16.27023", "1916"), ("14.50", "1950"), ("", None), ("15", None)]
+)  # fmt: skip
+def test_a_toolset_tells_the_compilers_version(toolset: str, told: str | None) -> None:
+    assert msc_ver(toolset) == told
+
+
+def test_paths_of_folders_beside_the_build_are_not_the_builds() -> None:
+    beside = replace(LINUX, ninja=Tool("/home/me/torchyard/build/mine2/bin/ninja", "1.11.1"))
+    assert worst(judge(beside, profile_on(LINUX), KNOWLEDGE))["ninja"] == "ok"
