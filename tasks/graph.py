@@ -32,15 +32,18 @@ _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 @dataclass
 class Yard:
     """One run over one profile: its plan, its console, and the lock that is taken with the first
-    action.
+    action. `gate` raises a `BuildError` for what would stop a build; it is asked once, by the first
+    stage that really has something to do.
     """
 
     plan: Plan
     layout: Layout
     console: Console
     pin: Callable[[], None]
+    gate: Callable[[], None] = lambda: None
     held: ExitStack = field(default_factory=ExitStack)
     entered: bool = False
+    passed: bool = False
 
 
 def stage_tasks(yard: Yard) -> Iterator[Task]:
@@ -115,6 +118,7 @@ def execute(yard: Yard, stage: Stage) -> TaskFailed | None:
     from tasks.effects import manifests, records  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
     try:
+        _pass(yard, stage)
         _enter(yard)
         reason = records.reason(stage)
         yard.console.begin(stage, reason)
@@ -162,6 +166,15 @@ def failing(act: Callable[..., None], **params: Any) -> TaskFailed | None:
     except BuildError as error:
         return TaskFailed(str(error))
     return None
+
+
+def _pass(yard: Yard, stage: Stage) -> None:
+    """Ask the gate, unless a stage only looks (a tree each time, a build that is there)."""
+    only_looks = stage.asks == "always" and all(map(_bytes, stage.leaves))
+    if yard.passed or only_looks or stage.room == "validate":
+        return
+    yard.gate()
+    yard.passed = True
 
 
 def _enter(yard: Yard) -> None:

@@ -12,6 +12,10 @@ from typing import Literal
 
 from tasks.model import Gpu, Host
 
+VARIABLES = (
+    *("TORCH_CUDA_ARCH_LIST", "MAX_JOBS", "CC", "CXX", "CFLAGS", "CXXFLAGS"),
+    *("NVCC_APPEND_FLAGS", "CMAKE_ARGS", "CUDAHOSTCXX", "VSCMD_ARG_TGT_ARCH"),
+)
 _TOOLSET = "14"  # every Visual C++ since 2015
 
 
@@ -125,11 +129,12 @@ class Installed:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A URL that a build asks something of."""
+    """A URL that a build asks something of; `usual` is an index that pip's settings replace."""
 
     what: str
     url: str
     optional: bool = False
+    usual: bool = False
 
 
 @dataclass(frozen=True)

@@ -102,8 +102,14 @@ def _open(root: Path, profile: str, environ: Mapping[str, str]) -> tuple[Yard, S
         if not host.pinned:
             probe.pin(pin, asked, host)
 
-    opened = Profile(loaded, layout, host, knowledge, choice, plan)
-    return Yard(plan, layout, console, keep), Subject(root, profile, opened)
+    subject = Subject(root, profile, Profile(loaded, layout, host, knowledge, choice, plan))
+
+    def gate() -> None:
+        from tasks.reports.doctor import gate  # noqa: PLC0415 - only where something is built
+
+        gate(subject)
+
+    return Yard(plan, layout, console, keep, gate), subject
 
 
 def _notices(loaded: Loaded, host: Host, knowledge: Knowledge, choice: Choice) -> Iterator[str]:

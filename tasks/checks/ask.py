@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from tasks.checks.network import INDEX
+from tasks.checks.network import INDEX, TREE
 from tasks.checks.programs import deps_job
 from tasks.surroundings import Asked, Wanted
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from tasks.stages.source.job import SourceJob
 
 
-def ask(root: PurePath, host: Host, profile: Profile | None, knowledge: Knowledge) -> Asked:
+def ask(root: PurePath, host: Host, profile: Profile | None) -> Asked:
     """Where to look; of a profile that does not open only what is true of any."""
     if profile is None:
-        return Asked(root, host, (("build", root),), urls=(_default_index(knowledge),))
+        return Asked(root, host, (("build", root),))
     job = deps_job(profile)
     layout = profile.layout
     return Asked(
@@ -76,7 +76,7 @@ def _urls(profile: Profile) -> Iterator[Wanted]:
         yield Wanted(INDEX, profile.choice.index)
     source = _source(profile)
     if source and source.kind == "git":
-        yield Wanted("PyTorch's tree", mirrored(source.location, source.mirrors))
+        yield Wanted(TREE, mirrored(source.location, source.mirrors))
     for stage in _extensions(profile):
         if stage.job.kind == "git":
             url = mirrored(stage.job.location, stage.job.mirrors)
@@ -84,7 +84,7 @@ def _urls(profile: Profile) -> Iterator[Wanted]:
 
 
 def _default_index(knowledge: Knowledge) -> Wanted:
-    return Wanted(INDEX, str(knowledge.pytorch_notes["indexes"]["pypi"]))
+    return Wanted(INDEX, str(knowledge.pytorch_notes["indexes"]["pypi"]), usual=True)
 
 
 def mirrored(url: str, mirrors: Mapping[str, str]) -> str:

@@ -55,46 +55,40 @@ def _installed(nvcc: Tool | None, home: str, version: str) -> Symptom:
 
 
 def _cards(s: Surroundings, nvidia: Nvidia, profile: Profile | None) -> Symptom:
-    if nvidia.trouble:
-        return _trouble(s, nvidia, profile)
-    named = ", ".join(map(_named, nvidia.cards))
-    if nvidia.lost:
-        return warning(
-            "cards",
-            f"{named or 'none that answers'}; {nvidia.lost} more that does not answer",
-            command("nvidia-smi", "restart the machine; see what it says of the card:"),
-        )
+    if nvidia.trouble or nvidia.lost:
+        return _silent(s, nvidia, profile)
     if not nvidia.cards:
         absent = "no NVIDIA card or no driver"
         return ok("cards", f"{absent}: builds work, checks on a card are not run")
+    named = ", ".join(map(_named, nvidia.cards))
     then = {gpu.capability for gpu in s.host.gpus}
     now = {gpu.capability for gpu in nvidia.cards}
-    auto = profile is not None and profile.loaded.settings.target.gpus == "auto"
-    if s.host.pinned and auto and then != now:
+    if s.host.pinned and _auto(profile) and then != now:
         planned = ", ".join(sorted(then)) or "no card"
         return warning("cards", f"{named}; this profile was planned for {planned}", _ACCEPT)
     return ok("cards", named)
 
 
-def _trouble(s: Surroundings, nvidia: Nvidia, profile: Profile | None) -> Symptom:
-    """A card that cannot be asked for is no reason to build for another one."""
-    seen = f"there is a driver, and its cards cannot be asked for: {nvidia.trouble}"
-    mismatch = "mismatch" in nvidia.trouble.lower()
-    todo = "restart the machine: the driver was upgraded under it" if mismatch else ""
-    todo = todo or command("nvidia-smi", "see what it says, and install the driver again:")
-    guessed = (
-        profile is not None
-        and profile.loaded.settings.target.gpus == "auto"
-        and not s.host.gpus
-        and s.host.system != "macos"
-    )
-    if guessed:
-        return problem("cards", f"{seen}; another one would be assumed", f"{todo}\n{_name_them()}")
+def _auto(profile: Profile | None) -> bool:
+    return profile is not None and profile.loaded.settings.target.gpus == "auto"
+
+
+def _silent(s: Surroundings, nvidia: Nvidia, profile: Profile | None) -> Symptom:
+    """A card that cannot be asked is no reason to build for another one."""
+    if nvidia.trouble:
+        seen = f"there is a driver, and its cards cannot be asked: {nvidia.trouble}"
+    else:
+        named = ", ".join(map(_named, nvidia.cards))
+        more = f"{nvidia.lost} more" if named else f"{nvidia.lost} here"
+        seen = f"{named}; {more} that does not answer".removeprefix("; ")
+    if "mismatch" in nvidia.trouble.lower():
+        todo = command("sudo reboot", "restart: the driver was upgraded while it was in use")
+    else:
+        todo = command("nvidia-smi", "restart the machine, or see what is said here:")
+    if _auto(profile) and not s.host.gpus and not nvidia.cards:
+        named = 'or name it, with target.gpus: ["RTX 4090"] for example'
+        return problem("cards", f"{seen}; another card would be assumed", f"{todo}\n{named}")
     return warning("cards", seen, todo)
-
-
-def _name_them() -> str:
-    return 'or name them: target.gpus: ["RTX 4090"]'
 
 
 def _named(gpu: Gpu) -> str:
@@ -142,8 +136,8 @@ def _driver(
     """One older than torch's CUDA needs starts, and then fails at the first kernel."""
     cuda = profile.choice.cuda if profile else None
     if not nvidia.driver:
-        absent = "none; nothing here needs one" if nvidia.trouble == "" else "it does not answer"
-        return ok("driver", absent) if not nvidia.trouble else unchecked("driver", absent)
+        silent = unchecked("driver", "its version could not be asked")
+        return silent if nvidia.trouble or nvidia.cards else ok("driver", "none")
     knows = f", for CUDA up to {nvidia.cuda}" if nvidia.cuda else ""
     if profile is None or not cuda:
         return ok("driver", f"{nvidia.driver}{knows}")

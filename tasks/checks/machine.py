@@ -33,7 +33,6 @@ _ELSEWHERE = {
     "CMAKE_ARGS": "build.env.CMAKE_ARGS",
     "CUDAHOSTCXX": "build.env.CUDAHOSTCXX",
 }
-ASKED = (*_ELSEWHERE, "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME", "VSCMD_ARG_TGT_ARCH")
 
 
 def judge(s: Surroundings, profile: Profile | None, _: Knowledge) -> Iterator[Symptom]:

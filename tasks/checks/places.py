@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 # GiB: what a build cannot do without, and what it comes to with everything that is kept.
 _NEEDED_GIB = {
     "prebuilt": (6, 12),
+    "prebuilt for the CPU": (2, 4),
     "existing": (2, 4),
+    "source": (8, 60),
     "source for the CPU": (4, 15),
-    "source": (15, 60),
 }
 _BEGUN_GIB = 1  # where most of it is there already
-_BESIDE_GIB = 2  # wheels, temporary files, an environment beside a tree
+_BESIDE_GIB = (0.5, 2)  # wheels, temporary files, an environment beside a tree
 _FOR = {"build": "the build", "environment": "its environment"}
 _IN_MEMORY = {"tmpfs", "ramfs"}
 _SHARED = {"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs"}
@@ -49,17 +50,18 @@ def needed_gib(profile: Profile | None) -> tuple[int, int]:
     if profile is None:
         return _NEEDED_GIB["prebuilt"]
     choice, part = profile.choice, profile.loaded.settings.build.target
-    if choice.strategy != "source":
-        return _NEEDED_GIB[choice.strategy]
-    cpu = choice.toolkit.provider == "none"
-    return _NEEDED_GIB["source for the CPU" if cpu or part else "source"]
+    small = choice.toolkit.provider == "none" or bool(part)
+    if small and choice.strategy != "existing":
+        return _NEEDED_GIB[f"{choice.strategy} for the CPU"]
+    return _NEEDED_GIB[choice.strategy]
 
 
 def _disk(s: Surroundings, disk: Disk, profile: Profile | None) -> Symptom:
     free = disk.free_mib / 1024
-    least, usual = needed_gib(profile) if disk.what == "build" else (1, _BESIDE_GIB)
+    least: float
+    least, usual = needed_gib(profile) if disk.what == "build" else _BESIDE_GIB
     if s.begun:
-        least, usual = min(least, _BEGUN_GIB), min(usual, _BESIDE_GIB)
+        least, usual = min(least, _BEGUN_GIB), min(usual, _BESIDE_GIB[1])
     seen = f"{gib(disk.free_mib)} free for {_FOR.get(disk.what, disk.what)} ({disk.path})"
     todo = "free some room, or put the checkout on a larger disk"
     if disk.what == "temporary files":

@@ -204,6 +204,11 @@ def lock(folder: PurePath) -> Iterator[None]:
         guard.release()
 
 
+def holder_of(folder: PurePath) -> str:
+    """The run that holds the lock of a folder, or was killed while it did; "" where none is."""
+    return _run_of(Path(folder) / _HOLDER)
+
+
 def _run_of(holder: Path) -> str:
     """The run that wrote its name there: the one at work, or one that was killed."""
     return holder.read_text(encoding="utf-8") if holder.exists() else ""

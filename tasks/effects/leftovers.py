@@ -47,6 +47,11 @@ def end(run: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(sorted(ended)), tuple(sorted(set(dict(_of(run)).values())))
 
 
+def at_work(run: str) -> tuple[str, ...]:
+    """The names of the programs of that run which are still at work."""
+    return tuple(sorted({name for _, name in _of(run)}))
+
+
 def _of(run: str) -> Iterator[tuple[psutil.Process, str]]:
     """Processes of that run, with the names of their programs."""
     import psutil  # noqa: PLC0415 - only after a run that was killed

@@ -1,14 +1,13 @@
 """What this machine is: cards, CUDA toolkits, the interpreter. Cheap enough for load, offline, and
 writing nothing.
 
-The cards come from NVML and never from a table of names; a torch that is installed already is read
-from its files, since importing it takes seconds. `pin` keeps the answer, so that a card that comes
-or goes rebuilds nothing.
+The cards are what the driver says, never out of a table of names; a torch that is installed already
+is read from its files, since importing it takes seconds. `pin` keeps the answer, so that a card
+that comes or goes rebuilds nothing.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
 import re
@@ -81,42 +80,10 @@ def _as_it_is(python: Interpreter) -> Interpreter:
 
 
 def cards() -> tuple[Gpu, ...]:
-    """The cards that are here now. NVML: https://docs.nvidia.com/deploy/nvml-api. No driver, no
-    cards.
-    """
-    import pynvml  # noqa: PLC0415 - only where nothing is pinned yet
+    """The cards that are here now. No driver, no cards."""
+    from tasks.effects import nvidia  # noqa: PLC0415 - only where nothing is pinned yet
 
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return ()
-    try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        return tuple(_gpu(pynvml, handle) for handle in handles)
-    except pynvml.NVMLError:
-        return ()
-    finally:
-        with contextlib.suppress(pynvml.NVMLError):
-            pynvml.nvmlShutdown()
-
-
-def driver() -> str:
-    """The NVIDIA driver's version, "" where there is none."""
-    import pynvml  # noqa: PLC0415 - doctor alone asks
-
-    try:
-        pynvml.nvmlInit()
-        return str(pynvml.nvmlSystemGetDriverVersion())
-    except pynvml.NVMLError:
-        return ""
-
-
-def _gpu(nvml: object, handle: object) -> Gpu:
-    name = nvml.nvmlDeviceGetName(handle)  # type: ignore[attr-defined]
-    major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)  # type: ignore[attr-defined]
-    memory = nvml.nvmlDeviceGetMemoryInfo(handle).total  # type: ignore[attr-defined]
-    text = name.decode() if isinstance(name, bytes) else str(name)
-    return Gpu(text, f"{major}.{minor}", int(memory) // 2**20)
+    return nvidia.look().cards
 
 
 def _toolkits(path: str | None) -> Iterator[ToolkitFound]:

@@ -12,7 +12,17 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from tasks.settings import forms
-from tasks.settings.values import Caching, GitUrl, Module, Name, Place, Ref, Switch, Variables
+from tasks.settings.values import (
+    Caching,
+    CheckName,
+    GitUrl,
+    Module,
+    Name,
+    Place,
+    Ref,
+    Switch,
+    Variables,
+)
 
 
 class Section(BaseModel):
@@ -207,6 +217,13 @@ class Validation(Section):
     """Seconds after which a check that hangs has failed."""
 
 
+class Doctor(Section):
+    """What `doit doctor`, and a build before it starts, look at."""
+
+    ignore: tuple[CheckName, ...] = ()
+    """Checks whose problems do not stop a build, by the names that `doit doctor` shows ("disk")."""
+
+
 def _distinct(extensions: tuple[Extension, ...]) -> tuple[Extension, ...]:
     names = [extension.name for extension in extensions]
     for name in names:
@@ -231,3 +248,4 @@ class Settings(Section):
     extensions: Annotated[tuple[Extension, ...], AfterValidator(_distinct)] = ()
     """Extensions, each built by itself; none may need another to be built first."""
     validation: Validation = Validation()
+    doctor: Doctor = Doctor()

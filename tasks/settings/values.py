@@ -7,8 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from tasks.checks.ids import IDS
 from tasks.errors import names_a_secret
 from tasks.settings import forms
+from tasks.settings.suggest import did_you_mean
 
 
 def _no_option(text: str) -> str:
@@ -50,6 +52,15 @@ def _word(value: object) -> object:
     return "off" if value is False else value
 
 
+def _known_check(name: str) -> str:
+    if name not in IDS:
+        raise ValueError(f'there is no check "{name}"{did_you_mean(name, IDS)}')
+    return name
+
+
+CheckName = Annotated[
+    str, AfterValidator(_known_check), Field(json_schema_extra={"enum": list(IDS)})
+]
 Caching = Annotated[Literal["auto", "ccache", "sccache", "off"], BeforeValidator(_word)]
 Variable = Annotated[str, Field(pattern=forms.VARIABLE), AfterValidator(_no_secret)]
 Variables = dict[Variable, str]

@@ -17,7 +17,8 @@ EXTENSION_KEYS = (
     "subdirectory, submodules"
 )
 ROOT_KEYS = (
-    "known here: build, extensions, python, source, target, toolkit, torch, validation, wheel"
+    "known here: build, doctor, extensions, python, source, target, toolkit, torch, validation, "
+    "wheel"
 )
 
 
@@ -102,6 +103,10 @@ def test_what_yaml_takes_for_a_number_is_quoted_and_never_changed(
          "  → write auto or a whole number from 1")),
         ("build: {jobs: 2.5}", ("1: build.jobs: 2.5 is not accepted\n"
          "  → write auto or a whole number from 1")),
+        ("doctor: {ignore: [disc]}",
+         '1: doctor.ignore.0: there is no check "disc"; did you mean "disk"?'),
+        ("doctor: {ignore: disk}", ('1: doctor.ignore: "disk" is not accepted\n'
+         '  → write a list: ["…"]')),
         ("build: {type: release}", ('1: build.type: "release" is not accepted\n'
          "  → write Release, RelWithDebInfo or Debug")),
         ("build: {flags: {USE_X: }}", ("1: build.flags.USE_X: it has no value\n"

@@ -1,0 +1,125 @@
+"""Proxies, and which hosts answer: all are asked at once, and after a moment nobody waits any more.
+
+A name that does not resolve can hold a thread for half a minute, and no timeout of a socket bounds
+that: threads are daemons that are left behind.
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tasks.checks.ids import CheckId
+from tasks.effects import git
+from tasks.effects.surroundings.places import begun
+from tasks.errors import redact
+from tasks.surroundings import Asked, Proxy, Reach, Wanted
+
+DEADLINE = 1.5  # seconds for all hosts together
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+_INDEXES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
+
+
+def ask(asked: Asked, wanted: frozenset[CheckId]) -> Callable[[], dict[str, Any]]:
+    """Begin to ask; what is returned waits, and gives `proxies` and `reach`."""
+    found: dict[str, Any] = {}
+    if "proxies" in wanted:
+        found["proxies"] = tuple(_proxies())
+    if not wanted & {"index", "git-hosts"}:
+        return lambda: found
+    settled = tuple(dict.fromkeys(map(_settled, asked.urls)))
+    answers = answering([url.url for url in settled])
+    there = begun(asked)
+
+    def wait() -> dict[str, Any]:
+        by_url = answers()
+        found["reach"] = tuple(
+            Reach(url.what, redact(url.url), by_url.get(url.url, False), url.optional or there)
+            for url in settled
+        )
+        return found
+
+    return wait
+
+
+def answering(urls: Iterable[str], deadline: float = DEADLINE) -> Callable[[], dict[str, bool]]:
+    """Ask all of them; what is returned gives what is known when `deadline` is over."""
+    told: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
+    until = time.monotonic() + deadline
+    waiting = set(urls)
+    for url in waiting:
+        threading.Thread(target=_ask, args=(url, told), daemon=True).start()
+
+    def wait() -> dict[str, bool]:
+        answers: dict[str, bool] = {}
+        while len(answers) < len(waiting):
+            try:
+                url, answer = told.get(timeout=max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                break
+            answers[url] = answer
+        return answers
+
+    return wait
+
+
+def _ask(url: str, told: queue.SimpleQueue[tuple[str, bool]]) -> None:
+    try:
+        told.put((url, git.reachable(url)))
+    except (OSError, ValueError):  # a name or a port that cannot be one
+        told.put((url, False))
+
+
+def _settled(wanted: Wanted) -> Wanted:
+    """The index that uv and pip would ask, by their own settings."""
+    if not wanted.usual:
+        return wanted
+    named = next((os.environ[name] for name in _INDEXES if os.environ.get(name)), "")
+    return Wanted(wanted.what, named or _of_pip() or wanted.url, wanted.optional)
+
+
+def _of_pip() -> str:
+    """`index-url` of pip's files (pip.pypa.io, "Configuration"), the most personal first."""
+    for path in _files_of_pip():
+        parser = configparser.ConfigParser(interpolation=None)
+        try:
+            parser.read(path, encoding="utf-8")
+        except (configparser.Error, OSError, UnicodeError):
+            continue
+        if url := parser.get("global", "index-url", fallback=""):
+            return url.strip()
+    return ""
+
+
+def _files_of_pip() -> Iterator[Path]:
+    if named := os.environ.get("PIP_CONFIG_FILE"):
+        yield Path(named)
+    home = Path.home()
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+    if roaming := os.environ.get("APPDATA"):
+        yield Path(roaming) / "pip" / "pip.ini"
+    yield from (config / "pip" / "pip.conf", home / ".pip" / "pip.conf", Path("/etc/pip.conf"))
+
+
+def _proxies() -> Iterator[Proxy]:
+    names = [name for small in _PROXIES for name in (small, small.upper())]
+    for name in names:
+        if text := os.environ.get(name, ""):
+            yield Proxy(name, _host(text))
+
+
+def _host(text: str) -> str:
+    """Host and port without user and password; "" where there is no host."""
+    try:
+        parts = urlsplit(text if "://" in text else f"//{text}")
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return ""
+    return f"{parts.hostname}{port}" if parts.hostname else ""

@@ -1,0 +1,118 @@
+"""Disks and their filesystems, long paths, and what an earlier build left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+from typing import Any
+
+from tasks.checks.ids import CheckId
+from tasks.effects import files, leftovers
+from tasks.surroundings import Asked, Disk, Leftover
+
+_MIB = 2**20
+_MOUNTS = Path("/proc/self/mounts")
+
+
+def look(asked: Asked, wanted: frozenset[CheckId]) -> dict[str, Any]:
+    """`disks`, `begun`, `long_paths`, `leftovers`."""
+    found: dict[str, Any] = {}
+    if wanted & {"disk", "filesystem"}:
+        found["disks"] = tuple(_disks(asked))
+        found["begun"] = begun(asked)
+    if asked.host.system == "windows" and "long-paths" in wanted:
+        found["long_paths"] = _long_paths()
+    if "leftovers" in wanted:
+        found["leftovers"] = tuple(_leftovers(asked))
+    return found
+
+
+def begun(asked: Asked) -> bool:
+    """Whether most of the room of this build is taken already."""
+    return any(Path(path).exists() for path in asked.begun)
+
+
+def _disks(asked: Asked) -> Iterator[Disk]:
+    """One for each disk: what comes first on it is what needs the most."""
+    kinds = tuple(_kinds())
+    seen: set[int] = set()
+    for what, path in (*asked.places, ("temporary files", _temporary())):
+        place = Path(path)
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        try:
+            device, free = place.stat().st_dev, shutil.disk_usage(place).free
+        except OSError:
+            continue
+        if device not in seen:
+            seen.add(device)
+            yield Disk(what, str(path), free // _MIB, _kind(place, kinds))
+
+
+def _temporary() -> PurePath:
+    """Without a try whether it can be written to, which tempfile makes."""
+    named = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
+    return Path(next(filter(None, named), "/tmp"))  # noqa: S108 - looked at, never written
+
+
+def _kinds() -> Iterator[tuple[Path, str]]:
+    """Mount points with the type of what is there, the deepest first (proc_pid_mounts(5))."""
+    try:
+        lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    rows = [line.split() for line in lines]
+    points = [(Path(row[1].replace("\\040", " ")), row[2]) for row in rows if len(row) > 2]
+    yield from sorted(points, key=lambda point: len(point[0].parts), reverse=True)
+
+
+def _kind(place: Path, kinds: tuple[tuple[Path, str], ...]) -> str:
+    real = place.resolve()
+    if sys.platform == "win32":
+        import psutil  # noqa: PLC0415 - not at load
+
+        drives = {part.mountpoint: part.fstype for part in psutil.disk_partitions()}
+        return str(drives.get(real.anchor, ""))
+    return next((kind for point, kind in kinds if real.is_relative_to(point)), "")
+
+
+def _long_paths() -> bool | None:
+    """Of the whole machine (learn.microsoft.com, "Maximum Path Length Limitation")."""
+    if sys.platform == "win32":
+        import winreg  # noqa: PLC0415 - there on Windows alone
+
+        key = r"SYSTEM\CurrentControlSet\Control\FileSystem"
+        try:
+            with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, key) as opened:
+                return bool(winreg.QueryValueEx(opened, "LongPathsEnabled")[0])
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return None
+    return None
+
+
+def _leftovers(asked: Asked) -> Iterator[Leftover]:
+    """Of all profiles of this checkout: they share memory, and may share a tree."""
+    import psutil  # noqa: PLC0415 - not at load
+
+    build = Path(asked.build) if asked.build else None
+    if build and build.exists() and not files.is_owned(build) and _holds_something(build):
+        yield Leftover("not ours", str(build))
+    above = Path(asked.root) / "build"
+    for folder in sorted(above.iterdir()) if above.is_dir() else ():
+        run = files.holder_of(folder) if folder.is_dir() else ""
+        pid = run.partition("-")[0]
+        if not run or run == leftovers.RUN:
+            continue
+        if pid.isdigit() and psutil.pid_exists(int(pid)):
+            yield Leftover("at work", str(folder))
+        else:
+            yield Leftover("killed", str(folder), leftovers.at_work(run))
+
+
+def _holds_something(folder: Path) -> bool:
+    return not folder.is_dir() or any(folder.iterdir())

@@ -1,0 +1,85 @@
+"""The interpreter that is built for, other torches near it, and packages under another's name."""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tasks.checks.ids import CheckId
+from tasks.effects import pythons, shell
+from tasks.errors import CommandFailedError, MissingToolError
+from tasks.model import Command, Interpreter
+from tasks.surroundings import Asked, Installed, Shadow
+
+
+def look(asked: Asked, wanted: frozenset[CheckId]) -> dict[str, Any]:
+    """`python_bits`, `shadows`, `installed`."""
+    found: dict[str, Any] = {}
+    if "python" in wanted:
+        found["python_bits"] = _bits(asked.host.python.path)
+    if "torch-shadow" in wanted:
+        found["shadows"] = tuple(_shadows(asked))
+    if "names" in wanted and asked.build:
+        found["installed"] = tuple(_installed(asked))
+    return found
+
+
+def _bits(python: str) -> int | None:
+    """None where it does not run."""
+    if python in (sys.executable, getattr(sys, "_base_executable", "")):
+        return struct.calcsize("P") * 8
+    query = "import struct; print(struct.calcsize('P') * 8)"
+    command = Command((python, "-c", query), shell.host_env(), "ask Python", timeout=10)
+    try:
+        return int(shell.capture(command))
+    except (CommandFailedError, MissingToolError, ValueError):
+        return None
+
+
+def _shadows(asked: Asked) -> Iterator[Shadow]:
+    for entry in filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)):
+        yield from _torch("PYTHONPATH", Path(entry))
+    if conda := os.environ.get("CONDA_PREFIX"):
+        for folder in _libraries(Path(conda)):
+            yield from _torch("conda", folder)
+    yield from _torch("user site", _user_site(asked.host.python))
+    for name in ("torch.py", "torch/__init__.py"):
+        if (found := Path(asked.root) / name).is_file():
+            yield Shadow("checkout", str(found))
+
+
+def _torch(how: Any, folder: Path) -> Iterator[Shadow]:
+    if found := pythons.torch_in([folder]):
+        yield Shadow(how, found.folder, found.version)
+
+
+def _libraries(prefix: Path) -> Iterator[Path]:
+    yield prefix / "Lib" / "site-packages"
+    yield from prefix.glob("lib/python*/site-packages")
+
+
+def _user_site(python: Interpreter) -> Path:
+    """Where `pip install --user` puts it (https://docs.python.org/3/library/site.html)."""
+    major, minor = python.version.split(".")[:2]
+    if sys.platform == "win32":
+        return Path(os.environ.get("APPDATA", "~")) / f"Python/Python{major}{minor}/site-packages"
+    base = os.environ.get("PYTHONUSERBASE") or "~/.local"
+    return Path(base).expanduser() / f"lib/python{major}.{minor}/site-packages"
+
+
+def _installed(asked: Asked) -> Iterator[Installed]:
+    """Beside a torch that was there already: into that interpreter others install, too. What came
+    from an index has no direct_url.json (PEP 610).
+    """
+    python = asked.host.python
+    folders = [Path(python.torch.folder).parent] if python.torch else []
+    for folder in [*folders, _user_site(python)]:
+        for name in asked.distributions:
+            for info in folder.glob(f"{name.replace('-', '_')}-*.dist-info"):
+                version = info.name.removesuffix(".dist-info").rpartition("-")[2]
+                indexed = not (info / "direct_url.json").is_file()
+                yield Installed(name, version, str(folder), indexed)
