@@ -152,7 +152,7 @@ SITUATIONS: dict[str, Situation] = {
     ),
     "a full disk": linux({"disk": "problem"}, disks=disk(0.5)),
     "a small disk": linux({"disk": "warning"}, disks=disk(8)),
-    "a small disk for torch from source": linux({"disk": "problem"}, SOURCE, disks=disk(8)),
+    "a small disk for torch from source": linux({"disk": "problem"}, SOURCE, disks=disk(6)),
     "a small disk where all is built": linux({}, SOURCE, disks=disk(8), begun=True),
     "a disk for torch without CUDA": linux({"disk": "warning"}, SOURCE | CPU, disks=disk(8)),
     "a build folder in memory": linux({"filesystem": "warning"}, disks=disk(90, "tmpfs")),

@@ -43,6 +43,7 @@ class Bench:
         self.asks: Literal["", "always", "moved"] = ""
         self.moved = False
         self.more: tuple[Stage, ...] = ()
+        self.gate: Callable[[], None] = lambda: None
         monkeypatch.setattr(graph, "room", self._room)
         monkeypatch.setattr(signal, "signal", lambda *_: None)
         self.out = io.StringIO()
@@ -67,7 +68,7 @@ class Bench:
         absent = {"source": "it has none", "compile": "it has none"}
         plan = Plan(stages, self.stage("validate", "wheel"), (("profile", "trial"),), absent)
         self.out = io.StringIO()
-        yard = Yard(plan, self.layout, Console(plan, self.out), lambda: None)
+        yard = Yard(plan, self.layout, Console(plan, self.out), lambda: None, self.gate)
 
         def task_all() -> Iterator[dict[str, Any]]:
             yield from stage_tasks(yard)
@@ -281,3 +282,38 @@ def test_a_signal_after_the_run_changes_nothing(
     assert bench.doit() == 0
     assert "False" in bench.text("deps")
     assert {handlers[number] for number in reporter.leaving()} == {signal.SIG_IGN}
+
+
+def test_a_problem_stops_build_and_writes_nothing(bench: Bench, tmp_path: Path) -> None:
+    def stop() -> None:
+        raise BuildError("1 problem: disk", todo="doctor.ignore: [disk]")
+
+    bench.gate = stop
+    assert bench.doit("build") == 1
+    assert bench.ran == []
+    assert {path.name.partition(".")[0] for path in tmp_path.iterdir()} <= {"db", "db-wal"}
+    assert "1 problem: disk" in bench.out.getvalue()
+    assert "doctor.ignore: [disk]" in bench.out.getvalue()
+
+
+def test_nothing_to_do_runs_no_doctor(bench: Bench) -> None:
+    asked: list[str] = []
+    bench.gate = lambda: asked.append("now")
+    bench.doit()
+    assert asked == ["now"], "once, whatever the number of stages"
+    bench.doit()
+    assert asked == ["now"]
+    bench.inputs = {"flag": "B"}
+    bench.doit()
+    assert asked == ["now", "now"]
+
+
+def test_a_stage_that_only_looks_runs_no_doctor(bench: Bench) -> None:
+    asked: list[str] = []
+    bench.gate = lambda: asked.append("now")
+    bench.asks = "always"
+    bench.doit()
+    assert asked == ["now"], "the first time it makes what it looks at later"
+    bench.doit()
+    bench.doit("validate")
+    assert asked == ["now"]

@@ -4,6 +4,7 @@ library.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import venv
@@ -15,10 +16,11 @@ from typing import Any
 import pynvml
 import pytest
 
-from tasks.effects import environments, probe, pythons
+from tasks.effects import environments, nvidia, probe, pythons
 from tasks.effects.probe import Asked, Pin
 from tasks.errors import SettingsError
 from tasks.model import Gpu, Host, Interpreter, ToolkitFound, TorchFound
+from tasks.surroundings import Nvidia
 
 RTX_5090 = Gpu("NVIDIA GeForce RTX 5090", "12.0", 32_607)
 CARDS = {"one": [("NVIDIA GeForce RTX 5090", (12, 0), 32_607)]}
@@ -48,7 +50,11 @@ def cards(
     monkeypatch: pytest.MonkeyPatch, *found: tuple[str | bytes, tuple[int, int], int]
 ) -> None:
     """The driver's library with these cards: name, capability, MiB."""
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setattr(nvidia, "_WSL", "/nowhere")
     stand_in: dict[str, Callable[..., Any]] = {
+        "nvmlSystemGetDriverVersion": lambda: b"595.71.05",
+        "nvmlSystemGetCudaDriverVersion_v2": lambda: 13_020,
         "nvmlInit": lambda: None,
         "nvmlShutdown": lambda: None,
         "nvmlDeviceGetCount": lambda: len(found),
@@ -75,22 +81,94 @@ def test_cards_are_what_the_driver_says(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_no_driver_is_no_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing() -> None:
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
-
     cards(monkeypatch)
-    monkeypatch.setattr(pynvml, "nvmlInit", missing)
-    assert probe.cards() == ()
-    assert probe.driver() == ""
+    monkeypatch.setattr(pynvml, "nvmlInit", fails(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND))
+    assert nvidia.look() == Nvidia()
+
+
+def fails(number: int) -> Callable[..., Any]:
+    """A function of the driver's library that ends with that error."""
+
+    def fail(*_: object) -> None:
+        raise pynvml.NVMLError(number)
+
+    return fail
 
 
 def test_a_card_that_does_not_answer_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost(_: object) -> None:
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
-
     cards(monkeypatch, *CARDS["one"])
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetName", lost)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetName", fails(pynvml.NVML_ERROR_GPU_IS_LOST))
     assert probe.cards() == ()
+    assert nvidia.look() == Nvidia("595.71.05", "13.2", (), lost=1)
+
+
+def test_one_lost_card_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards(monkeypatch, *CARDS["one"], *CARDS["one"])
+    lost = fails(pynvml.NVML_ERROR_GPU_IS_LOST)
+    handles = iter([lambda: CARDS["one"][0], lost])
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda _: next(handles)())
+    assert nvidia.look() == Nvidia("595.71.05", "13.2", (RTX_5090,), lost=1)
+
+
+def test_a_card_without_memory_info_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards(monkeypatch, ("NVIDIA GB10", (12, 1), 0))
+    none = fails(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", none)
+    assert probe.cards() == (Gpu("NVIDIA GB10", "12.1", 0),)
+
+
+def test_a_driver_that_tells_no_version_still_has_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards(monkeypatch, *CARDS["one"])
+    none = fails(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+    monkeypatch.setattr(pynvml, "nvmlSystemGetCudaDriverVersion_v2", none)
+    assert nvidia.look() == Nvidia("595.71.05", "", (RTX_5090,))
+
+
+def without_library(monkeypatch: pytest.MonkeyPatch, number: int, smi: Path) -> None:
+    """NVML that does not start, and a program nvidia-smi."""
+    cards(monkeypatch)
+    monkeypatch.setattr(pynvml, "nvmlInit", fails(number))
+    monkeypatch.setattr(nvidia, "_WSL", str(smi))
+
+
+SMI = """\
+test "$*" = "--query-gpu=name,compute_cap,memory.total --format=csv,noheader" || exit 2
+echo "NVIDIA GeForce RTX 5090, 12.0, 32607 MiB"
+echo "NVIDIA GB10, 12.1, [N/A]"
+"""
+
+
+@unix
+def test_nvidia_smi_is_asked_where_nvml_is_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    smi = program(tmp_path / "wsl" / "nvidia-smi", SMI)
+    without_library(monkeypatch, pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, smi)
+    assert probe.cards() == (RTX_5090, Gpu("NVIDIA GB10", "12.1", 0))
+
+
+@unix
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("echo 'NVIDIA X, [Unknown Error], [N/A]'", Nvidia(lost=1)), ("exit 6", Nvidia()),
+     ("echo nonsense", Nvidia(lost=1)), ("true", Nvidia())],
+)  # fmt: skip
+def test_what_nvidia_smi_cannot_tell_is_no_card(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, found: Nvidia
+) -> None:
+    smi = program(tmp_path / "nvidia-smi", text)
+    without_library(monkeypatch, pynvml.NVML_ERROR_DRIVER_NOT_LOADED, smi)
+    assert nvidia.look() == found
+
+
+def test_a_driver_that_does_not_fit_its_library_is_not_no_card(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    number = pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
+    without_library(monkeypatch, number, tmp_path / "nowhere")
+    found = nvidia.look()
+    assert found.cards == ()
+    assert "mismatch" in found.trouble
 
 
 def test_what_was_pinned_is_read_back(tmp_path: Path) -> None:

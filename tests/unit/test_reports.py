@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pynvml
 import pytest
 
-from tasks.effects import compilers, files, git, probe
-from tasks.errors import BuildError, MissingToolError
+from tasks.checks.ids import ALL, GATE, CheckId
+from tasks.checks.symptom import ok, warning
+from tasks.effects import files, probe
+from tasks.errors import BuildError
 from tasks.model import Host, Interpreter
-from tasks.reports import doctor, symptoms
+from tasks.reports import doctor
 from tasks.reports import settings as settings_report
 from tasks.reports.subject import Subject
-from tasks.stages.deps.job import Program
+from tasks.surroundings import Asked, Disk, Memory, Reach, Surroundings, Tool
 from tasks.yard import open_yard
 from tests.checkout import HOST, Heard, broken, opened, write
+from tests.surroundings import LINUX
 
 GIT = "https://me:hunter2@git.example/a.git"
 
@@ -86,33 +90,31 @@ def test_settings_that_cannot_be_planned_are_shown_all_the_same(yard: Path, hear
     assert any(line.startswith("target.gpus") and '["RTX 5900"]' in line for line in heard)
 
 
-def look_nowhere(monkeypatch: pytest.MonkeyPatch, *, gxx: str = "13.3.0") -> None:
-    """A machine with a compiler, git, no card and no network."""
-    tool = Program("/usr/bin/g++", gxx)
-    monkeypatch.setattr(compilers, "find", lambda *_: (tool, tool))
-    monkeypatch.setattr(compilers, "program", lambda name: Program(f"/usr/bin/{name}", "2.45"))
-    monkeypatch.setattr(probe, "cards", tuple)
-    monkeypatch.setattr(probe, "driver", str)
-    monkeypatch.setattr(git, "reachable", lambda _: True)
-    monkeypatch.setattr(symptoms, "_NEEDED_GIB", {})
-    monkeypatch.setattr("tasks.reports.symptoms.shutil.disk_usage", lambda _: Disk())
+def look_nowhere(monkeypatch: pytest.MonkeyPatch, **seen: Any) -> list[frozenset[CheckId]]:
+    """A machine that does not exist, and the checks that it was looked at for."""
+    wanted: list[frozenset[CheckId]] = []
 
+    def look(asked: Asked, checks: frozenset[CheckId]) -> Surroundings:
+        wanted.append(checks)
+        return replace(LINUX, host=asked.host, root=asked.root, **seen)
 
-class Disk:
-    """A disk with much room."""
-
-    free = 500 * 2**30
+    monkeypatch.setattr(doctor, "look", look)
+    return wanted
 
 
 def test_doctor_tells_that_all_is_there(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look_nowhere(monkeypatch)
+    wanted = look_nowhere(monkeypatch)
     doctor.run(opened(yard), json=str(yard / "out.json"))
-    assert "ok       compiler     /usr/bin/g++ 13.3.0" in heard
-    assert any("no NVIDIA card" in line for line in heard)
-    found = json.loads((yard / "out.json").read_text(encoding="utf-8"))["found"]
-    assert {symptom["level"] for symptom in found} == {"ok", "note"}
+    assert "ok           compiler       14.2.0 at /usr/bin/g++" in heard
+    assert heard[-1] == "nothing would stop this build; no warnings"
+    found = json.loads((yard / "out.json").read_text(encoding="utf-8"))
+    assert (found["profile"], found["problems"]) == ("mine", 0)
+    assert {symptom["level"] for symptom in found["found"]} == {"ok"}
+    keys = {"id", "level", "subject", "seen", "todo", "known"}
+    assert all(set(symptom) == keys for symptom in found["found"])
+    assert wanted == [ALL]
     assert not (yard / "build").exists(), "it looks and changes nothing"
 
 
@@ -122,63 +124,106 @@ def test_doctor_tells_of_a_broken_profile_and_of_the_machine(
     look_nowhere(monkeypatch)
     with pytest.raises(BuildError) as told:
         doctor.run(broken(yard, "python: 3.10\n"))
-    assert str(told.value) == "1 to be mended: settings\n  → each has its remedy above"
+    assert str(told.value) == "1 problem: settings\n  → each has its remedy above"
     assert heard[0] == (
-        "PROBLEM  settings     config/profiles/mine.yaml:1: python: 3.10 is a number to YAML"
+        "PROBLEM      settings       config/profiles/mine.yaml:1: python: 3.10 is a number to YAML"
     )
     assert heard[1].strip() == '→ quote it: "3.10"'
-    assert any(line.startswith("ok       python") for line in heard)
+    assert any(line.startswith("ok           python") for line in heard)
+    assert any(line.startswith("not checked  known-bad") for line in heard)
 
 
 def test_doctor_names_what_is_missing_with_the_command(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def none(*_: object) -> None:
-        raise MissingToolError("there is no C++ compiler here", todo="apt install build-essential")
+    look_nowhere(monkeypatch, cxx=Tool(why="there is none", todo="apt install g++"), uv=Tool())
+    with pytest.raises(BuildError, match="1 problem: compiler") as told:
+        doctor.run(opened(yard), json=str(yard / "out.json"))
+    assert "each has its remedy above" in str(told.value)
+    at = heard.index("PROBLEM      compiler       there is none")
+    assert heard[at + 1].strip() == "→ apt install g++"
+    assert any(line.strip() == "→ pip install uv" for line in heard)
+    assert json.loads((yard / "out.json").read_text(encoding="utf-8"))["problems"] == 1
 
-    look_nowhere(monkeypatch)
-    monkeypatch.setattr(compilers, "find", none)
-    with pytest.raises(BuildError, match="1 to be mended: compiler"):
+
+def test_the_gate_lists_the_problems_with_their_remedies(
+    yard: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = (Disk("build", "/home/me", 100),)
+    wanted = look_nowhere(monkeypatch, cxx=Tool(), disks=small, uv=Tool())
+    with pytest.raises(BuildError) as told:
+        doctor.gate(opened(yard))
+    otherwise = (
+        "mend that (doit doctor looks again), or build all the same with doctor.ignore: "
+        "[compiler, disk] in config/local.yaml"
+    )
+    assert str(told.value).splitlines() == [
+        "2 problems: compiler, disk; nothing was built or changed",
+        "  compiler: there is no C++ compiler here",
+        "    → sudo apt install build-essential",
+        "  disk: 0.1 GiB free for the build (/home/me); it takes 6 GiB at the very least",
+        "    → free some room, or put the checkout on a larger disk",
+        f"  → {otherwise}",
+    ]
+    assert wanted == [GATE]
+
+
+def test_ignore_overrides_one(yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = (Disk("build", "/home/me", 100),)
+    look_nowhere(monkeypatch, cxx=Tool(), disks=small)
+    write(yard, "{target: {gpus: ['12.0']}, doctor: {ignore: [disk]}}\n")
+    with pytest.raises(BuildError, match="1 problem: compiler; "):
+        doctor.gate(opened(yard))
+    write(yard, "{target: {gpus: ['12.0']}, doctor: {ignore: [disk, compiler]}}\n")
+    doctor.gate(opened(yard))
+    doctor.run(opened(yard))
+    assert any(line.startswith("warning      disk") for line in heard)
+    assert "(doctor.ignore)" in heard.text
+
+
+def test_what_doctor_ignores_is_no_reason_to_build_again(yard: Path) -> None:
+    def inputs() -> list[Any]:
+        profile = opened(yard).opened
+        assert profile
+        return [stage.inputs for stage in profile.plan.stages]
+
+    before = inputs()
+    write(yard, "{target: {gpus: ['12.0']}, doctor: {ignore: [disk]}}\n")
+    assert inputs() == before
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120, 200])
+def test_the_table_fits_the_terminal_and_leaves_commands_whole(
+    yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    name = "an-extension-with-a-very-long-name"
+    away = (Reach(name, f"https://git.example/{name}.git", answers=False),)
+    look_nowhere(monkeypatch, reach=away, cxx=Tool(), memory=Memory(8192, 8192, 4096, 0, 8))
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with pytest.raises(BuildError):
         doctor.run(opened(yard))
-    assert "PROBLEM  compiler     there is no C++ compiler here" in heard
-    assert any(line.strip() == "→ apt install build-essential" for line in heard)
+    text = "\n".join(heard)
+    assert "sudo apt install build-essential" in text
+    room = max(min(columns, 120), 58)
+    for line in heard:
+        whole = len(line[28:].split()) == 1 or "sudo" in line  # a path, an address, a command
+        assert len(line) <= room or whole
+        assert line[26:28].strip() == ""
 
 
-@pytest.mark.parametrize(
-    ("optional", "level", "way"),
-    [(True, "note", "it is optional and will be left out"),
-     (False, "problem", "the build will stop there")],
-)  # fmt: skip
-def test_doctor_tells_of_a_host_that_does_not_answer(
-    yard: Path, monkeypatch: pytest.MonkeyPatch, optional: bool, level: str, way: str
-) -> None:
-    look_nowhere(monkeypatch)
-    monkeypatch.setattr(git, "reachable", lambda _: False)
-    flag = str(optional).lower()
-    write(yard, f"extensions: [{{name: a, git: 'https://a.example/a', optional: {flag}}}]\n")
-    profile = opened(yard).opened
-    assert profile
-    (found,) = [item for item in symptoms.of_profile(profile) if item.subject == "a"]
-    assert found.level == level
-    assert found.text == f"the host of https://a.example/a does not answer; {way}"
-
-
-@pytest.mark.parametrize(("driver", "level"), [("575.51", "problem"), ("580.65", "ok")])
-def test_doctor_knows_how_old_a_driver_may_be(
-    yard: Path, monkeypatch: pytest.MonkeyPatch, driver: str, level: str
-) -> None:
-    look_nowhere(monkeypatch)
-    monkeypatch.setattr(probe, "driver", lambda: driver)
-    profile = opened(yard).opened
-    assert profile
-    (found,) = [item for item in symptoms.of_profile(profile) if item.subject == "driver"]
-    assert found.level == level
+def test_every_line_of_one_check_is_told_with_its_name() -> None:
+    found = [warning("disk", "a", "b"), warning("disk", "c", "d"), ok("git", "e"), ok("git", "f")]
+    lines = list(doctor.table(found, 80))
+    assert [line[:20].split() for line in lines] == [
+        ["warning", "disk"], [], ["warning", "disk"], [], ["ok", "git"], ["ok"],
+    ]  # fmt: skip
 
 
 def test_doctor_accepts_the_cards_that_are_here_now(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look_nowhere(monkeypatch)
+    monkeypatch.setattr(probe, "cards", tuple)
     subject = opened(yard)
     build = files.own(yard / "build" / "mine")
     asked = probe.Asked("auto", None)

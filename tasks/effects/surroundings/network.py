@@ -35,7 +35,7 @@ def ask(asked: Asked, wanted: frozenset[CheckId]) -> Callable[[], dict[str, Any]
     if not wanted & {"index", "git-hosts"}:
         return lambda: found
     settled = tuple(dict.fromkeys(map(_settled, asked.urls)))
-    answers = answering([url.url for url in settled])
+    answers = answering([url.url for url in settled], DEADLINE)
     there = begun(asked)
 
     def wait() -> dict[str, Any]:
@@ -49,7 +49,7 @@ def ask(asked: Asked, wanted: frozenset[CheckId]) -> Callable[[], dict[str, Any]
     return wait
 
 
-def answering(urls: Iterable[str], deadline: float = DEADLINE) -> Callable[[], dict[str, bool]]:
+def answering(urls: Iterable[str], deadline: float) -> Callable[[], dict[str, bool]]:
     """Ask all of them; what is returned gives what is known when `deadline` is over."""
     told: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
     until = time.monotonic() + deadline
