@@ -109,16 +109,13 @@ def _targets(nvidia: Nvidia, profile: Profile | None) -> Symptom:
     if not foreign:
         return ok("targets", f"{named}, which the cards here can run")
     cards = " and ".join(sorted({f"{gpu.name} ({gpu.capability})" for gpu in foreign}))
-    add = ", ".join(f'"{arch}"' for arch in sorted({*named.split(", "), *_capabilities(foreign)}))
+    both = {*targets, *(Arch.parse(gpu.capability) for gpu in foreign)}
+    add = ", ".join(f'"{arch}"' for arch in sorted(both))
     return warning(
         "targets",
         f"{named}: {cards} in this machine cannot run that",
         f"if it is meant for here, write target.gpus: [{add}]",
     )
-
-
-def _capabilities(cards: list[Gpu]) -> set[str]:
-    return {gpu.capability for gpu in cards}
 
 
 def _runs(gpu: Gpu, profile: Profile) -> bool:

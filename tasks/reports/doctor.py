@@ -7,6 +7,7 @@ some milliseconds, which a build looks at before it writes anything.
 
 from __future__ import annotations
 
+import re
 import shutil
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -73,7 +74,13 @@ def diagnose(subject: Subject, wanted: frozenset[CheckId] = ALL) -> tuple[Sympto
     seen = look(ask(subject.root, host, profile), wanted)
     found = [*_settings(subject, wanted), *judge(seen, profile, knowledge, wanted)]
     ignored = profile.loaded.settings.doctor.ignore if profile else ()
-    return tuple(_overridden(symptom) if symptom.id in ignored else symptom for symptom in found)
+    named = [replace(symptom, todo=_for_profile(symptom.todo, subject.name)) for symptom in found]
+    return tuple(_overridden(symptom) if symptom.id in ignored else symptom for symptom in named)
+
+
+def _for_profile(todo: str, profile: str) -> str:
+    """Our own commands are for this profile, and not for the one that is usual."""
+    return re.sub(r"(?m)(?<=  |& )doit [\w -]+?(?=$| &)", rf"\g<0> profile={profile}", todo)
 
 
 def _host(subject: Subject) -> Host:

@@ -14,11 +14,11 @@ from tasks.checks.ids import ALL, GATE, CheckId
 from tasks.checks.symptom import ok, warning
 from tasks.effects import files, probe
 from tasks.errors import BuildError
-from tasks.model import Host, Interpreter
+from tasks.model import Gpu, Host, Interpreter
 from tasks.reports import doctor
 from tasks.reports import settings as settings_report
 from tasks.reports.subject import Subject
-from tasks.surroundings import Asked, Disk, Memory, Reach, Surroundings, Tool
+from tasks.surroundings import Asked, Disk, Memory, Nvidia, Reach, Surroundings, Tool
 from tasks.yard import open_yard
 from tests.checkout import HOST, Heard, broken, opened, write
 from tests.surroundings import LINUX
@@ -209,6 +209,17 @@ def test_the_table_fits_the_terminal_and_leaves_commands_whole(
         whole = len(line[28:].split()) == 1 or "sudo" in line  # a path, an address, a command
         assert len(line) <= room or whole
         assert line[26:28].strip() == ""
+
+
+def test_commands_of_ours_name_the_profile(yard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = Tool(str(yard / "build" / "mine" / "venv" / "bin" / "ninja"), "1.11.1")
+    other = Nvidia("595.71.05", "13.2", (Gpu("NVIDIA GeForce RTX 3090", "8.6"),))
+    look_nowhere(monkeypatch, ninja=old, nvidia=other)
+    write(yard, "{}\n")
+    found = doctor.diagnose(opened(yard, on=replace(HOST, pinned=True)))
+    told = {symptom.id: symptom.todo.splitlines()[-1] for symptom in found if symptom.todo}
+    assert told["ninja"] == "  doit clean deps profile=mine && doit deps profile=mine"
+    assert told["cards"] == "  doit doctor --accept profile=mine"
 
 
 def test_every_line_of_one_check_is_told_with_its_name() -> None:
