@@ -28,8 +28,8 @@ _FOR = {"build": "the build", "environment": "its environment"}
 _IN_MEMORY = {"tmpfs", "ramfs"}
 _SHARED = {"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs"}
 _WINDOWS_DISK = {"9p", "drvfs"}  # how WSL mounts C:
-# src/pytorch/test/dynamo_expected_failures/TestAutogradFunctionCUDA… of 2.6.0 has 175 characters, and
-# Windows counts a separator and the end; third_party, which was not measured, can only be longer
+# src/pytorch/test/dynamo_expected_failures/TestAutogradFunctionCUDA… of 2.6.0 has 175 characters,
+# and Windows counts a separator and the end; third_party, not measured, can only be longer
 _DEEPEST = 177
 _MAX_PATH = 260
 
