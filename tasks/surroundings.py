@@ -6,17 +6,17 @@ None is "not looked at", an empty value is "looked for, and not there". Sizes ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
 
+from tasks.knowledge.hostcompilers import Limits
 from tasks.model import Gpu, Host
 
 VARIABLES = (
     *("TORCH_CUDA_ARCH_LIST", "MAX_JOBS", "CC", "CXX", "CFLAGS", "CXXFLAGS"),
     *("NVCC_APPEND_FLAGS", "CMAKE_ARGS", "CUDAHOSTCXX", "VSCMD_ARG_TGT_ARCH"),
 )
-_TOOLSET = "14"  # every Visual C++ since 2015
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Asked:
     begun: tuple[PurePath, ...] = ()
     cc: str | None = None
     cxx: str | None = None
-    gcc_max: int | None = None
+    limits: Limits = field(default_factory=Limits)
     toolkit_home: str = ""
     urls: tuple[Wanted, ...] = ()
     distributions: tuple[str, ...] = ()
@@ -199,14 +199,3 @@ class Surroundings:
     def variables(self) -> dict[str, str]:
         """`environ` by name; nothing where nobody looked."""
         return dict(self.environ or ())
-
-
-def msc_ver(toolset: str) -> str | None:
-    """_MSC_VER of a toolset: 14.44.35207 has 1944 (Microsoft's table of predefined macros), None
-    for what is not Visual C++ 14.
-    """
-    major, _, rest = toolset.partition(".")
-    minor = rest.partition(".")[0]
-    if major != _TOOLSET or not minor.isdigit():
-        return None
-    return str(1900 + int(minor))

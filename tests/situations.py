@@ -54,9 +54,7 @@ def linux(expected: dict[CheckId, Level], asked: Any = None, **seen: Any) -> Sit
 
 
 def windows(expected: dict[CheckId, Level], asked: Any = None, **seen: Any) -> Situation:
-    # MSVC's ambiguous std is met by every CUDA build for Windows with torch 2.9 to 2.15
-    known: dict[CheckId, Level] = {"known-bad": "warning"}
-    return Situation(replace(WINDOWS, **seen), known | expected, asked or {})
+    return Situation(replace(WINDOWS, **seen), expected, asked or {})
 
 
 def disk(gib: float, kind: str = "ext4", what: str = "build") -> tuple[Disk, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tasks.checks.network import INDEX, TREE
 from tasks.checks.programs import deps_job
+from tasks.knowledge.hostcompilers import Limits
 from tasks.surroundings import Asked, Wanted
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def ask(root: PurePath, host: Host, profile: Profile | None) -> Asked:
         begun=tuple(_begun(profile)),
         cc=job.cc if job else None,
         cxx=job.cxx if job else None,
-        gcc_max=job.gcc_max if job else None,
+        limits=job.limits if job else Limits(),
         toolkit_home=profile.choice.toolkit.home,
         urls=tuple(_urls(profile)),
         distributions=tuple(stage.job.name for stage in _extensions(profile)),

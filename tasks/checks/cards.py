@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from tasks.checks.symptom import Symptom, command, ok, problem, unchecked, warning
 from tasks.errors import KnowledgeError
-from tasks.knowledge.archs import MachineCode, covers
+from tasks.knowledge.archs import MachineCode
+from tasks.knowledge.covers import covers
 from tasks.knowledge.toolkits import driver_floor
 from tasks.model import Arch
 
@@ -105,7 +106,7 @@ def _targets(nvidia: Nvidia, profile: Profile | None) -> Symptom:
     named = ", ".join(map(str, targets))
     if not nvidia.cards:
         return ok("targets", f"{named}: {profile.choice.targets_why}")
-    foreign = [gpu for gpu in nvidia.cards if not _runs(gpu, profile)]
+    foreign = [gpu for gpu in nvidia.cards if not _runs(gpu, nvidia, profile)]
     if not foreign:
         return ok("targets", f"{named}, which the cards here can run")
     cards = " and ".join(sorted({f"{gpu.name} ({gpu.capability})" for gpu in foreign}))
@@ -118,11 +119,17 @@ def _targets(nvidia: Nvidia, profile: Profile | None) -> Symptom:
     )
 
 
-def _runs(gpu: Gpu, profile: Profile) -> bool:
+def _runs(gpu: Gpu, nvidia: Nvidia, profile: Profile) -> bool:
     targets = frozenset(profile.choice.targets)
     ptx = frozenset({max(targets)}) if profile.choice.ptx and targets else frozenset()
     try:
-        return covers(MachineCode(targets, ptx), Arch.parse(gpu.capability))
+        return covers(
+            profile.knowledge,
+            MachineCode(targets, ptx),
+            Arch.parse(gpu.capability),
+            maker=profile.choice.cuda,
+            driver=nvidia.cuda or None,
+        )
     except KnowledgeError:
         return False
 
@@ -147,7 +154,7 @@ def _driver(
     seen = f"{nvidia.driver} is too old: CUDA {cuda} needs {floor} or later"
     todo = f"install driver {floor} or later (https://www.nvidia.com/drivers), or choose an older "
     todo += "toolkit.version"
-    if not any(_runs(gpu, profile) for gpu in nvidia.cards):
+    if not any(_runs(gpu, nvidia, profile) for gpu in nvidia.cards):
         return warning("driver", f"{seen}; the build is for other cards than those here", todo)
     return problem("driver", seen, todo)
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import PurePath
+from pathlib import PurePath, PureWindowsPath
 from typing import TYPE_CHECKING
 
 from tasks.checks.programs import ours
 from tasks.checks.symptom import Level, Symptom, ok, unchecked
 from tasks.knowledge.combinations import Combination, Finding
 from tasks.knowledge.combinations import judge as judge_combination
-from tasks.surroundings import msc_ver
+from tasks.knowledge.hostcompilers import msc_ver
+from tasks.knowledge.minimums import below
 
 if TYPE_CHECKING:
     from tasks.knowledge import Knowledge
     from tasks.reports.subject import Profile
     from tasks.surroundings import Surroundings, Tool
 
+_ELSEWHERE = {"driver-min", "python-min"}  # the check driver, and planning itself
 _LEVELS: dict[str, Level] = {"error": "problem", "warning": "warning", "info": "ok"}
 
 
@@ -25,7 +27,9 @@ def judge(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Ite
     if profile is None:
         yield unchecked("known-bad", "the profile does not open")
         return
-    found = judge_combination(knowledge, combination_of(s, profile))
+    combination = combination_of(s, profile)
+    old = (finding for finding in below(knowledge, combination) if finding.id not in _ELSEWHERE)
+    found = (*judge_combination(knowledge, combination), *old)
     if not found:
         yield ok("known-bad", f"none of {len(knowledge.known_bad)} known combinations is met")
     for finding in found:
@@ -33,6 +37,9 @@ def judge(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Ite
 
 
 def _symptom(finding: Finding) -> Symptom:
+    if finding.cured:
+        seen = f"taken care of by {finding.cured}: {finding.what}"
+        return Symptom("known-bad", "ok", finding.id, seen, known=finding.id)
     level = _LEVELS[finding.level]
     return Symptom("known-bad", level, finding.id, finding.what, finding.fix, finding.id)
 
@@ -45,9 +52,16 @@ def combination_of(s: Surroundings, profile: Profile) -> Combination:
         system=s.host.system,
         cuda=_cuda(s, profile),
         torch=choice.torch,
-        gcc=_gcc(s.cxx) if not windows else None,
+        gcc=_version(s.cxx) if not windows and not _is_clang(s.cxx) else None,
+        clang=_version(s.cxx) if not windows and _is_clang(s.cxx) else None,
         glibc=s.glibc or None,
-        msvc=msc_ver(s.cxx.version) if windows and s.cxx else None,
+        msvc=_msc_ver(s.cxx) if windows else None,
+        msvc_tools=_version(s.cxx) if windows else None,
+        visual_studio=_installation(s) if windows else None,
+        python=s.host.python.version,
+        driver=s.nvidia.driver or None if s.nvidia else None,
+        ninja=_of_the_build(s.ninja, profile),
+        extensions=any(stage.room == "extensions" for stage in profile.plan.stages),
         cmake=_of_the_build(s.cmake, profile),
         setuptools=_of_the_build(s.setuptools, profile),
         archs=choice.targets,
@@ -66,10 +80,24 @@ def _cuda(s: Surroundings, profile: Profile) -> str | None:
     return found.get(chosen.home) or chosen.version or None
 
 
-def _gcc(cxx: Tool | None) -> str | None:
-    if cxx is None or not cxx.version or "clang" in PurePath(cxx.path).name:
-        return None
-    return cxx.version
+def _version(cxx: Tool | None) -> str | None:
+    return cxx.version or None if cxx else None
+
+
+def _is_clang(cxx: Tool | None) -> bool:
+    return cxx is not None and "clang" in PurePath(cxx.path).name
+
+
+def _msc_ver(cxx: Tool | None) -> str | None:
+    found = msc_ver(cxx.version) if cxx else None
+    return str(found) if found else None
+
+
+def _installation(s: Surroundings) -> str | None:
+    """The version of the Visual Studio that the compiler is of."""
+    path = PureWindowsPath(s.cxx.path) if s.cxx else None
+    every = s.visual_studio or ()
+    return next((v.version for v in every if path and path.is_relative_to(v.folder)), None)
 
 
 def _of_the_build(tool: Tool | None, profile: Profile) -> str | None:

@@ -76,7 +76,8 @@ def _compiler(s: Surroundings) -> Symptom:
             f"{s.cxx.path} is in a prompt for 32-bit programs",
             'open "x64 Native Tools Command Prompt", or a prompt without Visual Studio',
         )
-    return ok("compiler", f"{s.cxx.version} at {s.cxx.path}")
+    why = f": {s.cxx.why}" if s.cxx.why else ""
+    return ok("compiler", f"{s.cxx.version} at {s.cxx.path}{why}")
 
 
 def _visual_studio(s: Surroundings) -> Symptom:

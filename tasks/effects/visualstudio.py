@@ -11,6 +11,7 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tasks.effects import shell
 from tasks.errors import CommandFailedError, MissingToolError
@@ -20,6 +21,7 @@ from tasks.stages.deps.job import Program
 
 REQUIRED = "Microsoft.VisualStudio.Component.VC.Tools.x86.x64"
 _CL = Path("bin", "Hostx64", "x64", "cl.exe")
+_PATIENCE = 10.0  # seconds
 _INSTALL = (
     "winget install Microsoft.VisualStudio.2022.BuildTools --override "
     f'"--passive --add Microsoft.VisualStudio.Workload.VCTools --add {REQUIRED}"'
@@ -44,17 +46,22 @@ class Installation:
         return str(Path(self.path, "VC", "Tools", "MSVC", toolset) / _CL)
 
 
-def found() -> tuple[Installation, ...]:
-    """Every installation that has the C++ tools, the newest first; none where vswhere is not."""
+def ask(*options: str) -> list[Any] | None:
+    """What vswhere tells of every edition, as its JSON is; None where it is not to be had."""
     programs = Path(os.environ.get("PROGRAMFILES(X86)", r"C:\Program Files (x86)"))
     vswhere = programs / "Microsoft Visual Studio" / "Installer" / "vswhere.exe"
-    argv = (str(vswhere), "-products", "*", "-requires", REQUIRED, "-format", "json", "-utf8")
+    argv = (str(vswhere), "-products", "*", *options, "-format", "json", "-utf8")
+    command = Command(argv, shell.host_env(), "look for Visual Studio", timeout=_PATIENCE)
     try:
-        told = shell.capture(Command(argv, shell.host_env(), "look for Visual Studio"))
-        rows = json.loads(told or "[]")
+        rows = json.loads(shell.capture(command) or "[]")
     except (CommandFailedError, MissingToolError, ValueError):
-        return ()
-    here = [_installation(row) for row in rows]
+        return None
+    return rows if isinstance(rows, list) else None
+
+
+def found() -> tuple[Installation, ...]:
+    """Every installation that has the C++ tools, the newest first; none where vswhere is not."""
+    here = [_installation(row) for row in ask("-requires", REQUIRED) or ()]
     return tuple(sorted(here, key=lambda item: _numbers(item.version), reverse=True))
 
 

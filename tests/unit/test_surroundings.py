@@ -337,7 +337,7 @@ def test_a_compiler_that_is_missing_is_told_as_the_search_told_it(
     def none(*_: object) -> Any:
         raise MissingToolError("g++ is too new", todo="apt install g++-14")
 
-    monkeypatch.setattr(compilers, "find", none)
+    monkeypatch.setattr(compilers, "choose", none)
     found = programs.look(asked(tmp_path), frozenset({"compiler"}))
     assert found["cxx"] == Tool(why="g++ is too new", todo="apt install g++-14")
 

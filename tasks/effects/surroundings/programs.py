@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import Any
 
 from tasks.checks.ids import CheckId
-from tasks.effects import compilers, environments, shell
-from tasks.errors import CommandFailedError, MissingToolError
-from tasks.model import Command
+from tasks.effects import compilers, environments, visualstudio
+from tasks.errors import MissingToolError
 from tasks.surroundings import Asked, Tool, VisualStudio
 
 _PATIENCE = 5.0  # seconds
@@ -49,11 +46,12 @@ def _tool(name: str) -> Tool:
 
 def _compilers(asked: Asked) -> tuple[Tool, Tool]:
     try:
-        cc, cxx = compilers.find(asked.cc, asked.cxx, asked.gcc_max)
+        found = compilers.choose((asked.cc, asked.cxx), asked.limits)
     except MissingToolError as error:
         missing = Tool(why=error.what, todo=error.todo)
         return missing, missing
-    return Tool(cc.path, cc.version), Tool(cxx.path, cxx.version)
+    cc, cxx = found.cc, found.cxx
+    return Tool(cc.path, cc.version), Tool(cxx.path, cxx.version, why=found.why)
 
 
 def _of_the_build(venv: PurePath | None, name: str) -> Tool:
@@ -77,15 +75,8 @@ def visual_studio() -> tuple[VisualStudio, ...] | None:
     """Every installation with the toolset that it takes by itself; None where vswhere is not to be
     had.
     """
-    folder = Path(os.environ.get("PROGRAMFILES(X86)", r"C:\Program Files (x86)"))
-    vswhere = folder / "Microsoft Visual Studio" / "Installer" / "vswhere.exe"
-    options = ("-all", "-products", "*", "-prerelease", "-format", "json", "-utf8")
-    asked = Command((str(vswhere), *options), shell.host_env(), "ask vswhere", timeout=_PATIENCE)
-    try:
-        rows = json.loads(shell.capture(asked))
-    except (CommandFailedError, MissingToolError, ValueError):
-        return None
-    return tuple(_installations(rows))
+    rows = visualstudio.ask("-all", "-prerelease")
+    return None if rows is None else tuple(_installations(rows))
 
 
 def _installations(rows: Any) -> Iterator[VisualStudio]:
