@@ -7,13 +7,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tasks.errors import SettingsError
+from tasks.knowledge.costs import Cost
 from tasks.model import Arch, Interpreter, Strategy, System
+
+
+class UnmetError(SettingsError):
+    """What is asked for is understood, and cannot be on this host as the facts are. `todo` is what
+    helps where no change of the settings does; `tasks.remedies` looks for one.
+    """
 
 
 @dataclass(frozen=True)
 class ToolkitChoice:
-    """Which CUDA toolkit compiles: `none` for a CPU build. `home` is known for `system` and
-    `path`.
+    """Which CUDA toolkit compiles: `none` for a CPU build, and where nothing is compiled. `home` is
+    known for `system` and `path`.
     """
 
     provider: Literal["none", "system", "pypi", "path"]
@@ -27,7 +35,8 @@ class Choice:
     """The decisions that every stage's plan starts from.
 
     `torch` is the release without local part; `cuda` its CUDA as "13.2", None for a CPU torch.
-    `index` is the package index of a prebuilt torch, empty for the default one.
+    `index` is the package index of a prebuilt torch, empty for the default one. `cost` is what it
+    takes on one core, as far as the facts tell.
     """
 
     system: System
@@ -41,3 +50,4 @@ class Choice:
     toolkit: ToolkitChoice
     python: Interpreter
     index: str = ""
+    cost: Cost | None = None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from tasks.choice import ToolkitChoice
+from tasks.choice import ToolkitChoice, UnmetError
 from tasks.errors import KnowledgeError, SettingsError
 from tasks.knowledge import Knowledge
 from tasks.knowledge.toolkits import require_toolkit, toolkit
 from tasks.model import Arch, Host
 from tasks.settings.schema import Settings
+
+ARCHIVE = "https://developer.nvidia.com/cuda-toolkit-archive"
 
 
 def decide_toolkit(
@@ -17,8 +19,8 @@ def decide_toolkit(
     cuda: str | None,
     targets: tuple[Arch, ...],
 ) -> ToolkitChoice:
-    """The toolkit for a torch with that CUDA. Raises `SettingsError` where it is not to be had, and
-    sooner where it would be of no use.
+    """The toolkit for a torch with that CUDA. Raises `UnmetError` where it is not to be had, and
+    sooner where it would be of no use; `SettingsError` for a toolkit.path that is wrong.
     """
     provider = settings.toolkit.provider
     wanted = settings.toolkit.version if settings.toolkit.version != "auto" else (cuda or "")
@@ -33,13 +35,23 @@ def decide_toolkit(
     if provider != "system" and _from_packages(knowledge, wanted):
         return ToolkitChoice("pypi", wanted, "", f"CUDA {wanted} from Python packages")
     here = ", ".join(f"{found.version} at {found.home}" for found in host.toolkits) or "none"
-    raise SettingsError(
+    raise UnmetError(
         f"CUDA {wanted} is needed and is not on this machine (found: {here})",
         where="toolkit",
-        todo=f"install CUDA {wanted} (https://developer.nvidia.com/cuda-toolkit-archive), "
-        "name it with toolkit.path, "
-        "or choose toolkit.version 13.0 or later, which comes as Python packages",
+        todo="name a toolkit of your own with toolkit.path",
     )
+
+
+def obtainable(settings: Settings, host: Host, knowledge: Knowledge, cuda: str) -> bool:
+    """Whether toolkit.provider can give that CUDA here."""
+    provider = settings.toolkit.provider
+    found = [kit for kit in host.toolkits if kit.release == cuda]
+    match provider:
+        case "path":
+            return any(kit.asked for kit in found)
+        case "system":
+            return bool(found)
+    return (provider == "auto" and bool(found)) or _from_packages(knowledge, cuda)
 
 
 def _from_packages(knowledge: Knowledge, cuda: str) -> bool:
@@ -70,8 +82,8 @@ def _toolkit_at(settings: Settings, host: Host) -> ToolkitChoice:
 
 
 def require_reach(knowledge: Knowledge, cuda: str, targets: tuple[Arch, ...]) -> None:
-    """`SettingsError` that names a toolkit which makes code for all of `targets`."""
+    """`UnmetError` that names a toolkit which makes code for the one that this cannot make."""
     try:
         require_toolkit(knowledge, cuda, targets)
     except KnowledgeError as error:
-        raise SettingsError(error.what, where="toolkit.version", todo=error.todo) from error
+        raise UnmetError(error.what, where="toolkit.version", todo=error.todo) from error

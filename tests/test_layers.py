@@ -41,7 +41,9 @@ PURE = [
     for path in MODULES
     if path.name
     in {
-        *("plan.py", "job.py", "decide.py", "decide_toolkit.py", "choice.py", "resolve.py"),
+        *("plan.py", "job.py", "choice.py", "resolve.py", "remedies.py", "ways.py"),
+        *("decide.py", "decide_grammar.py", "decide_targets.py", "decide_torch.py"),
+        "decide_toolkit.py",
         *("decision.py", "fingerprint.py", "governor.py", "killed.py", "launchers.py"),
     }
     or {"knowledge", "checks"} & set(path.parts)

@@ -16,6 +16,8 @@ from tasks.errors import KnowledgeError
 from tasks.knowledge.misread import WRONG, explained, ill_typed
 from tasks.knowledge.rows import (
     read_binary_rules,
+    read_costs,
+    read_extension_cost,
     read_extensions,
     read_families,
     read_folder_rules,
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
     from tasks.knowledge.facts import (
         BinaryRules,
+        CostFact,
+        ExtensionCost,
         ExtensionFact,
         FolderRule,
         GpuFact,
@@ -125,6 +129,16 @@ class Knowledge:
     def folder_rules(self) -> tuple[FolderRule, ...]:
         """What a change means for a configured CMake folder; the first that matches decides."""
         return self._facts("buildfolder", read_folder_rules)
+
+    @cached_property
+    def costs(self) -> tuple[CostFact, ...]:
+        """What each strategy takes, with CUDA and without."""
+        return self._facts("costs", read_costs)
+
+    @cached_property
+    def extension_cost(self) -> ExtensionCost:
+        """What an extension adds."""
+        return self._facts("costs", read_extension_cost)
 
     @cached_property
     def _read(self) -> dict[str, Mapping[str, Any]]:

@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tasks.errors import KnowledgeError
-from tasks.knowledge.wheels import code_for, index_url, lacks, missing, numbers, offered
+from tasks.knowledge.wheels import (
+    code_for,
+    index_url,
+    lacks,
+    missing,
+    numbers,
+    offered,
+    verified,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,12 +29,14 @@ if TYPE_CHECKING:
 class WheelChoice:
     """An official wheel.
 
-    `cuda` is `13.2`, None for a CPU wheel; `index` its URL, "" for pip's default index.
+    `cuda` is `13.2`, None for a CPU wheel; `index` its URL, "" for pip's default index. `verified`:
+    what it holds was looked at, and not only inferred; `why` says where it was not.
     """
 
     cuda: str | None
     index: str
     why: str
+    verified: bool = True
 
 
 def release(knowledge: Knowledge, version: str) -> Release:
@@ -57,13 +67,17 @@ def wheel_for(  # noqa: PLR0913, PLR0917  (the whole question)
     system: str,
     machine: str,
     cuda: str | None = None,
+    python: str | None = None,
 ) -> WheelChoice | None:
     """The official wheel with finished code for every target: PyPI's, else of the newest CUDA.
 
-    `cuda` fixes the CUDA release. No targets means the CPU wheel. A target's suffix is left out: it
-    is the card that counts. None: there is no such wheel, and `why_no_wheel` says why.
+    `cuda` fixes the CUDA release, `python` (`3.12.4`) that of the interpreter it is for. No targets
+    means the CPU wheel. A target's suffix is left out: it is the card that counts. None: there is
+    no such wheel, and `why_no_wheel` says why.
     """
     found = release(knowledge, version)
+    if python and not supports_python(found, python):
+        return None
     if not targets:
         return _cpu_wheel(knowledge, found, system)
     there = offered(found, system, machine, cuda)
@@ -81,12 +95,45 @@ def why_no_wheel(  # noqa: PLR0913, PLR0917  (the same question)
     system: str,
     machine: str,
     cuda: str | None = None,
+    python: str | None = None,
 ) -> str:
-    """One sentence for a person, for when `wheel_for` gave None."""
-    if system == "macos":
-        return "macOS has no CUDA"
+    """One sentence for a person, for when `wheel_for` gave None: every condition that fails."""
     found = release(knowledge, version)
     torch = f"torch {_named(found, version)}"
+    reasons = []
+    if targets and wheel_for(knowledge, version, targets, system, machine, cuda) is None:
+        reasons.append(_why_not(knowledge, found, torch, targets, system, machine, cuda))
+    if python and not supports_python(found, python):
+        minor = ".".join(python.split(".")[:2])
+        reasons.append(
+            f"no official wheel of {torch} is for Python {minor} "
+            f"(they are for {found.python[0]} to {found.python[1]})"
+        )
+    return "; ".join(reasons)
+
+
+def nearest(knowledge: Knowledge, version: str) -> tuple[Release, ...]:
+    """The other releases, newer ones first, each from the nearest on. A version that is not in the
+    table counts as newer than all.
+    """
+    minors = list(knowledge.releases)
+    asked = numbers(version.strip().removeprefix("v"))
+    newer = [minor for minor in minors if numbers(minor) > asked]
+    older = [minor for minor in reversed(minors) if numbers(minor) < asked]
+    return tuple(knowledge.releases[minor] for minor in (*newer, *older))
+
+
+def _why_not(  # noqa: PLR0913, PLR0917  (the same question)
+    knowledge: Knowledge,
+    found: Release,
+    torch: str,
+    targets: Sequence[Arch],
+    system: str,
+    machine: str,
+    cuda: str | None,
+) -> str:
+    if system == "macos":
+        return "macOS has no CUDA"
     every = offered(found, system, machine, None)
     if not every:
         return f"no official CUDA wheel of {torch} is known for {system} {machine}"
@@ -126,11 +173,14 @@ def _choice(
     knowledge: Knowledge, found: Release, name: str, wheel: OfficialWheel, targets: Sequence[Arch]
 ) -> WheelChoice:
     codes = ", ".join(sorted({code_for(wheel, target) for target in targets}))
+    sure = verified(wheel) and not found.nightly
+    holds = f"holds {codes}" + ("" if sure else " (by our facts, not verified)")
     if wheel.pypi and not found.nightly:
-        return WheelChoice(wheel.cuda, "", f"PyPI's torch {name} (CUDA {wheel.cuda}) holds {codes}")
+        why = f"PyPI's torch {name} (CUDA {wheel.cuda}) {holds}"
+        return WheelChoice(wheel.cuda, "", why, sure)
     index = index_url(knowledge, wheel.cuda, found.nightly)
     where = index.removeprefix("https://")
-    return WheelChoice(wheel.cuda, index, f"torch {name} of {where} holds {codes}")
+    return WheelChoice(wheel.cuda, index, f"torch {name} of {where} {holds}", sure)
 
 
 def _unknown(knowledge: Knowledge, version: str, minor: str) -> KnowledgeError:

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tasks.errors import KnowledgeError
+from tasks.knowledge.combinations import Combination, judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tasks.knowledge.facts import Toolkit
+    from tasks.knowledge.facts import Release, Toolkit
     from tasks.knowledge.load import Knowledge
-    from tasks.model import Arch
+    from tasks.model import Arch, System
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,32 @@ def toolkits_for(knowledge: Knowledge, archs: Iterable[Arch]) -> tuple[str, ...]
     """The CUDA releases that can make every one of `archs`, ascending."""
     wanted = frozenset(archs)
     return tuple(cuda for cuda, kit in knowledge.toolkits.items() if wanted <= kit.makes)
+
+
+def known_to_build(
+    knowledge: Knowledge, found: Release, archs: Iterable[Arch], system: System
+) -> tuple[str, ...]:
+    """The CUDA releases that make every one of `archs`, that the release is published with, and
+    that are not known to fail with its sources; first that of PyPI's wheel.
+    """
+    wanted = tuple(archs)
+    able = toolkits_for(knowledge, wanted)
+    published = dict.fromkeys((found.pypi_cuda, *found.cudas_built))
+    return tuple(
+        cuda
+        for cuda in published
+        if cuda in able and not fails_to_build(knowledge, found.patch, cuda, wanted, system)
+    )
+
+
+def fails_to_build(
+    knowledge: Knowledge, torch: str, cuda: str, archs: Iterable[Arch], system: System
+) -> bool:
+    """Whether that release's sources are known not to build with that CUDA for one of `archs`."""
+    combination = Combination(
+        system=system, cuda=cuda, torch=torch, archs=tuple(archs), strategy="source"
+    )
+    return any(finding.level == "error" for finding in judge(knowledge, combination))
 
 
 def require_toolkit(knowledge: Knowledge, cuda: str, archs: Iterable[Arch]) -> Toolkit:

@@ -56,6 +56,11 @@ def code_for(wheel: OfficialWheel, target: Arch) -> str:
     return f"{below.sm} for {card}"
 
 
+def verified(wheel: OfficialWheel) -> bool:
+    """Whether what it holds was looked at, and not inferred from its neighbours."""
+    return not wheel.status.startswith("unverified")
+
+
 def lacks(knowledge: Knowledge, wheels: list[OfficialWheel], targets: Sequence[Arch]) -> str:
     """What `wheels` hold no code for, and what they reach to: `12.0: its newest is 9.0`."""
     never = [card for card in targets if all(missing(knowledge, wheel, [card]) for wheel in wheels)]

@@ -88,7 +88,10 @@ def test_cuda_is_refused_on_macos() -> None:
         (host(RTX_4090), "PyPI's torch 2.15.0 (CUDA 13.2) holds sm_86 for 8.9", ""),
         (
             host(system="windows"),
-            "torch 2.15.0 of download.pytorch.org/whl/cu132 holds sm_120",
+            (
+                "torch 2.15.0 of download.pytorch.org/whl/cu132 holds sm_120 "
+                "(by our facts, not verified)"
+            ),
             "https://download.pytorch.org/whl/cu132",
         ),
         (
@@ -134,13 +137,21 @@ def test_auto_builds_where_a_build_is_described(asked: dict[str, Any], named: st
     assert choice.strategy_why == f"{named} set: no official wheel has that"
 
 
-def test_prebuilt_that_cannot_be_is_told_with_both_ways_out() -> None:
+def test_prebuilt_that_cannot_be_is_told_with_a_torch_that_can() -> None:
     assert refused(host(RTX_5090), torch={"version": "2.6.0", "strategy": "prebuilt"}) == (
         "torch: no official wheel of torch 2.6.0 holds code for 12.0: its newest is 9.0\n"
-        "  → choose a newer torch.version, or torch.strategy: source to build it"
+        "  → take torch 2.8.0: PyPI's torch 2.8.0 (CUDA 12.8) holds sm_120"
     )
-    told = refused(host(), toolkit={"version": "12.4"}, torch={"strategy": "prebuilt"})
-    assert "no official wheel of torch 2.15.0 is built with CUDA 12.4: there are" in told
+
+
+def test_prebuilt_of_another_cuda_is_told_with_the_toolkit_and_the_strategy_that_can() -> None:
+    asked = {"toolkit": {"version": "13.1"}, "torch": {"strategy": "prebuilt"}}
+    assert refused(host(), **asked) == (
+        "torch: no official wheel of torch 2.15.0 is built with CUDA 13.1: "
+        "there are 12.6, 13.0, 13.2, 13.4\n"
+        "  → toolkit.version: auto (CUDA 13.2 from Python packages); "
+        "or torch.strategy: source, to build it"
+    )
 
 
 @pytest.mark.parametrize("strategy", ["auto", "source", "prebuilt"])
@@ -170,11 +181,29 @@ def test_a_python_that_the_torch_has_wheels_for(python: str) -> None:
     assert chosen(host(python=python)).python.version == python
 
 
-@pytest.mark.parametrize("strategy", ["prebuilt", "source"])
-def test_a_python_that_the_torch_is_not_for(strategy: str) -> None:
-    assert refused(host(python="3.10.2"), torch={"strategy": strategy}) == (
-        "python: torch 2.15.0 is for Python 3.11 to 3.15, and /usr/bin/python3 is 3.10.2\n"
-        '  → set python: "3.15", or choose another torch.version'
+NO_WHEEL_310 = "no official wheel of torch 2.15.0 is for Python 3.10 (they are for 3.11 to 3.15)"
+NO_BUILD_310 = "torch 2.15.0 is for Python 3.11 to 3.15, and /usr/bin/python3 is 3.10.2"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "message"),
+    [
+        ("prebuilt", f"torch: {NO_WHEEL_310}"),
+        ("source", f"python: {NO_BUILD_310}"),
+        ("auto", f"python: {NO_WHEEL_310}; and for a build, {NO_BUILD_310}"),
+    ],
+)
+def test_a_python_that_the_torch_is_not_for(strategy: str, message: str) -> None:
+    told = refused(host(python="3.10.2"), torch={"strategy": strategy})
+    assert told.startswith(f'{message}\n  → set python: "3.15"; or take torch 2.14.1: ')
+
+
+def test_a_wheel_for_another_python_and_other_cards_is_told_both() -> None:
+    told = refused(host(python="3.14.0"), torch={"version": "2.6.0", "strategy": "prebuilt"})
+    assert told == (
+        "torch: no official wheel of torch 2.6.0 holds code for 12.0: its newest is 9.0; "
+        "no official wheel of torch 2.6.0 is for Python 3.14 (they are for 3.9 to 3.13)\n"
+        "  → take torch 2.9.1: PyPI's torch 2.9.1 (CUDA 12.8) holds sm_120"
     )
 
 
@@ -183,17 +212,53 @@ def test_a_source_build_has_the_cuda_that_the_release_is_published_with() -> Non
     assert (choice.strategy_why, choice.cuda) == ("asked for in torch.strategy", "13.2")
 
 
+def test_a_build_takes_a_cuda_of_the_release_that_can_be_had_here() -> None:
+    asked = {"torch": {"strategy": "source", "version": "2.9.1"}}
+    cuda_128 = ToolkitFound("/usr/local/cuda", "12.8.93")
+    assert chosen(host(), **asked).toolkit.why == "CUDA 13.0 from Python packages"
+    assert chosen(host(toolkits=(cuda_128,)), **asked).toolkit.why.startswith("CUDA 12.8.93 is at")
+
+
 def test_targets_that_no_toolkit_makes_together_are_told() -> None:
     asked = {"target": {"gpus": ["3.5", "12.0"]}, "torch": {"strategy": "source"}}
-    assert refused(host(), **asked) == (
+    assert refused(host(), **asked).startswith(
         "target.gpus: no known CUDA toolkit makes code for 3.5 and 12.0\n"
-        "  → build for them in two profiles"
     )
+
+
+def test_targets_of_two_eras_are_built_apart() -> None:
+    asked = {"target": {"gpus": ["V100", "B300"]}, "torch": {"strategy": "prebuilt"}}
+    assert refused(host(), **asked).endswith("or build for B300 and V100 in 2 profiles")
 
 
 def test_a_card_older_than_every_toolkit_is_told_alone() -> None:
     assert refused(host(Gpu("NVIDIA GeForce GTX 680", "3.0"))) == (
-        "target.gpus: no known CUDA toolkit makes code for 3.0\n  → name another card"
+        "target.gpus: no official wheel of torch 2.15.0 holds code for 3.0: its oldest is 5.0; "
+        "and for a build, no known CUDA toolkit makes code for 3.0\n  → name another card"
+    )
+
+
+def test_the_reason_for_source_survives_a_missing_toolkit() -> None:
+    assert refused(host(RTX_5090), torch={"version": "2.6.0"}) == (
+        "toolkit: no official wheel of torch 2.6.0 holds code for 12.0: its newest is 9.0; "
+        "and for a build, CUDA 12.8 is needed and is not on this machine (found: none)\n"
+        "  → take torch 2.8.0: PyPI's torch 2.8.0 (CUDA 12.8) holds sm_120"
+    )
+
+
+def test_a_wheel_that_was_not_looked_at_is_told_so() -> None:
+    assert chosen(host(), target={"gpus": ["8.9"]}).strategy_why.endswith("sm_86 for 8.9")
+    old = chosen(host(), target={"gpus": ["8.9"]}, torch={"version": "2.9.1"})
+    given = chosen(
+        host(),
+        target={"gpus": ["8.9"]},
+        torch={"version": "2.9.1"},
+        toolkit={"version": "13.0"},
+    )
+    assert old.strategy_why == "PyPI's torch 2.9.1 (CUDA 12.8) holds sm_86 for 8.9"
+    assert given.strategy_why == (
+        "torch 2.9.1 of download.pytorch.org/whl/cu130 holds sm_86 for 8.9 "
+        "(by our facts, not verified)"
     )
 
 

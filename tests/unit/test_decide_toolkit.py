@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
 
 from tasks.choice import ToolkitChoice
 from tasks.model import ToolkitFound
-from tests.unit.test_decide import CUDA_124, CUDA_130, CUDA_132, chosen, existing, host, refused
+from tasks.plan import layout_of, make_plan
+from tasks.settings.schema import Settings
+from tests.unit.test_decide import (
+    CUDA_124,
+    CUDA_130,
+    CUDA_132,
+    KNOWLEDGE,
+    chosen,
+    existing,
+    host,
+    refused,
+)
 
 PYPI = ToolkitChoice("pypi", "13.2", "", "CUDA 13.2 from Python packages")
 OWN = ToolkitFound("/opt/cuda", "13.4.59", asked=True)
@@ -41,18 +53,22 @@ SOURCE_124: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("provider", ["auto", "system", "pypi"])
-def test_cuda_124_that_is_not_here_is_told_with_every_way_out(provider: str) -> None:
+@pytest.mark.parametrize(
+    ("provider", "also"),
+    [("auto", ""), ("system", ""), ("pypi", " and write toolkit.provider: system")],
+)
+def test_cuda_124_that_is_not_here_is_told_with_every_way_out(provider: str, also: str) -> None:
     asked = {**SOURCE_124, "toolkit": {"version": "12.4", "provider": provider}}
-    ways = (
-        "\n  → install CUDA 12.4 (https://developer.nvidia.com/cuda-toolkit-archive), "
-        "name it with toolkit.path, "
-        "or choose toolkit.version 13.0 or later, which comes as Python packages"
+    way = (
+        "install CUDA 12.4 (https://developer.nvidia.com/cuda-toolkit-archive)"
+        f"{also}, or name it with toolkit.path"
     )
+    newer = "; or take torch 2.9.1 with toolkit.version: auto: it builds with CUDA 13.0"
     needed = "toolkit: CUDA 12.4 is needed and is not on this machine"
-    assert refused(host(), **asked) == f"{needed} (found: none){ways}"
+    told = f"{needed} (found: none)\n  → {way}"
+    assert refused(host(), **asked) == told + (newer if provider != "system" else "")
     here = "(found: 13.0.88 at /usr/local/cuda-13.0)"
-    assert refused(host(toolkits=(CUDA_130,)), **asked) == f"{needed} {here}{ways}"
+    assert refused(host(toolkits=(CUDA_130,)), **asked) == f"{needed} {here}\n  → {way}{newer}"
 
 
 def test_cuda_124_of_the_system_builds_torch_25() -> None:
@@ -65,10 +81,67 @@ def test_an_arch_that_the_toolkit_cannot_make_names_those_that_can() -> None:
     asked = {"torch": {"strategy": "source"}, "toolkit": {"version": "12.4"}}
     assert refused(host(toolkits=(CUDA_124,)), **asked) == (
         "toolkit.version: CUDA 12.4 cannot make 12.0 (sm_120); 12.8 is the first that can\n"
-        "  → take CUDA 12.8 to 13.5 for 12.0"
+        "  → toolkit.version: auto (CUDA 13.2 from Python packages)"
     )
     old = {**asked, "target": {"gpus": ["7.0"]}, "toolkit": {"version": "13.0"}}
-    assert "CUDA 13.0 dropped 7.0 (sm_70); 12.9 is the last that can" in refused(host(), **old)
+    told = refused(host(), **old)
+    assert "CUDA 13.0 dropped 7.0 (sm_70); 12.9 is the last that can" in told
+    assert "install CUDA 12.6" in told, "the one that 2.15 is published with"
+
+
+EXTENSION = {"extensions": [{"name": "smoke", "path": "templates/smoke"}]}
+NONE_126 = "none: nothing is compiled, and CUDA 12.6 is not to be had here"
+
+
+@pytest.mark.parametrize("card", ["V100", "6.1"])
+def test_a_v100_gets_its_wheel_without_a_toolkit(card: str) -> None:
+    choice = chosen(host(), target={"gpus": [card]})
+    assert (choice.strategy, choice.cuda) == ("prebuilt", "12.6")
+    assert choice.index == "https://download.pytorch.org/whl/cu126"
+    assert choice.toolkit == ToolkitChoice("none", why=NONE_126)
+
+
+def test_without_a_toolkit_its_machine_code_is_read_all_the_same() -> None:
+    settings = Settings.model_validate({"target": {"gpus": ["V100"]}})
+    layout = layout_of(PurePosixPath("/yard"), "p", settings)
+    _, plan = make_plan(settings, host(), KNOWLEDGE, layout)
+    deps = plan.stages[0].job
+    assert (deps.toolkit_provider, deps.toolkit_packages, deps.gcc_max) == ("none", (), None)
+    assert deps.with_cuda, "cuobjdump comes alone, for validate"
+    assert dict(plan.headline)["toolkit"] == NONE_126
+
+
+def test_an_existing_torch_with_nothing_to_compile_needs_no_toolkit() -> None:
+    choice = chosen(existing("2.6.0+cu124", "12.4"), torch={"strategy": "existing"})
+    assert (choice.cuda, choice.toolkit.provider) == ("12.4", "none")
+
+
+def test_a_v100_with_an_extension_needs_the_toolkit_that_makes_its_code() -> None:
+    told = refused(host(), target={"gpus": ["V100"]}, **EXTENSION)
+    assert told == (
+        "toolkit: CUDA 12.6 is needed and is not on this machine (found: none)\n"
+        "  → install CUDA 12.6 (https://developer.nvidia.com/cuda-toolkit-archive), "
+        "or name it with toolkit.path"
+    )
+
+
+def test_a_provider_that_is_asked_for_is_no_wish_to_do_without() -> None:
+    told = refused(host(), target={"gpus": ["V100"]}, toolkit={"provider": "system"})
+    assert told.startswith("toolkit: CUDA 12.6 is needed")
+
+
+def test_two_eras_together_take_the_last_torch_whose_wheel_holds_both() -> None:
+    both = {"target": {"gpus": ["7.0", "12.0"]}}
+    lacking = (
+        "toolkit: no official wheel of torch 2.15.0 holds code for 7.0 and 12.0 together; "
+        "and for a build, CUDA 12.8 is needed and is not on this machine (found: none)"
+    )
+    torch = "take torch 2.10.0: PyPI's torch 2.10.0 (CUDA 12.8) holds sm_120, sm_70"
+    assert refused(host(), **both).startswith(f"{lacking}\n  → {torch}; or build for")
+    assert refused(host(), **both, **EXTENSION) == (
+        f"{lacking}\n  → install CUDA 12.8 "
+        f"(https://developer.nvidia.com/cuda-toolkit-archive) and {torch}"
+    )
 
 
 def test_an_unknown_toolkit_is_told_with_the_known_ones() -> None:
@@ -106,7 +179,7 @@ def test_another_cuda_major_than_the_torchs_cannot_compile_for_it() -> None:
     on = existing("2.11.0+cu130", "13.0", toolkits=(cuda_128,))
     assert refused(on, torch={"strategy": "existing"}, toolkit={"version": "12.8"}) == (
         "toolkit: torch 2.11.0+cu130 has CUDA 13.0: CUDA 12.8 cannot compile extensions for it\n"
-        "  → leave toolkit.version at auto, or build torch from source with that toolkit"
+        "  → toolkit.version: auto (CUDA 13.0 from Python packages)"
     )
 
 

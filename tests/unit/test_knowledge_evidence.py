@@ -42,6 +42,7 @@ ENTRIES = {
     "combinations": ("known_bad", "minimums"),
     "extensions": ("extensions", "notes"),
     "buildfolder": ("rules",),
+    "costs": ("ways",),
 }
 
 

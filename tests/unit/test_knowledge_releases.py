@@ -7,6 +7,7 @@ import pytest
 from tasks.errors import KnowledgeError
 from tasks.knowledge import load
 from tasks.knowledge.releases import (
+    nearest,
     release,
     supports_python,
     torch_for_python,
@@ -101,3 +102,12 @@ def test_the_newest_torch_for_a_python() -> None:
     assert newest == {"3.8": "2.5", "3.9": "2.8", "3.10": "2.14", "3.12": "2.15"}
     with pytest.raises(KnowledgeError, match=r"Python 3\.7"):
         torch_for_python(KNOWLEDGE, "3.7")
+
+
+def test_the_nearest_releases_are_the_newer_ones_first() -> None:
+    assert [found.minor for found in nearest(KNOWLEDGE, "2.12.1")][:4] == [
+        *("2.13", "2.14", "2.15"),
+        "2.11",
+    ]
+    assert nearest(KNOWLEDGE, "2.15.0")[0].minor == "2.14"
+    assert len(nearest(KNOWLEDGE, "2.0")) == len(KNOWLEDGE.releases) - 1

@@ -65,6 +65,7 @@ def test_a_file_without_a_schema_is_named(folder: Path) -> None:
         ("combinations", 'msvc: ">=1940"', "msvc: 1940", "known_bad.1.when.msvc"),
         ("extensions", "warnings: []", 'warnings: ["careful"]', "extensions.diff-gaussian-"),
         ("buildfolder", "effect: wipe", "effect: weep", "rules.0.effect"),
+        ("costs", "disk_mib: 6300", "disk_mib: 6 GB", "ways.0.disk_mib"),
     ],
 )
 def test_a_value_of_another_form_is_named(
@@ -83,6 +84,7 @@ KINDS = {
     "combinations": "known_bad",
     "extensions": "extensions",
     "buildfolder": "folder_rules",
+    "costs": "costs",
 }
 
 
@@ -103,6 +105,7 @@ KINDS = {
         ("combinations", "    level: error\n", "", "known_bad.msvc-lnk1161.level", "is missing"),
         ("extensions", '["simple_knn._C"]', "simple_knn", "extensions.simple-knn.imports", "list"),
         ("buildfolder", "    effect: wipe\n", "", "rules.1.effect", "is missing"),
+        ("costs", "    disk_mib: 6300\n", "", "ways.0.disk_mib", "is missing"),
     ],
 )
 def test_a_mistake_is_named_with_file_and_key_when_it_is_read(  # noqa: PLR0917  (a table)

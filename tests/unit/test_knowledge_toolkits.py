@@ -6,11 +6,14 @@ import pytest
 
 from tasks.errors import KnowledgeError
 from tasks.knowledge import load
+from tasks.knowledge.releases import release
 from tasks.knowledge.toolkits import (
     CompilerLimit,
     can_make,
     compiler_limit,
     driver_floor,
+    fails_to_build,
+    known_to_build,
     packages,
     require_toolkit,
     toolkits_for,
@@ -72,6 +75,39 @@ def test_a_refusal_says_what_to_take_for_all_the_archs() -> None:
     with pytest.raises(KnowledgeError) as caught:
         require_toolkit(KNOWLEDGE, "13.2", [Arch(12, 0), Arch(7, 0)])
     assert caught.value.todo == "take CUDA 12.8 to 12.9 for 7.0, 12.0"
+
+
+@pytest.mark.parametrize(
+    ("torch", "archs", "cudas"),
+    [
+        ("2.15", "12.0", ("13.2", "13.0", "13.4")),
+        ("2.15", "7.0", ("12.6",)),
+        ("2.15", "7.0 12.0", ()),
+        ("2.9", "12.0", ("12.8", "13.0")),
+        ("2.6", "9.0", ("12.4", "11.8", "12.6")),
+        ("2.6", "12.0", ()),
+    ],
+)
+def test_a_release_is_known_to_build_with_what_it_is_published_with(
+    torch: str, archs: str, cudas: tuple[str, ...]
+) -> None:
+    wanted = [Arch.parse(arch) for arch in archs.split()]
+    found = release(KNOWLEDGE, torch)
+    assert known_to_build(KNOWLEDGE, found, wanted, "linux") == cudas
+
+
+@pytest.mark.parametrize("torch", KNOWLEDGE.releases)
+def test_no_release_is_known_to_build_with_what_it_is_known_to_fail_with(torch: str) -> None:
+    found = release(KNOWLEDGE, torch)
+    for arch in KNOWLEDGE.toolkits["12.9"].makes | KNOWLEDGE.toolkits["13.5"].makes:
+        for cuda in known_to_build(KNOWLEDGE, found, [arch], "linux"):
+            assert arch in KNOWLEDGE.toolkits[cuda].makes
+            assert not fails_to_build(KNOWLEDGE, found.patch, cuda, [arch], "linux")
+
+
+def test_cuda_13_does_not_build_26() -> None:
+    assert fails_to_build(KNOWLEDGE, "2.6.0", "13.0", [Arch(9, 0)], "linux")
+    assert not fails_to_build(KNOWLEDGE, "2.6.0", "12.4", [Arch(9, 0)], "linux")
 
 
 def test_a_toolkit_that_can_is_given_back() -> None:

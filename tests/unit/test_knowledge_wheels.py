@@ -170,3 +170,44 @@ def test_orin_gets_a_wheel_that_cuda_13_2_made() -> None:
 
 def test_macos_has_no_cuda() -> None:
     assert why("2.15.0", "12.0", "macos", "arm64") == "macOS has no CUDA"
+
+
+@pytest.mark.parametrize(
+    ("version", "targets", "python", "there"),
+    [
+        ("2.15.0", "12.0", "3.11.7", True),
+        ("2.15.0", "12.0", "3.10", False),
+        ("2.15.0", "", "3.10", False),
+        ("2.6.0", "9.0", "3.14", False),
+    ],
+)
+def test_a_wheel_is_for_some_pythons(version: str, targets: str, python: str, there: bool) -> None:
+    found = wheel_for(KNOWLEDGE, version, archs(targets), "linux", "x86_64", python=python)
+    assert (found is not None) is there
+
+
+def test_every_condition_that_fails_is_told() -> None:
+    told = why_no_wheel(KNOWLEDGE, "2.6.0", archs("12.0"), "linux", "x86_64", None, "3.14.0")
+    assert told == (
+        "no official wheel of torch 2.6.0 holds code for 12.0: its newest is 9.0; "
+        "no official wheel of torch 2.6.0 is for Python 3.14 (they are for 3.9 to 3.13)"
+    )
+    cpu = why_no_wheel(KNOWLEDGE, "2.15.0", [], "linux", "x86_64", None, "3.10")
+    assert cpu == "no official wheel of torch 2.15.0 is for Python 3.10 (they are for 3.11 to 3.15)"
+
+
+def test_what_was_not_looked_at_is_said_for_every_wheel() -> None:
+    for found in KNOWLEDGE.releases.values():
+        for wheel in found.wheels:
+            target = [max(wheel.code.cubins)]
+            machine = (wheel.system, wheel.machine, wheel.cuda)
+            chosen = wheel_for(KNOWLEDGE, found.patch, target, *machine)
+            assert chosen is not None
+            assert chosen.verified is wheel.status.startswith("verified")
+            assert chosen.why.endswith("(by our facts, not verified)") is not chosen.verified
+
+
+def test_a_nightly_is_never_told_as_certain() -> None:
+    found = choose("2.16.0.dev20261101", "12.0")
+    assert found is not None
+    assert not found.verified

@@ -38,7 +38,7 @@ def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledg
         toolkit_provider=choice.toolkit.provider,
         toolkit_home=choice.toolkit.home,
         toolkit_packages=_toolkit_packages(choice, knowledge),
-        with_cuda=choice.toolkit.provider != "none",
+        with_cuda=choice.cuda is not None,
         gcc_max=compilers.gcc_max if choice.system == "linux" else None,
         cc=settings.build.env.get("CC"),
         cxx=settings.build.env.get("CXX"),

@@ -1,0 +1,122 @@
+"""Archs as those who read them take them: torch's extension builder, PyTorch's CMake, CMake. Pure.
+
+What a person wrote into build.env or an extension's env is judged here as well, so that no build
+stops at it after hours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tasks.choice import Choice, UnmetError
+from tasks.errors import KnowledgeError, SettingsError
+from tasks.knowledge import Knowledge
+from tasks.knowledge.archs import MachineCode, extension_accepts
+from tasks.knowledge.covers import how
+from tasks.knowledge.grammar import (
+    for_extension,
+    for_torch_cmake,
+    read_for_extension,
+    read_for_torch_cmake,
+)
+from tasks.knowledge.toolkits import can_make
+from tasks.model import Arch
+from tasks.settings.schema import Settings
+
+_TORCH = "TORCH_CUDA_ARCH_LIST"
+_CMAKE = ("CUDAARCHS", "CMAKE_CUDA_ARCHITECTURES")
+# CMake's own words that are the same on every machine (CMAKE_CUDA_ARCHITECTURES in its manual)
+_CMAKE_WORDS = {"all", "all-major", "OFF"}
+_CMAKE_ITEM = re.compile(r"(\d{2,3}[af]?)(?:-real|-virtual)?")
+
+
+def require_grammar(settings: Settings, knowledge: Knowledge, choice: Choice) -> None:
+    """`UnmetError` for a target that what compiles cannot be told of, `SettingsError` for a
+    variable of a person's own that it would not understand.
+    """
+    if choice.toolkit.provider == "none" or not choice.targets:
+        return
+    _require_targets(settings, knowledge, choice)
+    if choice.strategy == "source":
+        _require_variables(settings.build.env, "build.env", knowledge, choice, extension=False)
+    for item in settings.extensions:
+        where = f"extensions ({item.name}).env"
+        _require_variables(item.env, where, knowledge, choice, extension=True)
+
+
+def _require_targets(settings: Settings, knowledge: Knowledge, choice: Choice) -> None:
+    """Another torch is looked for only where there is one that takes the arch."""
+    torch = choice.torch
+    for arch in choice.targets if settings.extensions else ():
+        try:
+            for_extension(knowledge, torch, [arch])
+        except KnowledgeError as error:
+            ever = any(extension_accepts(knowledge, minor, arch) for minor in knowledge.releases)
+            raise (UnmetError if ever else SettingsError)(
+                f"torch {torch} builds no extensions for {arch}: no {settings.extensions[0].name}",
+                where="target.gpus",
+                todo=_instead(knowledge, torch, arch) or error.todo,
+            ) from error
+    if choice.strategy == "source":
+        try:
+            for_torch_cmake(knowledge, torch, choice.targets)
+        except KnowledgeError as error:
+            raise UnmetError(error.what, where="target.gpus", todo=error.todo) from error
+
+
+def _instead(knowledge: Knowledge, torch: str, arch: Arch) -> str:
+    """What to write for an arch that torch's extension builder has no name for: one whose machine
+    code runs on the same card. Empty where there is none.
+    """
+    card = Arch(arch.major, arch.minor)
+    makes = {made for kit in knowledge.toolkits.values() for made in kit.makes if not made.suffix}
+    fitting = [
+        other
+        for other in sorted(makes, reverse=True)
+        if how(knowledge, MachineCode(frozenset([other])), card)
+        and extension_accepts(knowledge, torch, other)
+    ]
+    if not fitting:
+        return ""
+    more = "" if fitting[0] == card else f", whose code runs on {card}"
+    return f'write "{fitting[0]}"{more}'
+
+
+def _require_variables(
+    given: Mapping[str, str], where: str, knowledge: Knowledge, choice: Choice, *, extension: bool
+) -> None:
+    read = read_for_extension if extension else read_for_torch_cmake
+    for name in (_TORCH, *_CMAKE):
+        if name not in given:
+            continue
+        key = f"{where}.{name}"
+        try:
+            archs = (
+                read(knowledge, choice.torch, given[name]).cubins
+                if name == _TORCH
+                else _cmake_list(given[name])
+            )
+        except KnowledgeError as error:
+            raise SettingsError(error.what, where=key, todo=error.todo) from error
+        for arch in sorted(archs):
+            if not can_make(knowledge, choice.toolkit.version, arch):
+                raise SettingsError(
+                    f"CUDA {choice.toolkit.version} makes no code for {arch}",
+                    where=key,
+                    todo=f"leave it out: target.gpus says what it is built for "
+                    f"({', '.join(map(str, choice.targets))})",
+                )
+
+
+def _cmake_list(text: str) -> frozenset[Arch]:
+    """`89-real;120` as archs; one of CMake's own words names none. Raises `KnowledgeError`."""
+    if text in _CMAKE_WORDS:
+        return frozenset()
+    items = [_CMAKE_ITEM.fullmatch(item) for item in text.split(";")]
+    if not all(items):
+        raise KnowledgeError(
+            f'"{text}" is no list of architectures that is the same on every machine',
+            todo='write numbers with ";" between them: "89-real;120-real"',
+        )
+    return frozenset(Arch.parse(f"sm_{item[1]}") for item in items if item)

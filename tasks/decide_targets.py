@@ -1,0 +1,37 @@
+"""Which archs to build for. Pure."""
+
+from __future__ import annotations
+
+from tasks.errors import KnowledgeError, SettingsError
+from tasks.knowledge import Knowledge
+from tasks.knowledge.gpus import resolve_gpu, short_name
+from tasks.model import Arch, Host
+from tasks.settings.schema import Settings
+
+
+def find_targets(
+    settings: Settings, host: Host, knowledge: Knowledge
+) -> tuple[tuple[Arch, ...], str]:
+    """The archs to build for, ascending, and why these. Raises `SettingsError`."""
+    asked = settings.target.gpus
+    if asked == "auto" and host.system == "macos":
+        return (), "macOS has no CUDA"
+    if asked == "auto" and host.gpus:
+        archs = {Arch.parse(gpu.capability) for gpu in host.gpus}
+        return tuple(
+            sorted(archs)
+        ), f"{', '.join(sorted({gpu.name for gpu in host.gpus}))} in this machine"
+    if asked == "auto":
+        assumed = resolve_gpu(knowledge, knowledge.default_gpu)
+        return (assumed.arch,), f"no NVIDIA card seen here: {short_name(assumed.name)} assumed"
+    if asked and host.system == "macos":
+        raise SettingsError(
+            "CUDA builds are not for macOS", where="target.gpus", todo="write gpus: []"
+        )
+    try:
+        facts = [resolve_gpu(knowledge, name) for name in asked]
+    except KnowledgeError as error:
+        raise SettingsError(error.what, where="target.gpus", todo=error.todo) from error
+    return tuple(sorted({fact.arch for fact in facts})), ", ".join(
+        asked
+    ) or "a build for the CPU was asked for"

@@ -1,0 +1,72 @@
+"""What a way to a torch takes: time, disk, memory.
+
+costs.yaml has the figures with their evidence. Times are ranges: what was measured is the least,
+since the machine, the network and the features of a tree decide the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tasks.knowledge.load import Knowledge
+    from tasks.model import Strategy
+
+
+@dataclass(frozen=True)
+class Cost:
+    """`seconds` are least and most in wall-clock time, None where nothing is known; `core_seconds`
+    is the part of them that compilers take, which cores share. Disk is what is there at the end,
+    memory what the largest single process takes, both in MiB. `known` is the evidence, or begins
+    with "unverified".
+    """
+
+    seconds: tuple[int, int] | None
+    disk_mib: int
+    memory_mib: int
+    known: str
+    core_seconds: tuple[int, int] = (0, 0)
+
+    def on(self, cores: int) -> Cost:
+        """The same where so many compilers run at once: what they take is divided by it, rounded
+        up. The result holds no `core_seconds` that could be divided again.
+        """
+        if self.seconds is None:
+            return self
+        least, most = (
+            whole - shared + math.ceil(shared / max(cores, 1))
+            for whole, shared in zip(self.seconds, self.core_seconds, strict=True)
+        )
+        return replace(self, seconds=(least, most), core_seconds=(0, 0))
+
+
+def cost(knowledge: Knowledge, strategy: Strategy, archs: int, extensions: int) -> Cost:
+    """What it takes on one core with that many target archs (none: for the CPU) and extensions.
+
+    seconds = fixed + compilers + (archs − 1) × a further arch's + extensions × an extension's. A
+    compiler cache is not counted, nor what is there from an earlier build.
+    """
+    fact = next(
+        (row for row in knowledge.costs if (row.strategy, row.cuda) == (strategy, archs > 0)), None
+    )
+    if fact is None:
+        return Cost(None, 0, 0, "unverified: nothing is known of it")
+    each = knowledge.extension_cost
+    further = max(archs - 1, 0)
+    least, most = (
+        core + further * more
+        for core, more in zip(fact.core_seconds, fact.arch_seconds, strict=True)
+    )
+    fixed = [own + extensions * more for own, more in zip(fact.seconds, each.seconds, strict=True)]
+    notes = [fact.status, fact.uncertain]
+    if extensions:
+        notes += [f"extensions {each.status}", each.uncertain]
+    return Cost(
+        seconds=(fixed[0] + least, fixed[1] + most),
+        disk_mib=fact.disk_mib + extensions * each.disk_mib,
+        memory_mib=max(fact.memory_mib, each.memory_mib if extensions else 0),
+        known="; ".join(filter(None, notes)),
+        core_seconds=(least, most),
+    )
