@@ -15,7 +15,7 @@ from tasks.decide_toolkit import decide_toolkit, require_reach
 from tasks.decide_torch import Torch, existing, from_source, prebuilt, wants_source
 from tasks.errors import SettingsError
 from tasks.knowledge import Knowledge
-from tasks.knowledge.costs import cost
+from tasks.knowledge.costs import Cost, cost
 from tasks.model import Arch, Host, Strategy
 from tasks.remedies import advice
 from tasks.settings.schema import Settings
@@ -84,10 +84,21 @@ def by(
         toolkit=toolkit,
         python=host.python,
         index=torch.index,
-        cost=cost(knowledge, torch.strategy, len(targets), len(settings.extensions)),
+        cost=expected(settings, knowledge, torch.strategy, targets),
     )
     require_grammar(settings, knowledge, choice)
     return choice
+
+
+def expected(
+    settings: Settings, knowledge: Knowledge, strategy: Strategy, targets: tuple[Arch, ...]
+) -> Cost:
+    """What that way takes on one core; how much of it one CMake target takes is not known."""
+    if strategy == "source" and settings.build.target:
+        part = cost(knowledge, strategy, len(targets), 0)
+        known = f"unverified: build.target is a part of what is known: {part.known}"
+        return replace(part, seconds=None, core_seconds=(0, 0), known=known)
+    return cost(knowledge, strategy, len(targets), len(settings.extensions))
 
 
 def _neither(no_wheel: SettingsError, no_build: UnmetError) -> SettingsError:

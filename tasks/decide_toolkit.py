@@ -86,4 +86,7 @@ def require_reach(knowledge: Knowledge, cuda: str, targets: tuple[Arch, ...]) ->
     try:
         require_toolkit(knowledge, cuda, targets)
     except KnowledgeError as error:
-        raise UnmetError(error.what, where="toolkit.version", todo=error.todo) from error
+        # which toolkits make the archs is no advice: whether this torch is built with them counts
+        known = ".".join(cuda.split(".")[:2]) in knowledge.toolkits
+        todo = "choose another torch, or other cards in target.gpus" if known else error.todo
+        raise UnmetError(error.what, where="toolkit.version", todo=todo) from error

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tasks.choice import Choice
-from tasks.decide import attempt, by
+from tasks.decide import attempt, by, expected
 from tasks.decide_targets import find_targets
 from tasks.decide_torch import wants_source
 from tasks.errors import SettingsError
 from tasks.knowledge import Knowledge
-from tasks.knowledge.costs import Cost, cost
+from tasks.knowledge.costs import Cost
 from tasks.model import Host, Strategy
 from tasks.settings.schema import Settings
 
@@ -42,8 +42,7 @@ def ways(settings: Settings, host: Host, knowledge: Knowledge) -> tuple[Way, ...
     found = []
     for name in order:
         choice, why = _tried(name, chosen, settings, host, knowledge)
-        archs = len(choice.targets if choice else targets)
-        takes = cost(knowledge, name, archs, len(settings.extensions))
+        takes = expected(settings, knowledge, name, choice.targets if choice else targets)
         picked = chosen is not None and chosen.strategy == name
         found.append(Way(name, choice is not None, picked, why, takes, choice))
     return tuple(found)

@@ -22,6 +22,7 @@ from tests.unit.test_decide import (
     refused,
 )
 
+EXTENSION: dict[str, Any] = {"extensions": [{"name": "smoke", "path": "templates/smoke"}]}
 PYPI = ToolkitChoice("pypi", "13.2", "", "CUDA 13.2 from Python packages")
 OWN = ToolkitFound("/opt/cuda", "13.4.59", asked=True)
 
@@ -89,7 +90,6 @@ def test_an_arch_that_the_toolkit_cannot_make_names_those_that_can() -> None:
     assert "install CUDA 12.6" in told, "the one that 2.15 is published with"
 
 
-EXTENSION = {"extensions": [{"name": "smoke", "path": "templates/smoke"}]}
 NONE_126 = "none: nothing is compiled, and CUDA 12.6 is not to be had here"
 
 
@@ -141,6 +141,15 @@ def test_two_eras_together_take_the_last_torch_whose_wheel_holds_both() -> None:
     assert refused(host(), **both, **EXTENSION) == (
         f"{lacking}\n  → install CUDA 12.8 "
         f"(https://developer.nvidia.com/cuda-toolkit-archive) and {torch}"
+    )
+
+
+def test_a_toolkit_that_this_torch_cannot_use_is_no_advice() -> None:
+    on = existing("2.5.1+cu124", "12.4", toolkits=(CUDA_124,))
+    asked = {"torch": {"strategy": "existing"}, "target": {"gpus": ["12.0"]}, **EXTENSION}
+    assert refused(on, **asked) == (
+        "toolkit.version: CUDA 12.4 cannot make 12.0 (sm_120); 12.8 is the first that can\n"
+        "  → choose another torch, or other cards in target.gpus"
     )
 
 

@@ -54,6 +54,13 @@ def test_the_choice_has_the_cost_of_its_way() -> None:
     assert chosen(host()).cost == found["prebuilt"].cost
 
 
+def test_how_long_a_part_of_the_tree_takes_is_not_known() -> None:
+    part = told(host(), build={"target": "c10"})["source"].cost
+    assert part.seconds is None
+    assert part.known.startswith("unverified")
+    assert part.disk_mib == cost(KNOWLEDGE, "source", archs=1, extensions=0).disk_mib
+
+
 def test_cores_share_what_compilers_take_and_nothing_else() -> None:
     one = Cost((160, 1_300), 1, 1, "verified: X", core_seconds=(100, 1_000))
     assert one.on(1).seconds == (160, 1_300)
