@@ -16,6 +16,7 @@ from tasks.decide_torch import wants_source
 from tasks.errors import BuildError
 from tasks.knowledge import Knowledge
 from tasks.knowledge.combinations import Combination, judge
+from tasks.knowledge.minimums import below
 from tasks.knowledge.releases import nearest, release, wheel_for
 from tasks.knowledge.toolkits import known_to_build, toolkits_for
 from tasks.model import Host, Strategy, ToolkitFound
@@ -69,7 +70,8 @@ class _Trial:
             choice = self.attempt(asked, host or self.host, self.knowledge)
         except BuildError:
             return None
-        return choice if self._known(choice) and not known_bad(self.knowledge, choice) else None
+        bad = known_bad(self.knowledge, choice, extensions=bool(self.settings.extensions))
+        return choice if self._known(choice) and not bad else None
 
     def _known(self, choice: Choice) -> bool:
         """Whether a build is one with a toolkit that the release is published with, or with the one
@@ -84,16 +86,19 @@ class _Trial:
         return choice.cuda in known_to_build(self.knowledge, found, choice.targets, choice.system)
 
 
-def known_bad(knowledge: Knowledge, choice: Choice) -> bool:
-    """Whether what would be built is known not to work."""
+def known_bad(knowledge: Knowledge, choice: Choice, *, extensions: bool) -> bool:
+    """Whether what would be built, with extensions or without, is known not to work."""
     combination = Combination(
         system=choice.system,
         cuda=choice.toolkit.version or None,
         torch=choice.torch,
         archs=choice.targets,
         strategy=choice.strategy,
+        python=choice.python.version,
+        extensions=extensions,
     )
-    return any(finding.level == "error" for finding in judge(knowledge, combination))
+    found = (*judge(knowledge, combination), *below(knowledge, combination))
+    return any(finding.level == "error" for finding in found)
 
 
 def _pythons(trial: _Trial) -> Iterator[Remedy]:

@@ -46,7 +46,7 @@ def tried(settings: Settings, on: Host) -> tuple[Choice | None, str]:
         return None, error.what
 
 
-def is_bad(choice: Choice) -> bool:
+def is_bad(choice: Choice, extensions: object) -> bool:
     findings = judge(
         KNOWLEDGE,
         Combination(
@@ -55,6 +55,7 @@ def is_bad(choice: Choice) -> bool:
             torch=choice.torch,
             archs=choice.targets,
             strategy=choice.strategy,
+            extensions=bool(extensions),
         ),
     )
     return any(finding.level == "error" for finding in findings)
@@ -72,7 +73,7 @@ def test_no_remedy_is_itself_known_bad(torch: str, strategy: str) -> None:
         except BuildError:
             for remedy in remedies(settings, on, KNOWLEDGE, attempt):
                 choice = remedy.choice
-                assert not is_bad(choice), (arch, remedy)
+                assert not is_bad(choice, extensions), (arch, remedy)
                 if choice.strategy == "source":
                     found = next(item for item in RELEASES if item.patch == choice.torch)
                     assert choice.cuda in known_to_build(
@@ -82,7 +83,7 @@ def test_no_remedy_is_itself_known_bad(torch: str, strategy: str) -> None:
 
 def test_the_known_bad_is_what_the_remedies_are_judged_by() -> None:
     settings = asking("2.6.0", ["9.0"], "source", toolkit={"version": "13.0"})
-    assert known_bad(KNOWLEDGE, attempt(settings, host(), KNOWLEDGE))
+    assert known_bad(KNOWLEDGE, attempt(settings, host(), KNOWLEDGE), extensions=False)
 
 
 def test_26_for_blackwell_is_never_sent_to_cuda_13() -> None:
@@ -128,7 +129,7 @@ def test_auto_builds_with_a_toolkit_that_the_release_is_known_with_where_it_is_h
             for cuda in toolkits_for(KNOWLEDGE, [arch])
             if not fails_to_build(KNOWLEDGE, torch, cuda, [arch], "linux")
         ]
-        assert not is_bad(choice) or not others, "a bad one only where there is no other"
+        assert not is_bad(choice, ()) or not others, "a bad one only where there is no other"
 
 
 @st.composite
@@ -176,7 +177,7 @@ def test_what_is_advised_is_never_known_bad_whatever_is_asked(
         attempt(settings, on, KNOWLEDGE)
     except SettingsError:
         for remedy in remedies(settings, on, KNOWLEDGE, attempt):
-            assert not is_bad(remedy.choice)
+            assert not is_bad(remedy.choice, settings.extensions)
 
 
 @pytest.mark.parametrize("torch", ["2.0.1", "2.6.0", "2.15.0"])
