@@ -105,7 +105,7 @@ KINDS = {
         ("combinations", "    level: error\n", "", "known_bad.msvc-lnk1161.level", "is missing"),
         ("extensions", '["simple_knn._C"]', "simple_knn", "extensions.simple-knn.imports", "list"),
         ("buildfolder", "    effect: wipe\n", "", "rules.1.effect", "is missing"),
-        ("costs", "    disk_mib: 6300\n", "", "ways.0.disk_mib", "is missing"),
+        ("costs", "    disk_mib: 6300\n", "", "ways.1.disk_mib", "is missing"),
     ],
 )
 def test_a_mistake_is_named_with_file_and_key_when_it_is_read(  # noqa: PLR0917  (a table)
