@@ -14,14 +14,10 @@ if TYPE_CHECKING:
     from tasks.reports.subject import Profile
     from tasks.surroundings import Disk, Leftover, Surroundings
 
-# GiB: what a build cannot do without, and what it comes to with everything that is kept.
-_NEEDED_GIB = {
-    "prebuilt": (6, 12),
-    "prebuilt for the CPU": (2, 4),
-    "existing": (2, 4),
-    "source": (8, 60),
-    "source for the CPU": (4, 15),
-}
+# Shares of what a build comes to (config/knowledge/costs.yaml): below the first it cannot end, or,
+# where nobody measured it, hardly; up to the second there is no room for a second torch beside it
+_LEAST, _LEAST_UNVERIFIED, _USUAL = 1.0, 0.5, 2.0
+_ANY_GIB = (6.0, 12.0)  # where the profile does not open: a prebuilt torch
 _BEGUN_GIB = 1  # where most of it is there already
 _BESIDE_GIB = (0.5, 2)  # wheels, temporary files, an environment beside a tree
 _FOR = {"build": "the build", "environment": "its environment"}
@@ -47,20 +43,18 @@ def judge(s: Surroundings, profile: Profile | None, _: Knowledge) -> Iterator[Sy
     yield from _leftovers(s)
 
 
-def needed_gib(profile: Profile | None) -> tuple[int, int]:
-    """Least and usual room of a build's own folder, by strategy."""
-    if profile is None:
-        return _NEEDED_GIB["prebuilt"]
-    choice, part = profile.choice, profile.loaded.settings.build.target
-    small = choice.toolkit.provider == "none" or bool(part)
-    if small and choice.strategy != "existing":
-        return _NEEDED_GIB[f"{choice.strategy} for the CPU"]
-    return _NEEDED_GIB[choice.strategy]
+def needed_gib(profile: Profile | None) -> tuple[float, float]:
+    """Least and usual room of a build's own folder."""
+    cost = profile.choice.cost if profile else None
+    if cost is None or not cost.disk_mib:
+        return _ANY_GIB
+    whole = cost.disk_mib / 1024
+    least = _LEAST_UNVERIFIED if cost.known.startswith("unverified") else _LEAST
+    return round(least * whole, 1), round(_USUAL * whole, 1)
 
 
 def _disk(s: Surroundings, disk: Disk, profile: Profile | None) -> Symptom:
     free = disk.free_mib / 1024
-    least: float
     least, usual = needed_gib(profile) if disk.what == "build" else _BESIDE_GIB
     if s.begun:
         least, usual = min(least, _BEGUN_GIB), min(usual, _BESIDE_GIB[1])

@@ -14,7 +14,7 @@ from textwrap import wrap
 from typing import Any, Literal
 
 from tasks.digest import canonical, plain
-from tasks.effects import manifests, records, runs
+from tasks.effects import capacity, manifests, records, runs
 from tasks.effects.files import deliver
 from tasks.effects.voice import show
 from tasks.errors import BuildError, redact
@@ -23,12 +23,13 @@ from tasks.reports.decisions import (
     Decision,
     Expected,
     Found,
+    Known,
     Past,
     decisions,
     expected,
     whole_build,
 )
-from tasks.reports.subject import Subject
+from tasks.reports.subject import Profile, Subject
 from tasks.rooms import room
 from tasks.stages.compile.foresee import Outlook
 from tasks.stages.compile.foresee import foresee as foresee_compile
@@ -60,7 +61,7 @@ def run(subject: Subject, json: str = "") -> None:
     plan = subject.opened.plan
     found = list(explain(plan))
     decided = decisions(subject.opened, _found(plan, found))
-    takes = expected(_past(plan, found))
+    takes = expected(_past(plan, found), _by_facts(subject.opened))
     if json:
         document = _document(subject.name, decided, found, takes)
         deliver(Path(json), redact(canonical(document)))
@@ -68,6 +69,20 @@ def run(subject: Subject, json: str = "") -> None:
     _show_stages(found)
     show("")
     _row("expected", str(takes))
+
+
+def _by_facts(profile: Profile) -> Known:
+    """What builds like this one take, by the facts."""
+    if profile.choice.cost is None:
+        return Known()
+    cost = profile.choice.cost.on(capacity.cores())
+    sure = not cost.known.startswith("unverified")
+    return Known(
+        seconds=sum(cost.seconds) / 2 if cost.seconds else None,
+        memory_mib=cost.memory_mib or None,
+        disk_gib=cost.disk_mib / 1024 or None,
+        by="measured elsewhere" if sure else "by our facts, not verified",
+    )
 
 
 def _show_decisions(decided: Iterable[Decision]) -> None:
