@@ -76,12 +76,12 @@ def _by_facts(profile: Profile) -> Known:
     if profile.choice.cost is None:
         return Known()
     cost = profile.choice.cost.on(capacity.cores())
-    sure = not cost.known.startswith("unverified")
+    sure = "unverified" not in cost.known
     return Known(
         seconds=sum(cost.seconds) / 2 if cost.seconds else None,
         memory_mib=cost.memory_mib or None,
         disk_gib=cost.disk_mib / 1024 or None,
-        by="measured elsewhere" if sure else "by our facts, not verified",
+        by="by our facts" if sure else "by our facts, in part not verified",
     )
 
 
