@@ -6,15 +6,18 @@ submodules (files that git does not track there) is not an edit.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePath
 
 from tasks.effects import shell
 from tasks.effects.git.command import command
+from tasks.effects.git.newfiles import new_files
 from tasks.errors import CommandFailedError
 
 
@@ -34,16 +37,18 @@ def is_checkout(path: PurePath) -> bool:
     return (Path(path) / ".git").exists()
 
 
-def state(tree: PurePath) -> GitState:
-    """Read a checkout; equal states mean equal content. Nothing is written.
+def state(tree: PurePath, kept: PurePath | None = None) -> GitState:
+    """Read a checkout; equal states mean equal content. In the tree nothing is written.
 
-    git's index decides what is edited, in one command; which files are new is asked beside it.
+    git's index decides what is edited, in one command. Beside it the submodules are asked, and
+    which files are new: by the file `kept`, which is ours, without a walk where no folder changed.
     """
-    with ThreadPoolExecutor(max_workers=2) as both:
-        new = both.submit(_untracked, tree)
+    with ThreadPoolExecutor(max_workers=2) as beside:
+        new = beside.submit(_untracked, tree, kept)
+        within = beside.submit(lambda: dict(_submodules(tree)))
         commit, changed = _status(tree)
         lines = [*changed, *new.result()]
-    return GitState(commit, dict(_submodules(tree)), _digest(lines))
+        return GitState(commit, within.result(), _digest(lines))
 
 
 def ask(tree: PurePath, *args: str, what: str = "read the checkout") -> str:
@@ -68,33 +73,54 @@ def submodule_lines(tree: PurePath, *, recursive: bool = False) -> Iterator[tupl
 
 def _recorded(tree: PurePath) -> dict[str, str]:
     """Path → commit of the submodules in git's index."""
-    if not (Path(tree) / ".gitmodules").exists():
+    paths = _named(tree)
+    if not paths:
         return {}
-    try:
-        named = ask(tree, "config", "-z", "--file", ".gitmodules", "--get-regexp", r"\.path$")
-    except CommandFailedError:
-        return {}  # it names none
-    paths = [entry.partition("\n")[2] for entry in named.split("\0") if entry]
     listed = ask(tree, "ls-files", "--stage", "-z", "--", *paths)
     entries = (entry.partition("\t") for entry in listed.split("\0"))
     return {path: head.split()[1] for head, _, path in entries if head.startswith("160000 ")}
 
 
+def _named(tree: PurePath) -> list[str]:
+    """The paths that .gitmodules names."""
+    if not (Path(tree) / ".gitmodules").exists():
+        return []
+    try:
+        named = ask(tree, "config", "-z", "--file", ".gitmodules", "--get-regexp", r"\.path$")
+    except CommandFailedError:
+        return []
+    return [entry.partition("\n")[2] for entry in named.split("\0") if entry]
+
+
+def _place(tree: Path) -> Path:
+    """The repository's own folder: of a submodule or a worktree it lies elsewhere."""
+    link = tree / ".git"
+    return link if link.is_dir() else tree / link.read_text("utf-8").partition(": ")[2].strip()
+
+
 def _head(tree: Path) -> str:
     """The commit that is checked out; "" where there is none yet."""
-    link = tree / ".git"
     try:
-        place = link if link.is_dir() else tree / link.read_text("utf-8").partition(": ")[2].strip()
-        head = (place / "HEAD").read_text(encoding="utf-8").strip()
-        return ask(tree, "rev-parse", "HEAD").strip() if head.startswith("ref:") else head
+        head = (_place(tree) / "HEAD").read_text(encoding="utf-8").strip()
+        return _of_branch(tree, head.partition(": ")[2]) if head.startswith("ref:") else head
     except (OSError, CommandFailedError):
         return ""
 
 
+def _of_branch(tree: Path, ref: str) -> str:
+    """The commit of a branch: read where it has a file of its own, else asked."""
+    with contextlib.suppress(OSError):
+        return (_place(tree) / ref).read_text(encoding="utf-8").strip()
+    return ask(tree, "rev-parse", "HEAD").strip()
+
+
 def _submodules(tree: PurePath) -> Iterator[tuple[str, str]]:
-    for flag, path, commit in submodule_lines(tree, recursive=True):
-        if flag != "-":
-            yield path, commit
+    """Path and commit of those that are checked out; what git's index records is not asked."""
+    for path in _named(tree):
+        inner = Path(tree) / path
+        if is_checkout(inner) and (head := _head(inner)):
+            yield path, head
+            yield from ((f"{path}/{below}", commit) for below, commit in _submodules(inner))
 
 
 def edits(tree: PurePath, *, untracked: bool = True) -> str:
@@ -115,9 +141,10 @@ def _status(tree: PurePath) -> tuple[str, list[str]]:
     return commit, [line for entry in changed for line in _edit(Path(tree), entry)]
 
 
-def _untracked(tree: PurePath) -> list[str]:
-    listed = ask(tree, "ls-files", "-z", "--others", "--exclude-standard")
-    return [f"{name}\0{content(Path(tree) / name)}\n" for name in listed.split("\0") if name]
+def _untracked(tree: PurePath, kept: PurePath | None = None) -> list[str]:
+    top = Path(tree)
+    names = new_files(partial(ask, tree), tree, _place(top), _head(top) if kept else "", kept)
+    return [f"{name}\0{content(top / name)}\n" for name in names]
 
 
 def _digest(lines: list[str]) -> str:

@@ -11,7 +11,7 @@ from tasks.effects import archive, files, git, manifests
 from tasks.effects.voice import say, warn
 from tasks.errors import BuildError, LostEditsError
 from tasks.stages.source import series
-from tasks.stages.source.job import SourceJob, SourceTree
+from tasks.stages.source.job import NEW_FILES, SourceJob, SourceTree
 from tasks.stages.source.tree import digest
 
 
@@ -112,7 +112,7 @@ def _patch(job: SourceJob) -> tuple[str, ...]:
 def _read(job: SourceJob, patches: tuple[str, ...]) -> SourceTree:
     tree = str(job.tree)
     if git.is_checkout(job.tree):
-        found = git.state(job.tree)
+        found = git.state(job.tree, Path(job.state) / NEW_FILES)
         _write_seen(job, Seen(tree, commit=found.commit))
         return SourceTree(tree, job.kind, found.commit, found.submodules, found.edits, "", patches)
     content = _digest(job)

@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import Literal
 
 Kind = Literal["git", "path", "tarball"]
+NEW_FILES = "new-files.json"  # in the state folder: what `git.state` keeps
 
 
 @dataclass(frozen=True)
