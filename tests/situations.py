@@ -92,7 +92,7 @@ SITUATIONS: dict[str, Situation] = {
     "an Alpine container that builds torch": linux({}, SOURCE, glibc=""),
     "CentOS 7": linux({"os": "warning"}, glibc="2.17"),
     "a Raspberry Pi of 32 bits": linux(
-        {"os": "problem", "python": "problem"},
+        {"os": "warning", "python": "problem"},
         SOURCE | CPU, host=replace(NO_CARD, machine="armv7l"), nvidia=Nvidia(), python_bits=32,
     ),
     "no compiler": linux({"compiler": "problem"}, cxx=Tool(), cc=Tool()),
@@ -212,7 +212,7 @@ SITUATIONS: dict[str, Situation] = {
     "Windows that builds torch": windows({}, SOURCE),
     "Windows for the CPU": windows({}, CPU),
     "Windows on ARM": windows(
-        {"os": "problem"}, SOURCE | CPU, host=replace(WINDOWS_HOST, machine="arm64")
+        {"os": "warning"}, SOURCE | CPU, host=replace(WINDOWS_HOST, machine="arm64")
     ),
     "Windows without Visual Studio": windows(
         {"visual-studio": "problem", "compiler": "problem"}, cxx=Tool(), cc=Tool(), visual_studio=()

@@ -48,12 +48,14 @@ def _os(s: Surroundings, profile: Profile | None) -> Symptom:
         return unchecked("os")
     name = f"{s.os_release}, {s.host.machine}" + (", in WSL" if s.wsl else "")
     prebuilt = profile is not None and profile.choice.strategy == "prebuilt"
+    cuda = profile is None or bool(profile.choice.targets)
+    tell = problem if cuda else warning  # a build for the CPU may work there all the same
     if s.host.machine not in _MACHINES:
         todo = "build on x86_64 or aarch64 (a 64-bit system)"
-        return problem("os", f"{name}: there is no torch with CUDA for this processor", todo)
+        return tell("os", f"{name}: there is no torch with CUDA for this processor", todo)
     if s.host.system == "windows" and s.host.machine != "x86_64":
         todo = "build on an x86_64 Windows, or on Linux"
-        return problem("os", f"{name}: CUDA on Windows is for x86_64 alone", todo)
+        return tell("os", f"{name}: CUDA on Windows is for x86_64 alone", todo)
     if s.host.system == "linux" and s.glibc is not None and prebuilt:
         if not s.glibc:
             todo = "choose torch.strategy: source, or a distribution with glibc"

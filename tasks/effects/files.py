@@ -22,7 +22,7 @@ from filelock import FileLock, Timeout
 
 from tasks.effects import leftovers
 from tasks.effects.voice import warn
-from tasks.errors import BusyError, NoSpaceError, NotOwnedError
+from tasks.errors import BuildError, BusyError, NoSpaceError, NotOwnedError
 from tasks.model import Artifact
 
 TAG = "CACHEDIR.TAG"
@@ -52,13 +52,20 @@ def write_atomic(path: PurePath, text: str) -> None:
 
 def deliver(path: PurePath, text: str) -> None:
     """Write `text` where a person asked for it. A device, a pipe or what a link leads to takes it
-    as it comes: a rename would put a file into its place.
+    as it comes: a rename would put a file into its place. Raises `BuildError` where it cannot.
     """
     target = Path(path).absolute()
-    if target.exists() and (target.is_symlink() or not target.is_file()):
-        target.write_text(text, encoding="utf-8", newline="")
-    else:
-        write_atomic(target, text)
+    try:
+        if target.exists() and (target.is_symlink() or not target.is_file()):
+            target.write_text(text, encoding="utf-8", newline="")
+        else:
+            write_atomic(target, text)
+    except OSError as error:
+        raise BuildError(
+            f"this cannot be written: {error.strerror}",
+            where=str(target),
+            todo="name a file in a folder that you may write to",
+        ) from error
 
 
 def own(folder: PurePath) -> Path:

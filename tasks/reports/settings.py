@@ -23,7 +23,7 @@ def run(subject: Subject, json: str = "") -> None:
     loaded, problem = _load(subject)
     rows = _rows(loaded) if loaded else []
     if json:
-        deliver(Path(json), canonical(_document(subject, rows, problem)))
+        deliver(Path(json), redact(canonical(_document(subject, rows, problem))))
     width = max((len(row["key"]) for row in rows), default=0)
     for row in rows:
         show(f"{row['key']:<{width}}  {_shown(row['value'])}   # {row['from']}")

@@ -13,7 +13,7 @@ import pytest
 
 from tasks.effects import files, leftovers
 from tasks.effects.files import lock, own, remove_owned, require_space, write_atomic
-from tasks.errors import BusyError, NoSpaceError, NotOwnedError
+from tasks.errors import BuildError, BusyError, NoSpaceError, NotOwnedError
 from tasks.model import Artifact
 
 ROOT = Path(__file__).parents[2]
@@ -50,6 +50,8 @@ def test_what_a_person_asked_for_goes_into_a_pipe_or_through_a_link(tmp_path: Pa
     assert pipe.is_fifo()
     files.deliver(tmp_path / "a" / "new.json", "made")
     assert (tmp_path / "a" / "new.json").read_text(encoding="utf-8") == "made"
+    with pytest.raises(BuildError, match="cannot be written"):
+        files.deliver(tmp_path, "over a folder")
 
 
 @pytest.mark.parametrize("ends_with", [OSError(28, "No space left on device"), KeyboardInterrupt()])

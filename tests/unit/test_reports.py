@@ -121,6 +121,7 @@ def test_doctor_tells_that_all_is_there(
 def test_doctor_tells_of_a_broken_profile_and_of_the_machine(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     look_nowhere(monkeypatch)
     with pytest.raises(BuildError) as told:
         doctor.run(broken(yard, "python: 3.10\n"))

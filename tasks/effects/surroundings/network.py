@@ -101,7 +101,7 @@ def _of_pip() -> str:
 def _files_of_pip() -> Iterator[Path]:
     if named := os.environ.get("PIP_CONFIG_FILE"):
         yield Path(named)
-    home = Path.home()
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - it knows what to do without a home
     config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
     if roaming := os.environ.get("APPDATA"):
         yield Path(roaming) / "pip" / "pip.ini"

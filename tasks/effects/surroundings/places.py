@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -32,7 +33,14 @@ def look(asked: Asked, wanted: frozenset[CheckId]) -> dict[str, Any]:
 
 def begun(asked: Asked) -> bool:
     """Whether most of the room of this build is taken already."""
-    return any(Path(path).exists() for path in asked.begun)
+    return any(_is_there(path) for path in asked.begun)
+
+
+def _is_there(path: PurePath) -> bool:
+    """False also where one may not look."""
+    with contextlib.suppress(OSError):
+        return Path(path).exists()
+    return False
 
 
 def _disks(asked: Asked) -> Iterator[Disk]:
@@ -41,7 +49,7 @@ def _disks(asked: Asked) -> Iterator[Disk]:
     seen: set[int] = set()
     for what, path in (*asked.places, ("temporary files", _temporary())):
         place = Path(path)
-        while not place.exists() and place != place.parent:
+        while not _is_there(place) and place != place.parent:
             place = place.parent
         try:
             device, free = place.stat().st_dev, shutil.disk_usage(place).free
@@ -100,7 +108,7 @@ def _leftovers(asked: Asked) -> Iterator[Leftover]:
     import psutil  # noqa: PLC0415 - not at load
 
     build = Path(asked.build) if asked.build else None
-    if build and build.exists() and not files.is_owned(build) and _holds_something(build):
+    if build and _is_there(build) and not files.is_owned(build) and _holds_something(build):
         yield Leftover("not ours", str(build))
     above = Path(asked.root) / "build"
     for folder in sorted(above.iterdir()) if above.is_dir() else ():

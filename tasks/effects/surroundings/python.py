@@ -68,7 +68,8 @@ def _user_site(python: Interpreter) -> Path:
     if sys.platform == "win32":
         return Path(os.environ.get("APPDATA", "~")) / f"Python/Python{major}{minor}/site-packages"
     base = os.environ.get("PYTHONUSERBASE") or "~/.local"
-    return Path(base).expanduser() / f"lib/python{major}.{minor}/site-packages"
+    home = os.path.expanduser(base)  # noqa: PTH111 - it knows what to do without a home
+    return Path(home) / f"lib/python{major}.{minor}/site-packages"
 
 
 def _installed(asked: Asked) -> Iterator[Installed]:
