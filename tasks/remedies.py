@@ -42,11 +42,15 @@ def advice(settings: Settings, host: Host, knowledge: Knowledge, attempt: Attemp
 def remedies(
     settings: Settings, host: Host, knowledge: Knowledge, attempt: Attempt
 ) -> tuple[Remedy, ...]:
-    """At most one of a kind: another Python, toolkit, torch, strategy, or fewer targets."""
+    """At most one of a kind: another Python, toolkit, torch, strategy, several profiles, or fewer
+    targets.
+    """
     trial = _Trial(settings, host, knowledge, attempt)
     kinds = (_pythons, _toolkits, _torches, _strategies, _profiles)
     found = [next(kind(trial), None) for kind in kinds]
     last = found if any(found) else [next(_torches_and_toolkits(trial), None)]
+    if settings.target.gpus == "auto" or not any(last):
+        last = [*last, next(_fewer(trial), None)]
     return tuple(remedy for remedy in last if remedy)
 
 
@@ -181,18 +185,17 @@ def _here(trial: _Trial, order: Iterable[str]) -> Iterator[Remedy]:
 
 
 def _installed(trial: _Trial, order: Iterable[str]) -> Iterator[Remedy]:
-    """With the settings as they are, else with as few changes as it takes."""
-    for cuda in order:
-        if cuda == "auto":
-            continue
+    """With the settings as they are, whichever toolkit that takes; else with one change more."""
+    kits = [cuda for cuda in order if cuda != "auto"]
+    tries = [(cuda, keys) for keys in _with_provider(trial, {}, "system") for cuda in kits]
+    for cuda, keys in [*tries, *((cuda, {"version": cuda}) for cuda in kits)]:
         there = ToolkitFound("", f"{cuda}.0")
         host = replace(trial.host, toolkits=(*trial.host.toolkits, there))
-        for keys in (*_with_provider(trial, {}, "system"), {"version": cuda}):
-            choice = trial.of(host, toolkit=keys)
-            if choice and choice.toolkit.version == cuda:
-                also = f" and write {_written(keys)}" if keys else ""
-                what = f"install CUDA {cuda} ({ARCHIVE}){also}, or name it with toolkit.path"
-                yield Remedy(what, choice)
+        choice = trial.of(host, toolkit=keys)
+        if choice and choice.toolkit.version == cuda:
+            also = f" and write {_written(keys)}" if keys else ""
+            what = f"install CUDA {cuda} ({ARCHIVE}){also}, or name it with toolkit.path"
+            yield Remedy(what, choice)
 
 
 def _torches_and_toolkits(trial: _Trial) -> Iterator[Remedy]:
@@ -227,10 +230,29 @@ def _strategies(trial: _Trial) -> Iterator[Remedy]:
 
 
 def _profiles(trial: _Trial) -> Iterator[Remedy]:
+    apart = _apart(trial)
+    if len(apart) > 1 and all(apart.values()):
+        named = " and ".join(apart)
+        first = next(choice for choice in apart.values() if choice)
+        yield Remedy(f"build for {named} in {len(apart)} profiles", first)
+
+
+def _fewer(trial: _Trial) -> Iterator[Remedy]:
+    """Without those that stand in the way; last, the newest card alone."""
+    apart = _apart(trial)
+    working = {name: choice for name, choice in apart.items() if choice}
+    newest = max(working, key=lambda name: working[name].targets, default="")
+    for kept in (tuple(working), (newest,)):
+        if not working or len(kept) == len(apart):
+            continue
+        if choice := trial.of(target={"gpus": kept}):
+            left = ", ".join(name for name in apart if name not in kept)
+            named = ", ".join(f'"{name}"' for name in kept)
+            yield Remedy(f"write target.gpus: [{named}], which leaves out {left}", choice)
+
+
+def _apart(trial: _Trial) -> dict[str, Choice | None]:
+    """Each target alone: its choice, None where there is none."""
     asked = trial.settings.target.gpus
     gpus = asked if asked != "auto" else tuple({gpu.capability for gpu in trial.host.gpus})
-    if len(gpus) < 2:
-        return
-    apart = [trial.of(target={"gpus": (name,)}) for name in sorted(gpus)]
-    if all(apart) and apart[0]:
-        yield Remedy(f"build for {' and '.join(sorted(gpus))} in {len(gpus)} profiles", apart[0])
+    return {name: trial.of(target={"gpus": (name,)}) for name in sorted(gpus)}

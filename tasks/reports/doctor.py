@@ -7,6 +7,7 @@ some milliseconds, which a build looks at before it writes anything.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import textwrap
@@ -25,20 +26,25 @@ from tasks.effects.surroundings import look
 from tasks.effects.voice import show
 from tasks.errors import BuildError, redact
 from tasks.knowledge import load
-from tasks.model import Host
+from tasks.model import Host, Layout
+from tasks.plan import layout_of
 from tasks.reports.subject import Subject
+from tasks.settings.load import load as load_settings
+from tasks.settings.schema import Settings
 
 _MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM", "not checked": "not checked"}
 _INDENT = 28  # of what was seen
 _WIDEST = 120
+_FIRM: frozenset[CheckId] = frozenset({"compiler", "git"})  # without them the stages go no further
 
 
 def run(subject: Subject, json: str = "", accept: bool = False) -> None:
     """Print a line for each thing that was looked at; `BuildError` when one of them is a
     problem.
     """
-    if accept:
-        _accept(subject)
+    if accept and _accept(subject) and not subject.opened:
+        show(f"{subject.name} did not open with what was pinned: look again with doit doctor")
+        return
     found = diagnose(subject)
     problems = [symptom for symptom in found if symptom.level == "problem"]
     if json:
@@ -58,12 +64,12 @@ def gate(subject: Subject) -> None:
     if not problems:
         return
     told = "\n".join(_told(symptom) for symptom in problems)
-    names = ", ".join(dict.fromkeys(symptom.id for symptom in problems))
-    raise BuildError(
-        f"{_counted(problems)}; nothing was built or changed\n{told}",
-        todo=f"mend that (doit doctor looks again), or build all the same with doctor.ignore: "
-        f"[{names}] in config/local.yaml",
-    )
+    names = dict.fromkeys(symptom.id for symptom in problems)
+    todo = "mend that (doit doctor looks again)"
+    if not _FIRM & names.keys():
+        todo += f", or build all the same with doctor.ignore: [{', '.join(names)}]"
+        todo += " in config/local.yaml"
+    raise BuildError(f"{_counted(problems)}; nothing was built or changed\n{told}", todo=todo)
 
 
 def diagnose(subject: Subject, wanted: frozenset[CheckId] = ALL) -> tuple[Symptom, ...]:
@@ -145,18 +151,28 @@ def _wrapped(text: str, room: int) -> list[str]:
     return textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
 
 
-def _accept(subject: Subject) -> None:
-    """Forget what was pinned and pin what is here now; the next build rebuilds what that
-    changes.
+def _accept(subject: Subject) -> bool:
+    """Forget what was pinned and pin what is here now; the next build rebuilds what that changes.
+    Also where what was pinned is what keeps the profile from opening. Whether that could be done.
     """
-    if subject.opened is None:
-        return
-    settings = subject.opened.loaded.settings
-    pin = Path(subject.opened.layout.build) / "host.json"
+    try:
+        settings, layout = _asked(subject)
+    except BuildError:
+        return False  # told with what is found
+    pin = Path(layout.build) / "host.json"
     pin.unlink(missing_ok=True)
     asked = probe.Asked(settings.python, settings.toolkit.path)
     found = probe.host(asked, pin)
     if pin.parent.is_dir():
         probe.pin(pin, asked, found)
     cards = ", ".join(f"{gpu.name} ({gpu.capability})" for gpu in found.gpus) or "no card"
-    show(f"accepted: {cards}; the next doit build goes by that")
+    kits = ", ".join(f"CUDA {kit.version}" for kit in found.toolkits) or "no CUDA toolkit"
+    show(f"accepted: {cards}, {kits}; the next doit build goes by that")
+    return True
+
+
+def _asked(subject: Subject) -> tuple[Settings, Layout]:
+    if subject.opened:
+        return subject.opened.loaded.settings, subject.opened.layout
+    loaded = load_settings(subject.root / "config", subject.name, os.environ)
+    return loaded.settings, layout_of(subject.root, subject.name, loaded.settings)

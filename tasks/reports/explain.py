@@ -18,6 +18,7 @@ from tasks.effects import capacity, manifests, records, runs
 from tasks.effects.files import deliver
 from tasks.effects.voice import show
 from tasks.errors import BuildError, redact
+from tasks.foreseen import foreseen
 from tasks.model import Plan, Stage
 from tasks.reports.decisions import (
     Decision,
@@ -64,11 +65,18 @@ def run(subject: Subject, json: str = "") -> None:
     takes = expected(_past(plan, found), _by_facts(subject.opened))
     if json:
         document = _document(subject.name, decided, found, takes)
+        document["warnings"] = list(_foreseen(subject.opened))
         deliver(Path(json), redact(canonical(document)))
     _show_decisions(decided)
+    for known in _foreseen(subject.opened):
+        _row("WARNING", known)
     _show_stages(found)
     show("")
     _row("expected", str(takes))
+
+
+def _foreseen(profile: Profile) -> tuple[str, ...]:
+    return tuple(foreseen(profile.knowledge, profile.host, profile.choice))
 
 
 def _by_facts(profile: Profile) -> Known:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from tasks.decide import attempt
 from tasks.errors import BuildError, SettingsError
 from tasks.knowledge.combinations import Combination, judge
 from tasks.knowledge.toolkits import fails_to_build, known_to_build, toolkits_for
-from tasks.model import Arch, Host, System, ToolkitFound
+from tasks.model import Arch, Gpu, Host, System, ToolkitFound
 from tasks.remedies import known_bad, remedies
 from tasks.settings.schema import Settings
 from tests.unit.test_decide import CUDA_130, KNOWLEDGE, host, refused
@@ -79,6 +80,25 @@ def test_no_remedy_is_itself_known_bad(torch: str, strategy: str) -> None:
                     assert choice.cuda in known_to_build(
                         KNOWLEDGE, found, choice.targets, choice.system
                     )
+
+
+def test_the_toolkit_that_is_needed_is_advised_before_another_with_a_setting() -> None:
+    on = host(python=python_of("2.6.0"), toolkits=(CUDA_130,))
+    settings = asking("2.6.0", ["9.0"], "auto", extensions=[SMOKE])
+    told = [remedy.todo for remedy in remedies(settings, on, KNOWLEDGE, attempt)]
+    assert any(todo.startswith("install CUDA 12.4 ") for todo in told), told
+    assert not any("11.8" in todo for todo in told)
+
+
+def test_an_old_card_beside_a_new_one_is_advised_to_be_left_out() -> None:
+    cards = (Gpu("NVIDIA GeForce GT 710", "3.5"), Gpu("NVIDIA GeForce RTX 5090", "12.0"))
+    on = replace(host(python="3.12.1"), gpus=cards)
+    settings = Settings.model_validate({"extensions": [SMOKE]})
+    with pytest.raises(BuildError):
+        attempt(settings, on, KNOWLEDGE)
+    told = {remedy.todo: remedy.choice for remedy in remedies(settings, on, KNOWLEDGE, attempt)}
+    choice = told['write target.gpus: ["12.0"], which leaves out 3.5']
+    assert choice.strategy == "prebuilt"
 
 
 def test_the_known_bad_is_what_the_remedies_are_judged_by() -> None:
