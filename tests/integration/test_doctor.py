@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -21,9 +20,7 @@ def test_doctor_looks_at_this_machine(yard: Yard, tree: Path) -> None:
     before = sorted(path for path in yard.folder.rglob("*") if "__pycache__" not in path.parts)
     out_file = yard.folder.parent / "doctor.json"
     yard.doit("list")  # Python's own caches are not what is measured
-    started = time.monotonic()
     code, out = yard.doit("doctor", "--json", str(out_file))
-    took = time.monotonic() - started
     found = json.loads(out_file.read_text(encoding="utf-8"))
     assert found["profile"] == "trial"
     assert code == (1 if found["problems"] else 0), out
@@ -31,7 +28,6 @@ def test_doctor_looks_at_this_machine(yard: Yard, tree: Path) -> None:
     assert "not checked" not in {symptom["level"] for symptom in found["found"]}, out
     (host,) = [symptom for symptom in found["found"] if symptom["id"] == "git-hosts"]
     assert (host["level"], host["subject"]) == ("warning", "a")
-    assert took < 3 + 2, "two seconds of grace for a machine that is busy"
     after = (path for path in yard.folder.rglob("*") if "__pycache__" not in path.parts)
     assert [path for path in after if path not in before and ".doit.db" not in path.name] == []
 
@@ -43,7 +39,7 @@ def test_a_problem_stops_build_and_writes_nothing(yard: Yard, tree: Path) -> Non
     assert code == 1, out
     assert "1 problem: compiler; nothing was built or changed" in out
     assert "/nowhere/g++" in out
-    assert "doctor.ignore: [compiler] in config/local.yaml" in out
+    assert "doctor.ignore" not in out, "deps would refuse it all the same"
     assert "Traceback" not in out
     assert not (yard.folder / "build").exists()
     yard.profile(**profile | {"doctor": {"ignore": ["compiler"]}})
