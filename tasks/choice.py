@@ -9,7 +9,7 @@ from typing import Literal
 
 from tasks.errors import SettingsError
 from tasks.knowledge.costs import Cost
-from tasks.model import Arch, Interpreter, Strategy, System
+from tasks.model import Arch, Host, Interpreter, Strategy, System
 
 
 class UnmetError(SettingsError):
@@ -28,6 +28,13 @@ class ToolkitChoice:
     version: str = ""
     home: str = ""
     why: str = ""
+
+    def full(self, host: Host) -> str | None:
+        """The version with its patch where it is one that was found there ("13.2.86"), else the
+        release; None where there is none.
+        """
+        found = {kit.home: kit.version for kit in host.toolkits}
+        return found.get(self.home) or self.version or None
 
 
 @dataclass(frozen=True)

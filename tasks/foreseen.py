@@ -28,7 +28,7 @@ def foreseen(
     combination = replace(
         seen,
         system=host.system,
-        cuda=_nvcc(host, choice),
+        cuda=choice.toolkit.full(host),
         torch=choice.torch,
         archs=choice.targets,
         strategy=choice.strategy,
@@ -37,9 +37,3 @@ def foreseen(
     for finding in (*judge(knowledge, combination), *below(knowledge, combination)):
         if finding.level != "info":
             yield f"known not to work: {finding.what}. What helps: {finding.fix}"
-
-
-def _nvcc(host: Host, choice: Choice) -> str | None:
-    """In full where the toolkit is one that was found here: "13.2.86"."""
-    found = {kit.home: kit.version for kit in host.toolkits}
-    return found.get(choice.toolkit.home) or choice.toolkit.version or None

@@ -76,8 +76,7 @@ def _cuda(s: Surroundings, profile: Profile) -> str | None:
         return None
     if s.nvcc and s.nvcc.version:
         return s.nvcc.version
-    found = {kit.home: kit.version for kit in s.host.toolkits}
-    return found.get(chosen.home) or chosen.version or None
+    return chosen.full(s.host)
 
 
 def _version(cxx: Tool | None) -> str | None:

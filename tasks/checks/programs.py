@@ -10,6 +10,7 @@ from packaging.version import InvalidVersion, Version
 from tasks.checks.symptom import Symptom, command, ok, problem, unchecked, warning
 from tasks.errors import KnowledgeError
 from tasks.knowledge.releases import release
+from tasks.stages.deps.job import NINJA
 
 if TYPE_CHECKING:
     from tasks.knowledge import Knowledge
@@ -28,9 +29,7 @@ INSTALL_COMPILER = {
     '"--passive --add Microsoft.VisualStudio.Workload.VCTools --includeRecommended"',
     "macos": "xcode-select --install",
 }
-# 1.11.1 loops and 1.13.0 breaks link.exe's response files on Windows; older ones than 1.13 know no
-# jobserver. tasks/stages/deps/plan.py asks for the same.
-_NINJA = Version("1.13.1")
+_NINJA = Version(NINJA)
 
 
 def judge(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Iterator[Symptom]:

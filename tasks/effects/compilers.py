@@ -55,14 +55,6 @@ def choose(asked: tuple[str | None, str | None], limits: Limits) -> Chosen:
     raise _no_compiler(asked[1], limits, refused)
 
 
-def find(
-    asked_cc: str | None, asked_cxx: str | None, gcc_max: int | None
-) -> tuple[Program, Program]:
-    """As `choose`, where only the newest GCC major that the toolkit takes is known."""
-    chosen = choose((asked_cc, asked_cxx), Limits(gcc_max=gcc_max))
-    return chosen.cc, chosen.cxx
-
-
 def program(name: str) -> Program | None:
     """A program on PATH (or at a path) with the version it tells."""
     found = _look(name)

@@ -125,17 +125,20 @@ def _prompt(installation: Installation, toolset: str) -> str:
     return f'open a new prompt, and there: "{script}" x64 -vcvars_ver={minor}'
 
 
-def _installation(row: dict[str, object]) -> Installation:
-    """A row of vswhere: its catalog has the version that people know, 17.14.36."""
+def named(row: dict[str, object]) -> tuple[str, str, str]:
+    """Name, version and folder of a row of vswhere: its catalog has the version that people know,
+    17.14.36.
+    """
     catalog = row.get("catalog")
     shown = catalog.get("productDisplayVersion") if isinstance(catalog, dict) else ""
-    path = str(row.get("installationPath", ""))
-    return Installation(
-        name=str(row.get("displayName", "Visual Studio")),
-        version=str(shown or row.get("installationVersion", "")),
-        path=path,
-        toolsets=_toolsets(Path(path, "VC", "Tools", "MSVC")),
-    )
+    version = shown or row.get("installationVersion", "")
+    name, path = row.get("displayName", "Visual Studio"), row.get("installationPath", "")
+    return str(name), str(version), str(path)
+
+
+def _installation(row: dict[str, object]) -> Installation:
+    name, version, path = named(row)
+    return Installation(name, version, path, _toolsets(Path(path, "VC", "Tools", "MSVC")))
 
 
 def _toolsets(folder: Path) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ some milliseconds, which a build looks at before it writes anything.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import textwrap
@@ -26,11 +25,9 @@ from tasks.effects.surroundings import look
 from tasks.effects.voice import show
 from tasks.errors import BuildError, redact
 from tasks.knowledge import load
-from tasks.model import Host, Layout
+from tasks.model import Host
 from tasks.plan import layout_of
 from tasks.reports.subject import Subject
-from tasks.settings.load import load as load_settings
-from tasks.settings.schema import Settings
 
 _MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM", "not checked": "not checked"}
 _INDENT = 28  # of what was seen
@@ -156,10 +153,10 @@ def _accept(subject: Subject) -> bool:
     Also where what was pinned is what keeps the profile from opening. Whether that could be done.
     """
     try:
-        settings, layout = _asked(subject)
+        settings = subject.asked().settings
     except BuildError:
         return False  # told with what is found
-    pin = Path(layout.build) / "host.json"
+    pin = Path(layout_of(subject.root, subject.name, settings).build) / "host.json"
     pin.unlink(missing_ok=True)
     asked = probe.Asked(settings.python, settings.toolkit.path)
     found = probe.host(asked, pin)
@@ -169,10 +166,3 @@ def _accept(subject: Subject) -> bool:
     kits = ", ".join(f"CUDA {kit.version}" for kit in found.toolkits) or "no CUDA toolkit"
     show(f"accepted: {cards}, {kits}; the next doit build goes by that")
     return True
-
-
-def _asked(subject: Subject) -> tuple[Settings, Layout]:
-    if subject.opened:
-        return subject.opened.loaded.settings, subject.opened.layout
-    loaded = load_settings(subject.root / "config", subject.name, os.environ)
-    return loaded.settings, layout_of(subject.root, subject.name, loaded.settings)

@@ -63,20 +63,18 @@ def run(subject: Subject, json: str = "") -> None:
     found = list(explain(plan))
     decided = decisions(subject.opened, _found(plan, found))
     takes = expected(_past(plan, found), _by_facts(subject.opened))
+    opened = subject.opened
+    warnings = list(foreseen(opened.knowledge, opened.host, opened.choice))
     if json:
         document = _document(subject.name, decided, found, takes)
-        document["warnings"] = list(_foreseen(subject.opened))
+        document["warnings"] = warnings
         deliver(Path(json), redact(canonical(document)))
     _show_decisions(decided)
-    for known in _foreseen(subject.opened):
+    for known in warnings:
         _row("WARNING", known)
     _show_stages(found)
     show("")
     _row("expected", str(takes))
-
-
-def _foreseen(profile: Profile) -> tuple[str, ...]:
-    return tuple(foreseen(profile.knowledge, profile.host, profile.choice))
 
 
 def _by_facts(profile: Profile) -> Known:

@@ -4,7 +4,6 @@ from.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from tasks.effects.files import deliver
 from tasks.effects.voice import show
 from tasks.errors import BuildError, names_a_secret, redact
 from tasks.reports.subject import Subject
-from tasks.settings.load import Loaded, load
+from tasks.settings.load import Loaded
 
 
 def run(subject: Subject, json: str = "") -> None:
@@ -33,10 +32,8 @@ def run(subject: Subject, json: str = "") -> None:
 
 def _load(subject: Subject) -> tuple[Loaded | None, BuildError | None]:
     """Settings that are well-formed are shown even when the plan cannot be made of them."""
-    if subject.opened:
-        return subject.opened.loaded, None
     try:
-        return load(subject.root / "config", subject.name, os.environ), subject.problem
+        return subject.asked(), subject.problem
     except BuildError as error:
         return None, error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from tasks.choice import Choice
 from tasks.errors import BuildError
 from tasks.knowledge import Knowledge
 from tasks.model import Host, Layout, Plan
-from tasks.settings.load import Loaded
+from tasks.settings.load import Loaded, load
 
 
 @dataclass(frozen=True)
@@ -32,3 +33,11 @@ class Subject:
     name: str
     opened: Profile | None
     problem: BuildError | None = None
+
+    def asked(self) -> Loaded:
+        """The settings, also of a profile that cannot be planned. Raises `BuildError` where they
+        are not well-formed.
+        """
+        if self.opened:
+            return self.opened.loaded
+        return load(self.root / "config", self.name, os.environ)

@@ -36,7 +36,8 @@ def both(folder: Path, suffix: str, version: str) -> None:
 
 def test_the_usual_compiler_is_taken_where_the_toolkit_accepts_it(programs: Path) -> None:
     both(programs, "", "12.2.0")
-    cc, cxx = compilers.find(None, None, 13)
+    chosen = compilers.choose((None, None), Limits(gcc_max=13))
+    cc, cxx = chosen.cc, chosen.cxx
     assert (cc.path, cc.version) == (str(programs / "gcc"), "12.2.0")
     assert cxx.path == str(programs / "g++")
 
@@ -45,13 +46,13 @@ def test_an_older_one_beside_it_is_taken_where_the_usual_one_is_too_new(programs
     both(programs, "", "14.2.0")
     both(programs, "-13", "13.3.0")
     both(programs, "-12", "12.2.0")
-    assert compilers.find(None, None, 13)[1].path == str(programs / "g++-13")
+    assert compilers.choose((None, None), Limits(gcc_max=13)).cxx.path == str(programs / "g++-13")
 
 
 def test_a_compiler_that_is_too_new_is_named_with_the_one_to_install(programs: Path) -> None:
     both(programs, "", "14.2.0")
     with pytest.raises(MissingToolError) as caught:
-        compilers.find(None, None, 13)
+        compilers.choose((None, None), Limits(gcc_max=13))
     assert "g++ 14.2.0 is newer than this CUDA toolkit takes (GCC up to 13)" in caught.value.what
     assert "apt install g++-13" in caught.value.todo
 
@@ -59,14 +60,14 @@ def test_a_compiler_that_is_too_new_is_named_with_the_one_to_install(programs: P
 def test_a_persons_choice_counts_alone(programs: Path) -> None:
     both(programs, "", "12.2.0")
     both(programs, "-11", "11.4.0")
-    assert compilers.find("gcc-11", "g++-11", 13)[1].version == "11.4.0"
+    assert compilers.choose(("gcc-11", "g++-11"), Limits(gcc_max=13)).cxx.version == "11.4.0"
     with pytest.raises(MissingToolError, match=r"g\+\+-9"):
-        compilers.find("gcc-9", "g++-9", 13)
+        compilers.choose(("gcc-9", "g++-9"), Limits(gcc_max=13))
 
 
 def test_no_compiler_names_the_command_that_adds_one(programs: Path) -> None:
     with pytest.raises(MissingToolError, match="there is no C") as caught:
-        compilers.find(None, None, None)
+        compilers.choose((None, None), Limits())
     assert caught.value.todo == "apt install build-essential"
 
 

@@ -56,7 +56,7 @@ def ask(tree: PurePath, *args: str, what: str = "read the checkout") -> str:
     return shell.capture(command(*args, what=f"{what} {tree}", at=tree))
 
 
-def submodule_lines(tree: PurePath, *, recursive: bool = False) -> Iterator[tuple[str, str, str]]:
+def submodule_lines(tree: PurePath) -> Iterator[tuple[str, str, str]]:
     """Flag ("-" not there, "+" another commit, " " in step), path and commit of every submodule.
 
     As `git submodule status`, which starts several processes for each: here git is asked twice a
@@ -66,9 +66,6 @@ def submodule_lines(tree: PurePath, *, recursive: bool = False) -> Iterator[tupl
         inner = Path(tree) / path
         head = _head(inner) if is_checkout(inner) else ""
         yield ("-" if not head else " " if head == recorded else "+"), path, head or recorded
-        if recursive and head:
-            for flag, below, commit in submodule_lines(inner, recursive=True):
-                yield flag, f"{path}/{below}", commit
 
 
 def _recorded(tree: PurePath) -> dict[str, str]:

@@ -12,7 +12,6 @@ from tasks.effects import compilers, environments, visualstudio
 from tasks.errors import MissingToolError
 from tasks.surroundings import Asked, Tool, VisualStudio
 
-_PATIENCE = 5.0  # seconds
 _TOOLSET = "VC/Auxiliary/Build/Microsoft.VCToolsVersion.default.txt"
 
 
@@ -81,14 +80,8 @@ def visual_studio() -> tuple[VisualStudio, ...] | None:
 
 def _installations(rows: Any) -> Iterator[VisualStudio]:
     for row in rows:
-        folder = str(row.get("installationPath", ""))
-        version = row.get("catalog", {}).get("productDisplayVersion", "")
-        yield VisualStudio(
-            name=str(row.get("displayName", "Visual Studio")),
-            version=str(version or row.get("installationVersion", "")),
-            folder=folder,
-            tools=_read(Path(folder) / _TOOLSET),
-        )
+        name, version, folder = visualstudio.named(row)
+        yield VisualStudio(name, version, folder, tools=_read(Path(folder) / _TOOLSET))
 
 
 def _read(path: Path) -> str:

