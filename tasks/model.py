@@ -165,7 +165,8 @@ class Command:
     """A process to run: an argument list, never a shell string.
 
     `env` is the whole environment of the child. `what` names the step in messages ("install
-    torch"). `timeout` is in seconds; None waits for ever.
+    torch"). `timeout` is in seconds; None waits for ever. It `serves` where it leaves a server at
+    work that is to outlive the run.
     """
 
     argv: tuple[str, ...]
@@ -174,6 +175,7 @@ class Command:
     cwd: PurePath | None = None
     log: PurePath | None = None
     timeout: float | None = None
+    serves: bool = False
 
 
 @dataclass(frozen=True)

@@ -174,8 +174,9 @@ def _start(cache: Cache, env: Mapping[str, str]) -> None:
 
     One that is at work already, with the settings it was started with, stays.
     """
+    argv = (cache.path, "--start-server")
     with contextlib.suppress(CommandFailedError, MissingToolError):
-        shell.capture(Command((cache.path, "--start-server"), env, "start sccache's server"))
+        shell.capture(Command(argv, env, "start sccache's server", serves=True))
 
 
 def _counts_of_server(cache: Cache, env: Mapping[str, str]) -> Counts | None:

@@ -117,6 +117,7 @@ def _start(command: Command, *, split: bool) -> subprocess.Popen[str]:
     try:
         return process_group.start(
             command.argv,
+            serves=command.serves,
             env={**command.env, leftovers.MARK: leftovers.RUN},
             cwd=command.cwd,
             stdin=subprocess.DEVNULL,

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from subprocess import DEVNULL, PIPE, Popen
+from typing import Any
 
 from tasks.effects import process_group
 from tasks.effects.jobserver import processes
@@ -60,7 +61,7 @@ class Pauses:
         """Tell the watch first: between the two steps we may be killed. False where it is gone."""
         try:
             if not self._watch:
-                options = {"stdout": DEVNULL, "stderr": DEVNULL, "text": True}
+                options: dict[str, Any] = {"stdout": DEVNULL, "stderr": DEVNULL, "text": True}
                 argv = ("/bin/sh", "-c", _WATCH)
                 self._watch = process_group.start(argv, stdin=PIPE, env={}, **options)
             if self._watch.stdin:

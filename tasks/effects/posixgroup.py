@@ -1,0 +1,94 @@
+"""A group of processes on POSIX: INT, then TERM, then KILL, and after a failure its session."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from subprocess import Popen, TimeoutExpired
+from typing import Any
+
+assert sys.platform != "win32"  # noqa: S101 - so mypy leaves the rest alone there
+
+OPTIONS: dict[str, Any] = {"start_new_session": True}
+
+
+def begin(child: Popen[str], *, serves: bool) -> None:
+    """It leads its group already, and whoever serves others has left that."""
+
+
+def end(child: Popen[str], grace: float) -> None:
+    """End who is left, with so many seconds between two signals."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        if not _send(child, number):
+            break
+        with contextlib.suppress(TimeoutExpired):
+            child.wait(grace)
+        if _gone(lambda: _is_led(child.pid), grace if number != signal.SIGINT else 0.5):
+            break
+    child.wait()
+    if child.returncode:
+        _end_session(child.pid, grace)
+
+
+def interrupt(child: Popen[str]) -> None:
+    """Tell it to stop."""
+    _send(child, signal.SIGINT)
+
+
+def _send(child: Popen[str], number: int) -> bool:
+    """False where there is nobody left to be told."""
+    try:
+        os.killpg(child.pid, number)
+    except OSError:
+        return False
+    return True
+
+
+def _gone(at_work: Callable[[], object], patience: float) -> bool:
+    """Whether nobody is at work any more, within so many seconds."""
+    pause = threading.Event()
+    for _ in range(int(patience / 0.05)):
+        if not at_work():
+            return True
+        pause.wait(0.05)
+    return False
+
+
+def _is_led(group: int) -> bool:
+    """Whether anyone of the group still runs; one that only waits to be reaped does not."""
+    try:
+        os.killpg(group, 0)
+    except OSError:
+        return False
+    return bool(_alive(group, os.getpgid))
+
+
+def _end_session(leader: int, grace: float) -> None:
+    """A Ninja that was killed ends nobody, and its compilers would write beside those of the next.
+    One that is stopped takes a signal only when it goes on.
+    """
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        left = _alive(leader, os.getsid)
+        for pid in left:
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+                os.kill(pid, signal.SIGCONT)
+        if not left or _gone(lambda: _alive(leader, os.getsid), grace):
+            return
+
+
+def _alive(leader: int, leader_of: Callable[[int], int]) -> list[int]:
+    """Processes of that leader's group, or session."""
+    import psutil  # noqa: PLC0415 - only where a child left someone behind
+
+    found = []
+    for process in psutil.process_iter(["status"]):
+        with contextlib.suppress(ProcessLookupError):
+            ended = process.info["status"] == psutil.STATUS_ZOMBIE
+            if not ended and leader_of(process.pid) == leader:
+                found.append(process.pid)
+    return found
