@@ -75,4 +75,8 @@ def kind_of(command: str) -> Kind:
 def kind_of_output(output: str) -> Kind:
     """By the name of an object that CMake called after its source; other objects are C++."""
     source, suffix = output.rpartition(".")[::2]
-    return kind_of(f"{source}.cpp" if "." not in source else source) if suffix == "o" else "other"
+    return (
+        kind_of(f"{source}.cpp" if "." not in source else source)
+        if suffix in ("o", "obj")
+        else "other"
+    )

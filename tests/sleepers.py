@@ -7,31 +7,68 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 from tasks.effects import leftovers
 
-_BESIDE = Path(sys.executable).with_name("ninja")
+_NAME = "ninja.exe" if sys.platform == "win32" else "ninja"
+_BESIDE = Path(sys.executable).with_name(_NAME)
 NINJA = str(_BESIDE) if _BESIDE.exists() else shutil.which("ninja") or "ninja"
+# A job where there is no shell: a file for each step, since two who add to one lose lines there
+_JOB = """
+import sys, time
+from pathlib import Path
+seconds, mib, out = float(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[4])
+out.with_suffix(".begun").write_text(str(time.perf_counter_ns()))
+held = bytearray(mib << 20)
+time.sleep(seconds)
+out.with_suffix(".ended").write_text(str(time.perf_counter_ns()))
+out.touch()
+"""
+
+
+@contextmanager
+def watching(pool: Path) -> Iterator[Any]:
+    """The tokens of the pool in a folder, for one who is not in it."""
+    if sys.platform == "win32":
+        from tasks.effects.jobserver.semaphore import Semaphore, name_of  # noqa: PLC0415
+
+        watch = Semaphore(name_of(pool))
+    else:
+        from tasks.effects.jobserver.pipe import Pipe  # noqa: PLC0415
+
+        watch = Pipe(pool / "tokens")
+    with closing(watch):
+        yield watch
 
 
 class Build:
-    """`count` jobs of so many seconds; `command` takes the place of the sleep."""
+    """`count` jobs of so many seconds and MiB each; `command` takes their place."""
 
-    def __init__(self, folder: Path, count: int, seconds: float = 0.3, command: str = "") -> None:
+    def __init__(
+        self, folder: Path, count: int, seconds: float = 0.3, command: str = "", mib: int = 0
+    ) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
         self._log = folder / "log"
-        work = command or f"sleep {seconds}"
-        lines = [
-            "rule work",
-            f"  command = echo 1 >> log; {work}; echo -1 >> log; : > $out # -o $out",
-        ]
         self.objects = [f"{number}.o" for number in range(count)]
+        lines = ["rule work", f"  command = {self._work(seconds, mib, command)}"]
         lines += [f"build {name}: work" for name in self.objects]
         (folder / "build.ninja").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def _work(self, seconds: float, mib: int, command: str) -> str:
+        if sys.platform == "win32":
+            (self.folder / "job.py").write_text(_JOB, encoding="utf-8")
+            return command or f"{sys.executable} -S -E job.py {seconds} {mib} -o $out"
+        hold = (
+            f"{sys.executable} -S -c 'b=bytearray({mib}<<20); import time; time.sleep({seconds})'"
+        )
+        work = command or (hold if mib else f"sleep {seconds}")
+        return f"echo 1 >> log; {work}; echo -1 >> log; : > $out # -o $out"
 
     def start(
         self, environment: dict[str, str], run: str = leftovers.RUN
@@ -43,8 +80,16 @@ class Build:
 
     def steps(self) -> list[int]:
         """1 for each job that began, -1 for each that ended, in their order."""
+        if sys.platform == "win32":
+            return [step for _, step in sorted(self._stamped())]
         text = self._log.read_text(encoding="utf-8") if self._log.exists() else ""
         return [int(line) for line in text.split()]
+
+    def _stamped(self) -> Iterator[tuple[int, int]]:
+        for suffix, step in (("begun", 1), ("ended", -1)):
+            for path in self.folder.glob(f"*.{suffix}"):
+                if told := path.read_text(encoding="utf-8"):
+                    yield int(told), step
 
     def at_once(self) -> list[int]:
         """How many were at work after each step."""

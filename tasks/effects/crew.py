@@ -48,8 +48,8 @@ def jobs_for(
         return asked
     found = deps.ninja if ninja == deps.ninja.path else compilers.program(ninja)
     served = any(compilercache.kind_of(one) == "sccache" for one in launchers)
-    # MAKEFLAGS holds words, and a path with a space in it is two
-    fits = " " not in str(pool) and not served
+    # MAKEFLAGS holds words, and a pipe's path with a space in it is two
+    fits = (os.name == "nt" or " " not in str(pool)) and not served
     obeys = fits and found is not None and jobserver.usable(found.version)
     return None if obeys else capacity.safe_jobs()
 

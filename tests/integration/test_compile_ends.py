@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from tasks.effects import jobserver
-from tasks.effects.jobserver.tokens import Pipe
+from tasks.effects.jobserver.pipe import Pipe
 from tasks.jobs import Verdict, View
 from tasks.model import Layout
 from tests.integration.conftest import commit, git, source_profile

@@ -11,7 +11,7 @@ import pytest
 
 from tasks.effects import capacity, compilers, jobserver, ninjalog, runs
 from tasks.effects.crew import NUMBERS
-from tasks.effects.jobserver.tokens import Pipe
+from tasks.effects.jobserver.pipe import Pipe
 from tasks.errors import CommandFailedError
 from tasks.jobs import Verdict
 from tasks.stages.compile import action

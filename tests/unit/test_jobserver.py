@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -13,14 +12,12 @@ import pytest
 
 from tasks.effects import jobserver, leftovers
 from tasks.effects.jobserver import processes
-from tasks.effects.jobserver.tokens import Pipe
 from tasks.jobs import Verdict, View
 from tests.checkout import Heard
-from tests.sleepers import NINJA, Build, wait_for
+from tests.sleepers import NINJA, Build, wait_for, watching
+from tests.systems import linux_only, posix_only
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a jobserver is a pipe here")
 TICK = 0.05
-GROWS = f"{sys.executable} -S -c 'b=bytearray(80<<20); import time; time.sleep(0.6)'"
 
 
 @pytest.mark.parametrize(
@@ -43,16 +40,7 @@ def test_this_ninja_takes_part() -> None:
     assert jobserver.usable(version.stdout.strip())
 
 
-def test_no_windows_pool_and_no_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "platform", "win32")
-    assert not jobserver.usable("1.13.2")
-    with jobserver.pool(tmp_path, 4, lambda _: Verdict(4), {}) as pool:
-        assert pool.environment() == {}
-        assert (pool.in_use, pool.busiest, pool.withheld) == (0, 0, 0)
-
-
+@posix_only
 def test_what_ninja_makes_for_its_own_build_file_costs_no_token(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 8)
     own = build.folder / "build.ninja"
@@ -68,7 +56,8 @@ def test_what_ninja_makes_for_its_own_build_file_costs_no_token(tmp_path: Path) 
     (build.folder / "seed").touch()
     with jobserver.pool(tmp_path / "pool", 2, lambda _: Verdict(2), {}, tick=TICK) as pool:
         assert build.start(pool.environment()).wait() == 0
-        assert Pipe(tmp_path / "pool" / "tokens").count() == 1
+        with watching(tmp_path / "pool") as watch:
+            assert watch.count() == 1
     assert build.at_once().count(2) >= 4  # pairs that begin together, at the least
 
 
@@ -105,7 +94,7 @@ def test_tokens_are_taken_back_from_a_build_at_work(tmp_path: Path) -> None:
 
 
 def test_governor_sees_jobs_with_what_they_take(tmp_path: Path) -> None:
-    build, seen = Build(tmp_path / "b", 2, command=GROWS), []
+    build, seen = Build(tmp_path / "b", 2, 0.6, mib=80), []
 
     def decide(view: View) -> Verdict:
         seen.append(view)
@@ -122,7 +111,7 @@ def test_governor_sees_jobs_with_what_they_take(tmp_path: Path) -> None:
 
 
 def test_what_is_at_work_can_be_asked_meanwhile(tmp_path: Path) -> None:
-    build = Build(tmp_path / "b", 2, command=GROWS)
+    build = Build(tmp_path / "b", 2, 0.6, mib=80)
     with jobserver.pool(tmp_path / "pool", 2, lambda _: Verdict(2), {}, tick=TICK) as pool:
         assert pool.at_work == ()
         ninja = build.start(pool.environment())
@@ -145,7 +134,7 @@ def test_peaks_are_those_of_this_run(tmp_path: Path) -> None:
 
 
 def test_a_build_that_did_not_end_lowers_no_peak(tmp_path: Path) -> None:
-    build = Build(tmp_path / "b", 2, command=GROWS)
+    build = Build(tmp_path / "b", 2, 0.6, mib=80)
     sharing = jobserver.pool(tmp_path / "pool", 2, lambda _: Verdict(2), {"0.o": 900}, tick=TICK)
     pool = sharing.__enter__()
     build.start(pool.environment()).wait()
@@ -164,6 +153,7 @@ def test_a_ninja_with_a_number_of_its_own_is_left_alone(tmp_path: Path) -> None:
     assert pool.peaks == {}
 
 
+@posix_only
 def test_a_ninja_within_a_job_is_in_the_pool_too(tmp_path: Path) -> None:
     inner = Build(tmp_path / "inner", 6, 0.4)
     outer = Build(tmp_path / "outer", 1, command=f"{NINJA} -C {inner.folder}")
@@ -187,9 +177,8 @@ def test_two_ninjas_share_one_pool(tmp_path: Path) -> None:
             most_seen = max(most_seen, sum((build.at_once() or [0])[-1] for build in builds))
             time.sleep(0.01)
         assert [child.returncode for child in children] == [0, 0]
-        watch = Pipe(tmp_path / "pool" / "tokens")
-        wait_for(lambda: watch.count() == 3)
-        watch.close()
+        with watching(tmp_path / "pool") as watch:
+            wait_for(lambda: watch.count() == 3)
     assert 3 <= most_seen <= 4 - 1 + 2
 
 
@@ -234,6 +223,7 @@ def test_a_bug_from_the_start_withholds_nothing(
     assert len(heard) == 1
 
 
+@linux_only
 def test_nothing_is_left_open(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 4)
 
@@ -249,6 +239,7 @@ def test_nothing_is_left_open(tmp_path: Path) -> None:
     assert threading.active_count() == threads
 
 
+@linux_only
 def test_psutil_tells_the_same_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     child = subprocess.Popen(["sleep", "30"], env={"NAME": "value"})
     wait_for(lambda: processes.arguments(child.pid) == ("sleep", "30"))

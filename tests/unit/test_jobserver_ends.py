@@ -8,17 +8,18 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tasks.effects import jobserver
-from tasks.effects.jobserver.tokens import Pipe
 from tasks.jobs import Verdict, View
 from tests.checkout import ROOT
-from tests.sleepers import Build, stopped, wait_for
+from tests.sleepers import Build, stopped, wait_for, watching
+from tests.systems import linux_only, posix_only
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a jobserver is a pipe here")
+ENDS = [number for name in ("SIGINT", "SIGTERM", "SIGKILL") if (number := getattr(signal, name, 0))]
 TICK = 0.05
 MOST = 4
 
@@ -40,11 +41,6 @@ def pausing(view: View) -> Verdict:
     return Verdict(MOST, frozenset(job.pid for job in view.running[1:]))
 
 
-@pytest.fixture
-def tokens(tmp_path: Path) -> Path:
-    return tmp_path / "pool" / "tokens"
-
-
 def govern(folder: Path, decide: str) -> tuple[subprocess.Popen[str], dict[str, str]]:
     child = subprocess.Popen(
         [sys.executable, "-c", GOVERN, str(folder), decide],
@@ -61,74 +57,71 @@ def kill(child: subprocess.Popen[str]) -> None:
     child.communicate()
 
 
-def test_tokens_are_back_after_success(tmp_path: Path, tokens: Path) -> None:
+def test_tokens_are_back_after_success(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 8)
     with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK) as pool:
         assert build.start(pool.environment()).wait() == 0
-        watch = Pipe(tokens)
-        assert watch.count() == MOST - 1
-        watch.close()
+        with watching(tmp_path / "pool") as watch:
+            assert watch.count() == MOST - 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_tokens_are_back_however_ninja_ends(
-    tmp_path: Path, tokens: Path, number: signal.Signals
-) -> None:
+@pytest.mark.parametrize("number", ENDS)
+def test_tokens_are_back_however_ninja_ends(tmp_path: Path, number: signal.Signals) -> None:
     build = Build(tmp_path / "b", 40, 0.3)
     with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK) as pool:
         ninja = build.start(pool.environment())
         wait_for(lambda: max(build.at_once(), default=0) == MOST)
         os.kill(ninja.pid, number)
         assert ninja.wait() != 0
-        watch = Pipe(tokens)
-        wait_for(lambda: watch.count() == MOST - 1)
-        time.sleep(12 * TICK)  # longer than the audit takes
-        assert watch.count() == MOST - 1
-        watch.close()
+        with watching(tmp_path / "pool") as watch:
+            wait_for(lambda: watch.count() == MOST - 1)
+            time.sleep(12 * TICK)  # longer than the audit takes
+            assert watch.count() == MOST - 1
 
 
-def test_what_a_governor_withheld_is_back_at_its_end(tmp_path: Path, tokens: Path) -> None:
-    with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(1), {}, tick=TICK):
-        watch = Pipe(tokens)
-        assert watch.count() == 0
-    assert watch.count() == MOST - 1
-    watch.close()
+def test_what_a_governor_withheld_is_back_at_its_end(tmp_path: Path) -> None:
+    with ExitStack() as at_work:
+        sharing = jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(1), {}, tick=TICK)
+        at_work.enter_context(sharing)
+        with watching(tmp_path / "pool") as watch:
+            assert watch.count() == 0
+            at_work.close()
+            assert watch.count() == MOST - 1
 
 
-def test_what_a_make_without_ninja_holds_is_not_made_anew(tmp_path: Path, tokens: Path) -> None:
+@posix_only
+def test_what_a_make_without_ninja_holds_is_not_made_anew(tmp_path: Path) -> None:
     make = shutil.copy(shutil.which("sleep") or "sleep", tmp_path / "make")
     with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK) as pool:
         child = subprocess.Popen(["sleep", "60"], executable=make, env=pool.environment())
-        watch = Pipe(tokens)
-        assert watch.take(2) == 2
-        time.sleep(20 * TICK)  # longer than the audit takes
-        assert watch.count() == MOST - 1 - 2
-        child.kill()
-        child.wait()
-        wait_for(lambda: watch.count() == MOST - 1)
-        watch.close()
+        with watching(tmp_path / "pool") as watch:
+            assert watch.take(2) == 2
+            time.sleep(20 * TICK)  # longer than the audit takes
+            assert watch.count() == MOST - 1 - 2
+            child.kill()
+            child.wait()
+            wait_for(lambda: watch.count() == MOST - 1)
 
 
-def test_who_governs_next_makes_nothing_anew_of_what_a_make_holds(
-    tmp_path: Path, tokens: Path
-) -> None:
+@posix_only
+def test_who_governs_next_makes_nothing_anew_of_what_a_make_holds(tmp_path: Path) -> None:
     make = shutil.copy(shutil.which("sleep") or "sleep", tmp_path / "make")
     first, _ = govern(tmp_path / "pool", "lambda _: Verdict(4)")
     with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK) as pool:
         child = subprocess.Popen(["sleep", "60"], executable=make, env=pool.environment())
-        watch = Pipe(tokens)
-        wait_for(lambda: watch.take(2) == 2)
-        time.sleep(4 * TICK)  # until the make is seen
-        kill(first)
-        time.sleep(20 * TICK)  # longer than the audit takes
-        assert watch.count() == MOST - 1 - 2
-        child.kill()
-        child.wait()
-        wait_for(lambda: watch.count() == MOST - 1)
-        watch.close()
+        with watching(tmp_path / "pool") as watch:
+            wait_for(lambda: watch.take(2) == 2)
+            time.sleep(4 * TICK)  # until the make is seen
+            kill(first)
+            time.sleep(20 * TICK)  # longer than the audit takes
+            assert watch.count() == MOST - 1 - 2
+            child.kill()
+            child.wait()
+            wait_for(lambda: watch.count() == MOST - 1)
 
 
-def test_what_a_make_holds_is_not_withheld_from_others(tmp_path: Path, tokens: Path) -> None:
+@posix_only
+def test_what_a_make_holds_is_not_withheld_from_others(tmp_path: Path) -> None:
     make = shutil.copy(shutil.which("sleep") or "sleep", tmp_path / "make")
     granted = [MOST]  # and then no more than there are
 
@@ -138,18 +131,17 @@ def test_what_a_make_holds_is_not_withheld_from_others(tmp_path: Path, tokens: P
     with jobserver.pool(tmp_path / "pool", MOST, decide, {}, tick=TICK) as pool:
         child = subprocess.Popen(["sleep", "60"], executable=make, env=pool.environment())
         time.sleep(4 * TICK)  # until the make is seen
-        watch = Pipe(tokens)
-        assert watch.take(2) == 2
-        granted[0] = 0
-        time.sleep(4 * TICK)
-        left = (watch.count(), pool.withheld)
-        child.kill()
-        child.wait()
-        watch.close()
+        with watching(tmp_path / "pool") as watch:
+            assert watch.take(2) == 2
+            granted[0] = 0
+            time.sleep(4 * TICK)
+            left = (watch.count(), pool.withheld)
+            child.kill()
+            child.wait()
     assert left == (MOST - 1 - 2, 0)
 
 
-def test_another_governs_when_one_is_killed(tmp_path: Path, tokens: Path) -> None:
+def test_another_governs_when_one_is_killed(tmp_path: Path) -> None:
     first, _ = govern(tmp_path / "pool", "lambda _: Verdict(1)")
     build = Build(tmp_path / "b", 40)
     with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK) as pool:
@@ -161,18 +153,16 @@ def test_another_governs_when_one_is_killed(tmp_path: Path, tokens: Path) -> Non
         assert ninja.wait() == 0
         # whether the one at work holds a token can be told only at its end
         assert max(build.at_once()) >= MOST - 1
-        watch = Pipe(tokens)
-        wait_for(lambda: watch.count() == MOST - 1)
-        watch.close()
+        with watching(tmp_path / "pool") as watch:
+            wait_for(lambda: watch.count() == MOST - 1)
 
 
-def test_a_pool_where_all_were_killed_is_whole_again(tmp_path: Path, tokens: Path) -> None:
+def test_a_pool_where_all_were_killed_is_whole_again(tmp_path: Path) -> None:
     first, _ = govern(tmp_path / "pool", "lambda _: Verdict(1)")
     kill(first)
-    with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK):
-        watch = Pipe(tokens)
+    pool = jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK)
+    with pool, watching(tmp_path / "pool") as watch:
         assert watch.count() == MOST - 1
-        watch.close()
 
 
 def test_jobs_that_run_on_after_a_kill_count(tmp_path: Path) -> None:
@@ -186,6 +176,7 @@ def test_jobs_that_run_on_after_a_kill_count(tmp_path: Path) -> None:
         assert ninja.wait() == 0
 
 
+@linux_only
 def test_paused_jobs_stop_and_go_on(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 8, 0.4)
     with jobserver.pool(tmp_path / "pool", MOST, pausing, {}, tick=TICK) as pool:
@@ -195,6 +186,7 @@ def test_paused_jobs_stop_and_go_on(tmp_path: Path) -> None:
     assert build.made() == 8
 
 
+@linux_only
 def test_paused_jobs_go_on_when_the_pool_is_left(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", MOST, 1.0)
     with jobserver.pool(tmp_path / "pool", MOST, pausing, {}, tick=TICK) as pool:
@@ -204,6 +196,7 @@ def test_paused_jobs_go_on_when_the_pool_is_left(tmp_path: Path) -> None:
     assert ninja.wait() == 0
 
 
+@linux_only
 def test_paused_jobs_go_on_when_their_governor_is_killed(tmp_path: Path) -> None:
     first, environment = govern(tmp_path / "pool", PAUSES)
     build = Build(tmp_path / "b", MOST, 1.0)
@@ -214,6 +207,7 @@ def test_paused_jobs_go_on_when_their_governor_is_killed(tmp_path: Path) -> None
     assert ninja.wait() == 0
 
 
+@linux_only
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_build_with_paused_jobs_ends_at_once_when_told_to(
     tmp_path: Path, number: signal.Signals

@@ -1,24 +1,23 @@
 """One pool of jobs for every build of the checkout, held open by memory: a GNU make jobserver that
-Ninja ≥ 1.13 obeys where it is given no number of jobs.
+Ninja ≥ 1.13 obeys where it is given no number of jobs, a pipe on POSIX and a named semaphore on
+Windows.
 
 A governor decides four times a second how many jobs may run; what is above that it withholds, by
-taking tokens out of the pipe before Ninja does. That works at the end of a job, and a job that ends
-makes way at once for one that may be twenty times as large; so jobs that do not fit are stopped as
-well, and go on when there is room. Each Ninja has one job that needs no token, and one of all jobs
-is never stopped. With k Ninjas at work there are never more than most − 1 + k jobs, and no more
-than `most` once the governor has taken back a token for each Ninja after the first.
+taking tokens before Ninja does. That works at the end of a job, and a job that ends makes way at
+once for one that may be twenty times as large; so jobs that do not fit are stopped as well, and go
+on when there is room; on Linux, that is. Each Ninja has one job that needs no token, and one of all
+jobs is never stopped. With k Ninjas at work there are never more than most − 1 + k jobs, and no
+more than `most` once the governor has taken back a token for each Ninja after the first.
 
-A Ninja before 1.14 looks for tokens only when a job of its own ends. On Windows a jobserver is a
-named semaphore, which is not made here: the pool gives no environment there, and the caller a
-number. A GNU make before 4.4 that is run without -j inside a build stops at a jobserver of this
-kind; with -jN it says that it leaves it alone.
+A Ninja before 1.14 looks for tokens only when a job of its own ends. A GNU make before 4.4 that is
+run without -j inside a build stops at a pipe of this kind; with -jN it says that it leaves it
+alone.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -47,7 +46,7 @@ class Pool:
         """For the build's children; MAX_JOBS and its like must not be set beside it."""
         if not self._keeper:
             return {}
-        return {"MAKEFLAGS": f" -j{self._most} --jobserver-auth=fifo:{self._keeper.pipe.path}"}
+        return {"MAKEFLAGS": f" -j{self._most} --jobserver-auth={self._keeper.tokens.auth}"}
 
     @property
     def in_use(self) -> int:
@@ -71,11 +70,9 @@ class Pool:
 
 
 def usable(ninja_version: str) -> bool:
-    """Whether that Ninja obeys the pool on this system."""
+    """Whether that Ninja obeys the pool."""
     found = re.match(r"(\d+)\.(\d+)", ninja_version)
-    return (
-        found is not None and sys.platform != "win32" and (int(found[1]), int(found[2])) >= _SINCE
-    )
+    return found is not None and (int(found[1]), int(found[2])) >= _SINCE
 
 
 @contextlib.contextmanager
@@ -90,11 +87,8 @@ def pool(
     the last build; where this one does not come to its end, the larger of both are the new ones.
     Jobs of another's build, should this one govern, are foreseen by their kind.
     """
-    if sys.platform == "win32":
-        yield Pool(most)
-        return
-    with joined(folder) as (pipe, chair):
-        keeper = Keeper(pipe, chair, Edges(str(pipe.path), expected), decide, most)
+    with joined(folder) as (tokens, chair):
+        keeper = Keeper(tokens, chair, Edges(tokens.auth, expected), decide, most)
         shared = Pool(most, keeper)
         keeper.begin()
         thread = threading.Thread(target=keeper.run, args=(tick,), name="jobserver", daemon=True)

@@ -1,8 +1,8 @@
 """The commands of Ninja at work, found among all processes, and what each takes with its children.
 
-A Ninja is in the pool when its MAKEFLAGS name the pool's pipe, whoever started it and whether that
-one still lives. What it starts is an edge; what an edge starts belongs to it. A process is looked
-at when it is new, so that a moment costs one listing and one read a compiler.
+A Ninja is in the pool when its MAKEFLAGS name the pool's tokens, whoever started it and whether
+that one still lives. What it starts is an edge; what an edge starts belongs to it. A process is
+looked at when it is new, so that a moment costs one listing and one read a compiler.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAKES = {"make", "gmake"}
 class Moment:
     """What is at work now. `least` and `most` are bounds of the tokens that it holds: a Ninja may
     have given its own slot, which no token stands for, to any of its jobs, or to none; and one that
-    has not opened the pipe yet holds none. `unsure` where a make, among them or beside them, may
+    has not opened the pool yet holds none. `unsure` where a make, among them or beside them, may
     hold more.
     """
 
@@ -53,12 +53,12 @@ class Edges:
     output of the builds of this run, and by kind, the smallest first, of all.
     """
 
-    def __init__(self, pipe: str, expected: Mapping[str, int]) -> None:
+    def __init__(self, auth: str, expected: Mapping[str, int]) -> None:
         self.peaks: dict[str, int] = {}
         self.shown: defaultdict[Kind, list[int]] = defaultdict(list)
         for output, peak in expected.items():
             insort(self.shown[kind_of_output(output)], peak)
-        self._pipe = pipe
+        self._auth = auth
         self._expected = expected
         self._known: dict[int, float] = {}
         self._ninjas: dict[int, str] = {}
@@ -84,10 +84,10 @@ class Edges:
 
     def _join(self) -> None:
         """Ninja makes what build.ninja itself depends on (PyTorch's generated sources) before it
-        opens the pipe, with as many jobs as it likes.
+        opens the pool, with as many jobs as it likes.
         """
         for ninja in self._ninjas.keys() - self._joined:
-            if processes.has_open(ninja, self._pipe):
+            if processes.has_open(ninja, self._auth.removeprefix("fifo:")):
                 self._joined.add(ninja)
 
     def _place(self, pid: int, now: float) -> None:
@@ -140,11 +140,13 @@ class Edges:
 
     def _names_pool(self, pid: int) -> bool:
         flags = processes.variable(pid, "MAKEFLAGS").split()
-        return f"--jobserver-auth=fifo:{self._pipe}" in flags
+        return f"--jobserver-auth={self._auth}" in flags
 
     def _adopt(self, ninja: int, now: float) -> None:
         """What it started before it was known."""
-        for pid in [known for known in self._known if processes.parent(known) == ninja]:
+        begun = self._known[ninja]
+        young = [pid for pid, since in self._known.items() if since >= begun]
+        for pid in [pid for pid in young if processes.parent(pid) == ninja]:
             self._forget(pid)
             self._place(pid, now)
 

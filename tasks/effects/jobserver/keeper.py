@@ -1,4 +1,4 @@
-"""The hand on the pipe: looks, asks the governor, withholds tokens or hands them out.
+"""The hand on the tokens: looks, asks the governor, withholds tokens or hands them out.
 
 How many jobs are right is the governor's. Measured with 16 jobs of three processes each among 330:
 2.2 ms a moment, which is 0.9 % of a core at four moments a second; a quarter of it is the listing
@@ -7,8 +7,6 @@ of all processes.
 
 from __future__ import annotations
 
-import os
-import select
 import threading
 import time
 from collections import deque
@@ -17,7 +15,7 @@ from collections.abc import Callable
 from tasks.effects import memory
 from tasks.effects.jobserver.edges import Edges, Moment
 from tasks.effects.jobserver.pauses import Pauses
-from tasks.effects.jobserver.tokens import Chair, Pipe
+from tasks.effects.jobserver.tokens import Chair, Tokens
 from tasks.effects.voice import warn
 from tasks.jobs import Job, Verdict, View
 
@@ -25,14 +23,19 @@ _AUDITED = 8  # moments that must agree before tokens count as lost, or as too m
 
 
 class Keeper:
-    """Of `total` tokens, those that it holds are withheld; the others lie in the pipe or are at
+    """Of `total` tokens, those that it holds are withheld; the others lie there or are at
     work. Who has not the governor's chair only looks.
     """
 
     def __init__(
-        self, pipe: Pipe, chair: Chair, edges: Edges, decide: Callable[[View], Verdict], most: int
+        self,
+        tokens: Tokens,
+        chair: Chair,
+        edges: Edges,
+        decide: Callable[[View], Verdict],
+        most: int,
     ) -> None:
-        self.pipe = pipe
+        self.tokens = tokens
         self.in_use = self.busiest = 0
         self.at_work: tuple[Job, ...] = ()
         self._chair = chair
@@ -46,7 +49,6 @@ class Keeper:
         self._owed = 0  # to be withheld as soon as they come back
         self._granted = time.monotonic()
         self._astray: deque[tuple[int, int]] = deque(maxlen=_AUDITED)
-        self._stop, self._stopped = os.pipe()
 
     @property
     def withheld(self) -> int:
@@ -54,7 +56,7 @@ class Keeper:
         return self._held if self._chair.taken else self._missing(self.in_use)
 
     def begin(self) -> None:
-        """The first moment, before any build: a new pipe is empty."""
+        """The first moment, before any build: there are no tokens yet."""
         self._safely(self._moment)
 
     def run(self, tick: float) -> None:
@@ -65,13 +67,8 @@ class Keeper:
         """Stop, give everything back; peaks in MiB by output. Once more where an interrupt came in
         between.
         """
-        if self._stopped >= 0:
-            stopped, self._stopped = self._stopped, -1
-            os.close(stopped)
+        self.tokens.stop()
         thread.join()
-        if self._stop >= 0:
-            stop, self._stop = self._stop, -1
-            os.close(stop)
         self._safely(self._last_look)
         self._release()
         return self._edges.peaks
@@ -120,7 +117,7 @@ class Keeper:
             limit_mib=there.limit_mib,
             available_mib=there.available_mib,
             running=moment.jobs,
-            idle=self.pipe.count() + (moment.idle if moment.ninjas else 1),
+            idle=self.tokens.count() + (moment.idle if moment.ninjas else 1),
             most=self._most,
             shown=self._edges.shown,
             since_grant=now - self._granted,
@@ -133,40 +130,32 @@ class Keeper:
         self._owed = max(0, self._total - out - self._held)
         surplus = self._held - (self._total - out)
         if surplus > 0:
-            self.pipe.put(surplus)
+            self.tokens.put(surplus)
             self._held -= surplus
             self._granted = now
-        self._withhold()
+        self._hold(self.tokens.take(self._owed))
 
     def _elsewhere(self, moment: Moment) -> int:
         """Tokens that a make holds for jobs that nobody sees: not to be had from others."""
         if not moment.unsure:
             return 0
-        return max(0, self._total - self.pipe.count() - self._held - moment.least)
+        return max(0, self._total - self.tokens.count() - self._held - moment.least)
 
-    def _withhold(self) -> None:
-        taken = self.pipe.take(self._owed)
+    def _hold(self, taken: int) -> None:
         self._held += taken
         self._owed -= taken
 
     def _wait(self, until: float) -> bool:
-        """True when it is to stop. A token that is owed is taken the moment that Ninja gives it
-        back: Ninja itself asks for the next one within some hundred microseconds.
-        """
-        while (left := until - time.monotonic()) > 0:
-            asked = [self._stop, self.pipe.fd] if self._owed else [self._stop]
-            ready, _, _ = select.select(asked, [], [], left)
-            if self._stop in ready:
-                return True
-            if ready:
-                self._withhold()
-        return False
+        """True when it is to stop. Tokens that are owed are taken as they come back."""
+        while (left := until - time.monotonic()) > 0 and not self.tokens.stopped:
+            self._hold(self.tokens.wait(left, self._owed))
+        return self.tokens.stopped
 
     def _audit(self, moment: Moment) -> None:
         """Tokens that a killed build took with it are held from now on, so that the governor can
         hand them out; of too many the rest is thrown away.
         """
-        there = self.pipe.count() + self._held
+        there = self.tokens.count() + self._held
         lost = 0 if moment.unsure else self._total - there - moment.most
         self._astray.append((lost, there + moment.least - self._total))
         if len(self._astray) < _AUDITED:
@@ -179,14 +168,14 @@ class Keeper:
         elif extra > 0:
             ours = min(extra, self._held)
             self._held -= ours
-            self.pipe.take(extra - ours)
+            self.tokens.take(extra - ours)
 
     def _missing(self, at_work: int) -> int:
-        return max(0, self._total - self.pipe.count() - at_work)
+        return max(0, self._total - self.tokens.count() - at_work)
 
     def _release(self) -> None:
         self._pauses.close()
-        self.pipe.put(self._held)
+        self.tokens.put(self._held)
         self._held = self._owed = 0
 
     @property

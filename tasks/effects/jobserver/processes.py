@@ -1,17 +1,24 @@
-"""What the system tells of processes, asked four times a second: so by /proc itself where there is
-one, and by psutil elsewhere. What is gone, or another user's, is nothing, never an error.
+"""What the system tells of processes, asked four times a second: so by /proc itself on Linux, and
+by psutil elsewhere. What is gone, or another user's, is nothing, never an error.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from pathlib import Path, PurePath
+import sys
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import TYPE_CHECKING, TypeVar
 
-PROC = Path("/proc/self/statm").exists()
-_PAGE = os.sysconf("SC_PAGE_SIZE") if PROC else 0
+if TYPE_CHECKING:
+    import psutil
+
+PROC = sys.platform == "linux"
+_PAGE = os.sysconf("SC_PAGE_SIZE") if sys.platform == "linux" else 0
 _ENDS = sum(1 << number - 1 for number in (1, 2, 3, 15))  # HUP, INT, QUIT, TERM
 _ENOUGH = 1 << 20  # bytes; a command line with every object of libtorch in it has some 200 KiB
+_Told = TypeVar("_Told")
 
 
 def pids() -> set[int]:
@@ -24,28 +31,22 @@ def pids() -> set[int]:
 
 
 def parent(pid: int) -> int:
-    """0 where it is gone."""
+    """0 where it is gone, or where that one is: a number comes again, and Windows tells it on."""
     if PROC:
         fields = _read(pid, "stat").rpartition(b")")[2].split()
         return int(fields[1]) if fields else 0
-    import psutil  # noqa: PLC0415 - only where there is no /proc
-
-    with contextlib.suppress(psutil.Error):
-        return psutil.Process(pid).ppid()
-    return 0
+    found = _told(pid, lambda process: process.parent(), None)
+    return found.pid if found else 0
 
 
 def program(pid: int) -> str:
-    """The name of what it runs: of the interpreter where it is a script."""
+    """The name of what it runs, without ".exe": of the interpreter where it is a script."""
     if PROC:
         with contextlib.suppress(OSError):
             return PurePath(os.readlink(f"/proc/{pid}/exe")).name  # noqa: PTH115 - ten times faster
         return ""
-    import psutil  # noqa: PLC0415 - only where there is no /proc
-
-    with contextlib.suppress(psutil.Error):
-        return PurePath(psutil.Process(pid).exe()).name
-    return ""
+    name = PurePath(_told(pid, lambda process: process.exe(), "")).name
+    return name.lower().removesuffix(".exe") if sys.platform == "win32" else name
 
 
 def resident(pid: int) -> int:
@@ -53,22 +54,14 @@ def resident(pid: int) -> int:
     if PROC:
         fields = _read(pid, "statm").split()
         return int(fields[1]) * _PAGE if fields else 0
-    import psutil  # noqa: PLC0415 - only where there is no /proc
-
-    with contextlib.suppress(psutil.Error):
-        return int(psutil.Process(pid).memory_info().rss)
-    return 0
+    return _told(pid, lambda process: int(process.memory_info().rss), 0)
 
 
 def arguments(pid: int) -> tuple[str, ...]:
     """Its command line."""
     if PROC:
         return tuple(os.fsdecode(_read(pid, "cmdline")).split("\0")[:-1])
-    import psutil  # noqa: PLC0415 - only where there is no /proc
-
-    with contextlib.suppress(psutil.Error):
-        return tuple(psutil.Process(pid).cmdline())
-    return ()
+    return _told(pid, lambda process: tuple(process.cmdline()), ())
 
 
 def variable(pid: int, name: str) -> str:
@@ -78,11 +71,16 @@ def variable(pid: int, name: str) -> str:
             if entry.startswith(f"{name}="):
                 return entry.partition("=")[2]
         return ""
+    return _told(pid, lambda process: process.environ().get(name, ""), "")
+
+
+def _told(pid: int, question: Callable[[psutil.Process], _Told], unknown: _Told) -> _Told:
     import psutil  # noqa: PLC0415 - only where there is no /proc
 
-    with contextlib.suppress(psutil.Error):
-        return psutil.Process(pid).environ().get(name, "")
-    return ""
+    try:
+        return question(psutil.Process(pid))
+    except (psutil.Error, OSError):
+        return unknown
 
 
 def has_open(pid: int, path: str) -> bool:
