@@ -18,6 +18,7 @@ from tasks.effects import leftovers
 _NAME = "ninja.exe" if sys.platform == "win32" else "ninja"
 _BESIDE = Path(sys.executable).with_name(_NAME)
 NINJA = str(_BESIDE) if _BESIDE.exists() else shutil.which("ninja") or "ninja"
+_SLOWER = 4  # a process starts there in as much time as a short job takes here
 # A job where there is no shell: a file for each step, since two who add to one lose lines there
 _JOB = """
 import sys, time
@@ -63,7 +64,7 @@ class Build:
     def _work(self, seconds: float, mib: int, command: str) -> str:
         if sys.platform == "win32":
             (self.folder / "job.py").write_text(_JOB, encoding="utf-8")
-            return command or f"{sys.executable} -S -E job.py {seconds} {mib} -o $out"
+            return command or f"{sys.executable} -S -E job.py {_SLOWER * seconds} {mib} -o $out"
         hold = (
             f"{sys.executable} -S -c 'b=bytearray({mib}<<20); import time; time.sleep({seconds})'"
         )
