@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="not run: POSIX only")
 windows_only = pytest.mark.skipif(sys.platform != "win32", reason="not run: Windows only")
+needs_git = pytest.mark.skipif(not shutil.which("git"), reason="not run: there is no git")
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="not run: Linux only")
 
 
@@ -23,3 +28,17 @@ def is_wine() -> bool:
 def not_wine(lacks: str) -> pytest.MarkDecorator:
     """For what Windows has and Wine does not."""
     return pytest.mark.skipif(is_wine(), reason=f"not run: Wine {lacks}")
+
+
+def _links() -> bool:
+    """Windows lets not everyone make links, and Wine says that it made one."""
+    with tempfile.TemporaryDirectory() as folder:
+        link = Path(folder) / "link"
+        try:
+            os.symlink(folder, link, target_is_directory=True)  # noqa: PTH211 - as a person may
+        except OSError:
+            return False
+        return link.is_symlink()
+
+
+needs_links = pytest.mark.skipif(not _links(), reason="not run: no links can be made here")

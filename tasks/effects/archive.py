@@ -6,6 +6,7 @@ before anything is written (PEP 706's "data" filter does the same again for tar)
 
 from __future__ import annotations
 
+import os
 import shutil
 import stat
 import tarfile
@@ -49,7 +50,7 @@ def extract(archive: PurePath, dest: PurePath) -> None:
     landing.mkdir()
     try:
         _unpack(source, landing, is_zip=is_zip)
-        _top(landing).rename(target)
+        files.move(_top(landing), target)
     finally:
         shutil.rmtree(landing, ignore_errors=True)
 
@@ -126,10 +127,21 @@ def _unpack_zip(source: Path, landing: Path) -> None:
         for info in archive.infolist():
             mode, path = info.external_attr >> 16, landing / info.filename
             if stat.S_ISLNK(mode):
-                path.unlink()
-                path.symlink_to(archive.read(info).decode())
+                _link(path, archive.read(info).decode())
             elif stat.S_ISREG(mode):
                 path.chmod(stat.S_IMODE(mode) & 0o755 | 0o600)
+
+
+def _link(path: Path, to: str) -> None:
+    """Windows lets not everyone make links: then a copy, as tarfile makes one."""
+    path.unlink()
+    try:
+        path.symlink_to(to)
+    except OSError:
+        if os.name != "nt":
+            raise
+        there = path.parent / to
+        (shutil.copytree if there.is_dir() else shutil.copy2)(there, path)
 
 
 def _bad(source: Path, what: str) -> BadArtifactError:

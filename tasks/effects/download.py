@@ -41,7 +41,8 @@ def download(source: str, dest: PurePath, sha256: str | None, log: PurePath | No
     _note(log, f"fetch {redact(url)}")
     _insist(url, part, log)
     _check(part, sha256, url)
-    return part.replace(target)
+    files.move(part, target)
+    return target
 
 
 def _url(source: str) -> str:

@@ -7,12 +7,14 @@ in one that does.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
@@ -26,6 +28,8 @@ from tasks.errors import BuildError, BusyError, NoSpaceError, NotOwnedError
 from tasks.model import Artifact
 
 TAG = "CACHEDIR.TAG"
+_JUNCTION = 0xA0000003  # IO_REPARSE_TAG_MOUNT_POINT
+_PAUSES = (0.05, 0.2, 1.0)  # seconds between tries to rename
 _LOCK, _HOLDER = ".lock", ".lock.pid"
 _MARK = (
     "Signature: 8a477f597d28d172789f06886806bc55\n"
@@ -44,10 +48,22 @@ def write_atomic(path: PurePath, text: str) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         Path(name).chmod(0o644)
-        Path(name).replace(target)
+        move(Path(name), target)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def move(source: Path, target: Path) -> None:
+    """Rename `source` to `target`, over a file that lies there. On Windows that is refused while
+    somebody reads either, be it only a virus scanner: then once more, and again.
+    """
+    for pause in _PAUSES if sys.platform == "win32" else ():
+        with contextlib.suppress(PermissionError):
+            source.replace(target)
+            return
+        time.sleep(pause)
+    source.replace(target)
 
 
 def deliver(path: PurePath, text: str) -> None:
@@ -80,6 +96,10 @@ def own(folder: PurePath) -> Path:
             "a folder is to be here, and a file is in its way",
             where=str(path),
             todo="move the file away",
+        ) from error
+    except FileNotFoundError as error:  # of all above it not even the drive is there
+        raise BuildError(
+            "there is no such drive", where=str(path), todo="choose another place in the settings"
         ) from error
     if not is_owned(path):
         if any(path.iterdir()):
@@ -122,10 +142,11 @@ def remove_owned(path: PurePath) -> None:
     target = Path(path)
     if not target.exists() and not target.is_symlink():
         return
-    if not is_owned(target.parent if target.is_symlink() or target.is_file() else target):
+    is_one = _is_link(target) or target.is_file()
+    if not is_owned(target.parent if is_one else target):
         raise NotOwnedError("torchyard did not make this and will not remove it", where=str(target))
-    if target.is_symlink() or target.is_file():
-        target.unlink()
+    if is_one:
+        _unlink(target)
     else:
         _remove_tree(target)
 
@@ -143,7 +164,7 @@ def empty_owned(folder: PurePath, first: tuple[str, ...] = ()) -> None:
 
 
 def _remove_tree(target: Path) -> None:
-    """git marks its objects read-only, which on Windows keeps them from being removed."""
+    """Whatever is read-only in it, as git's objects are, goes with it."""
 
     def retry(function: Any, name: str, _: object) -> None:
         Path(name).chmod(stat.S_IWRITE)
@@ -151,14 +172,26 @@ def _remove_tree(target: Path) -> None:
 
     # the mark goes last: a removal that was interrupted can be taken up again
     for child in sorted(target.iterdir(), key=lambda entry: entry.name == TAG):
-        if child.is_dir() and not child.is_symlink():
+        if child.is_dir() and not _is_link(child):
             if sys.version_info >= (3, 12):
                 shutil.rmtree(child, onexc=retry)
             else:
                 shutil.rmtree(child, onerror=retry)
         else:
-            child.unlink()
+            _unlink(child)
     target.rmdir()
+
+
+def _unlink(path: Path) -> None:
+    """Windows keeps what is read-only from being removed."""
+    if sys.platform == "win32" and not _is_link(path):
+        path.chmod(stat.S_IWRITE)
+    path.unlink()
+
+
+def _is_link(path: Path) -> bool:
+    """Whether it leads elsewhere: on Windows a folder can without being a symbolic link."""
+    return path.is_symlink() or getattr(path.lstat(), "st_reparse_tag", 0) == _JUNCTION
 
 
 def artifact(path: PurePath) -> Artifact:
@@ -171,7 +204,7 @@ def artifact(path: PurePath) -> Artifact:
 def require_space(folder: PurePath, needed_mib: int, what: str) -> None:
     """`NoSpaceError` with needs and has, in MiB, where the disk under `folder` has less room."""
     place = Path(folder)
-    while not place.exists():
+    while not place.exists() and place != place.parent:
         place = place.parent
     free = shutil.disk_usage(place).free // 2**20
     if free < needed_mib:

@@ -1,7 +1,8 @@
 """Processes that a killed run left at work: known by a variable that each of its children has.
 
-KILL ends doit alone; Ninja and its compilers go on in a session of their own, and a second Ninja
-beside them would write into the same build folder.
+KILL ends doit alone; on POSIX Ninja and its compilers go on in a session of their own, and a second
+Ninja beside them would write into the same build folder. On Windows they have ended with doit, by
+their job (`tasks.effects.jobobject`): what is found there is of a run that could make none.
 """
 
 from __future__ import annotations

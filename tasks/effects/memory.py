@@ -11,12 +11,14 @@ Pressure (PSI) is not asked: it tells that memory was short, not how much there 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-PROC = Path("/proc")
+PROC = Path("/proc" if sys.platform == "linux" else os.devnull)
 _MIB = 2**20
 _LIMITS = {1: ("memory.limit_in_bytes",), 2: ("memory.max", "memory.high")}
 _USED = {1: "memory.usage_in_bytes", 2: "memory.current"}

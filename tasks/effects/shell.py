@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO
 
 from tasks.effects import leftovers, process_group
@@ -32,7 +33,10 @@ PASSED = frozenset({
     "no_proxy", "all_proxy", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "CUDA_VISIBLE_DEVICES",
     "SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "USERPROFILE", "APPDATA",
     "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES", "PROGRAMFILES(X86)", "COMMONPROGRAMFILES",
-    "NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE", "OS",
+    "COMMONPROGRAMFILES(X86)", "PROGRAMW6432", "COMMONPROGRAMW6432", "ALLUSERSPROFILE", "PUBLIC",
+    "USERNAME", "USERDOMAIN", "COMPUTERNAME", "HOMEDRIVE", "HOMEPATH",
+    "NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE", "PROCESSOR_ARCHITEW6432",
+    "PROCESSOR_IDENTIFIER", "OS",
 })  # fmt: skip
 _ONE_SPELLING = os.name == "nt"  # Windows knows a name in any case
 PASSED_PREFIXES = ("LC_", "PIP_", "UV_", "CCACHE_", "SCCACHE_")
@@ -47,7 +51,8 @@ def host_env() -> dict[str, str]:
         for name, value in os.environ.items()
         if (name.upper() if _ONE_SPELLING else name) in PASSED or name.startswith(PASSED_PREFIXES)
     }
-    return given if _ONE_SPELLING else _in_english(given)
+    # Windows' Pythons would write a pipe in the code page of the machine
+    return {**given, "PYTHONIOENCODING": "utf-8"} if _ONE_SPELLING else _in_english(given)
 
 
 def _in_english(given: Mapping[str, str]) -> dict[str, str]:
@@ -116,7 +121,7 @@ def _wait(
 def _start(command: Command, *, split: bool) -> subprocess.Popen[str]:
     try:
         return process_group.start(
-            command.argv,
+            (_program(command), *command.argv[1:]),
             serves=command.serves,
             env={**command.env, leftovers.MARK: leftovers.RUN},
             cwd=command.cwd,
@@ -127,11 +132,20 @@ def _start(command: Command, *, split: bool) -> subprocess.Popen[str]:
             encoding="utf-8",
             errors="replace",
         )
-    except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
-        missing = command.cwd if str(error.filename) == str(command.cwd) else command.argv[0]
+    except OSError as error:
+        gone = command.cwd is not None and not Path(command.cwd).is_dir()
+        missing = command.cwd if gone else command.argv[0]
         raise MissingToolError(
             f"{command.what}: cannot start {missing}: {error.strerror}"
         ) from error
+
+
+def _program(command: Command) -> str:
+    """Windows looks for a program where this process would, not where its child is to."""
+    name = command.argv[0]
+    if os.name != "nt" or PurePath(name).name != name:
+        return name
+    return shutil.which(name, path=command.env.get("PATH", "")) or name
 
 
 def _reader(stream: IO[str] | None, take: Callable[[str], None]) -> threading.Thread:

@@ -33,7 +33,7 @@ def keep(wheel: Path, wheelhouse: PurePath, asked: str, source: str) -> tuple[Pa
     _tell_of_another(place, asked, source)
     arriving = place.with_name(f".{place.name}.part")
     shutil.move(wheel, arriving)
-    arriving.replace(place)
+    files.move(arriving, place)
     manifests.publish(origin_of(place), Origin(asked, redact(source), known))
     return place, known
 

@@ -18,6 +18,7 @@ import pytest
 from tasks.effects import download as downloads
 from tasks.effects.archive import download, extract
 from tasks.errors import BadArtifactError, FetchError
+from tests.systems import needs_links, windows_only
 
 DATA = b"0123456789" * 1000
 SHA256 = hashlib.sha256(DATA).hexdigest()
@@ -107,6 +108,7 @@ def test_zip_device_is_refused(tmp_path: Path) -> None:
         extract(zip_link(tmp_path / "a.zip", "tree/d", "", stat.S_IFCHR), tmp_path / "out")
 
 
+@needs_links
 @pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz", "w:bz2"])
 def test_single_top_folder_of_a_tar_is_stripped(mode: str, tmp_path: Path) -> None:
     members = (entry("torch-1/a", size=3), entry("torch-1/l", tarfile.SYMTYPE, "a"))
@@ -120,11 +122,24 @@ def test_several_top_entries_stay_where_they_are(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a", "b"]
 
 
+@needs_links
 def test_zip_keeps_programs_and_links(tmp_path: Path) -> None:
     out = tmp_path / "out"
     extract(zip_link(tmp_path / "a.zip", "tree/l", "a"), out)
     assert (out / "l").is_symlink()
     assert (out / "l").read_text() == "1"
+
+
+@windows_only
+def test_a_link_of_a_zip_is_a_copy_where_none_may_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(*_: object) -> None:
+        raise OSError("a required privilege is not held by the client")
+
+    monkeypatch.setattr(Path, "symlink_to", forbidden)
+    extract(zip_link(tmp_path / "a.zip", "tree/l", "a"), tmp_path / "out")
+    assert (tmp_path / "out" / "l").read_text() == "1"
 
 
 def test_damaged_archive_is_told_and_nothing_is_left(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_an_official_wheel_is_told_with_where_it_is_from(yard: Path) -> None:
     assert rows["torch"] == "2.15.0 (CUDA 13.2): from PyPI"
     assert rows["python"] == "3.12.4: /usr/bin/python3"
     assert rows["toolkit"] == "pypi: CUDA 13.2 from Python packages"
-    home = f"CUDA_HOME={yard}/build/mine/cuda (deps will make it)"
+    home = f"CUDA_HOME={yard / 'build' / 'mine' / 'cuda'} (deps will make it)"
     assert rows["environment"] == f"TORCH_CUDA_ARCH_LIST=12.0+PTX\n{home}"
 
 

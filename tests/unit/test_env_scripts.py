@@ -143,6 +143,7 @@ def state(shell: str, path: str, source: Path) -> set[str]:
     return {line.partition("=")[0] for line in lines if not line.startswith("BASH_")}
 
 
+@pytest.mark.skipif(not SHELLS, reason="not run: no shell of POSIX")
 def test_a_folder_that_is_there_already_moves_to_the_front(tmp_path: Path) -> None:
     environment = Environment({}, {"PATH": ("/a", "/b")}, (), ":")
     written = script(environment, tmp_path)

@@ -11,6 +11,9 @@ import pytest
 from tasks.effects import git
 from tasks.effects.git import command, reach
 from tasks.errors import CommandFailedError, FetchError, LostEditsError, NotOwnedError
+from tests.systems import needs_git
+
+pytestmark = needs_git
 
 
 def run(where: Path, *args: str) -> str:

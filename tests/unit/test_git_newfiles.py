@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from tasks.effects import git
+from tests.systems import needs_git
 from tests.unit.test_git import commit, repository, run
 
 LONG_AGO = 1_700_000_000
+pytestmark = needs_git
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from tasks.effects import process_group, shell
 from tasks.effects.firsterror import first_error
 from tasks.errors import CommandFailedError, MissingToolError
 from tasks.model import Command
-
-posix = pytest.mark.skipif(sys.platform == "win32", reason="not run: POSIX process groups")
+from tests.systems import posix_only as posix
+from tests.systems import windows_only
 
 
 def python(code: str, log: Path | None = None, timeout: float | None = None) -> Command:
@@ -89,7 +89,6 @@ def test_bytes_that_are_no_text_are_read_all_the_same() -> None:
     assert "�" in shell.capture(python("import os; os.write(1, b'\\xff\\xfe\\n')"))
 
 
-@posix
 def test_nobody_of_the_group_is_left_when_the_leader_ends(tmp_path: Path) -> None:
     code = (
         "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', "
@@ -205,7 +204,28 @@ def test_the_first_line_that_tells_the_cause_is_found(log: str, expected: tuple[
 def test_host_env_knows_windows_names_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {"Path": "x", "SystemRoot": "y", "Secret": "z"})
     monkeypatch.setattr(shell, "_ONE_SPELLING", True)
-    assert shell.host_env() == {"Path": "x", "SystemRoot": "y"}
+    given = shell.host_env()
+    assert given.pop("PYTHONIOENCODING") == "utf-8"
+    assert given == {"Path": "x", "SystemRoot": "y"}
+
+
+def test_what_a_python_says_is_read_as_it_was_said() -> None:
+    assert shell.capture(python("print('C:/Users/Jürgen/日本')")) == "C:/Users/Jürgen/日本\n"
+
+
+@windows_only
+def test_a_program_is_that_of_the_childs_path(tmp_path: Path) -> None:
+    (tmp_path / "tool.bat").write_text("@echo it is this one\n", encoding="utf-8")
+    env = {**shell.host_env(), "PATH": f"{tmp_path};{os.environ['PATH']}"}
+    assert shell.capture(Command(("tool",), env, "look")).strip() == "it is this one"
+
+
+@windows_only
+def test_a_program_that_windows_cannot_run_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tool.exe").write_text("no program", encoding="utf-8")
+    command = Command((str(tmp_path / "tool.exe"),), shell.host_env(), "look")
+    with pytest.raises(MissingToolError, match=r"cannot start .*tool\.exe"):
+        shell.run(command)
 
 
 class Full(io.StringIO):

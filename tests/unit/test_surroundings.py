@@ -248,13 +248,13 @@ def test_an_earlier_build_is_seen_and_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leftovers, "at_work", lambda run: ("ninja",) if "dead" in run else ())
-    for name, run in (("one", f"{os.getppid()}-beef"), ("two", "999999999-dead")):
+    for name, run in (("one", "4711-beef"), ("two", "999999999-dead")):
         folder = files.own(tmp_path / "build" / name)
         (folder / files._HOLDER).write_text(run, encoding="utf-8")
     foreign = tmp_path / "build" / "mine"
     foreign.mkdir()
     (foreign / "thesis.tex").touch()
-    monkeypatch.setattr(psutil, "pid_exists", lambda pid: pid == os.getppid())
+    monkeypatch.setattr(psutil, "pid_exists", lambda pid: pid == 4711)
     before = listing(tmp_path)
     found = places.look(asked(tmp_path, build=foreign), frozenset({"leftovers"}))["leftovers"]
     assert found == (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
@@ -41,6 +42,8 @@ def command(
     came from this machine, so that its submodules may too.
     """
     options = [*_OPTIONS]
+    if sys.platform == "win32":
+        options.append("core.longpaths=true")  # of PyTorch's submodules some have longer ones
     if local or any(is_local(mirror) for mirror in (mirrors or {}).values()):
         options.append("protocol.file.allow=always")
     argv = ("git", *(part for option in options for part in ("-c", option)), *args)

@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
-from pathlib import Path, PurePath
+from pathlib import Path, PurePath, PurePosixPath
 
 from tasks.effects.files import write_atomic
 
@@ -67,7 +67,7 @@ def _stamps(tree: PurePath, folders: Iterable[str], started: int) -> dict[str, s
 def _above(names: Iterable[str]) -> Iterable[str]:
     """Every folder that one of them lies in, the tree itself ("") included."""
     for name in names:
-        yield from (str(folder) for folder in PurePath(name).parents if str(folder) != ".")
+        yield from (str(folder) for folder in PurePosixPath(name).parents if str(folder) != ".")
     yield ""
 
 
