@@ -51,7 +51,11 @@ class Wine:
         self, *argv: str, at: PurePosixPath = HOME, env: Mapping[str, str] | None = None
     ) -> tuple[int, bytes]:
         """The Python for Windows, which finds torchyard's packages."""
-        found = {"PYTHONPATH": windows(_SITE), "PYTHONDONTWRITEBYTECODE": "1"}
+        found = {
+            "PYTHONPATH": windows(_SITE),
+            "WINEPATH": windows(_SITE / "bin"),  # what Wine puts before its PATH: ninja.exe, uv.exe
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
         return self.run((str(HOME / "python" / "python.exe"), *argv), at, {**found, **(env or {})})
 
     def run(

@@ -58,6 +58,6 @@ def _memory() -> Memory:
         total_mib=psutil.virtual_memory().total // _MIB,
         limit_mib=memory.limit_mib(above),
         available_mib=memory.measure(above).available_mib,
-        swap_mib=psutil.swap_memory().total // _MIB,
+        swap_mib=memory.swap_mib(),
         cores=capacity.cores(),
     )
