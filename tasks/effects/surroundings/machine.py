@@ -5,6 +5,7 @@ from __future__ import annotations
 import locale
 import os
 import platform
+import sys
 from typing import Any
 
 from tasks.checks.ids import CheckId
@@ -42,7 +43,7 @@ def _release(system: str) -> str:
 
 def _glibc(system: str) -> str:
     """The version of the running one, "" for musl and where there is none."""
-    if system != "linux":
+    if system != "linux" or sys.platform != "linux":
         return ""
     try:
         return (os.confstr("CS_GNU_LIBC_VERSION") or "").removeprefix("glibc ")
