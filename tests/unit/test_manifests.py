@@ -11,6 +11,7 @@ import pytest
 from tasks.effects import manifests, records, trees
 from tasks.errors import BuildError
 from tasks.model import Json, Stage
+from tests.systems import needs_links
 
 
 @dataclass(frozen=True)
@@ -195,6 +196,7 @@ def test_every_edit_is_another_digest(sources: Path) -> None:
     assert len(seen) == 4
 
 
+@needs_links
 def test_links_are_copied_as_links_and_a_loop_ends(sources: Path, tmp_path: Path) -> None:
     (sources / "loop").symlink_to(sources)
     (sources / "nowhere").symlink_to("gone")

@@ -147,7 +147,7 @@ def test_where_nobody_looks_nothing_moves(
 
 
 def ascii_log() -> io.TextIOWrapper:
-    return io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    return io.TextIOWrapper(io.BytesIO(), encoding="ascii", newline="\n")
 
 
 @pytest.mark.parametrize(

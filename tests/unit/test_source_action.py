@@ -13,6 +13,7 @@ from tasks.effects import git, manifests
 from tasks.errors import BuildError, LostEditsError
 from tasks.stages.source import action
 from tasks.stages.source.job import Kind, SourceJob, SourceTree
+from tests.systems import needs_git
 
 PATCH = """--- a/setup.py
 +++ b/setup.py
@@ -89,6 +90,7 @@ def packed(tree: Path) -> Path:
     return path
 
 
+@needs_git
 def test_clone_is_read_with_the_same_outputs_twice(tmp_path: Path, checkout: Path) -> None:
     given = job(tmp_path, "git", checkout)
     first = run(given)
@@ -97,6 +99,7 @@ def test_clone_is_read_with_the_same_outputs_twice(tmp_path: Path, checkout: Pat
     assert first.edits == ""
 
 
+@needs_git
 def test_claim_stands_while_nothing_changes_and_falls_before_a_change(
     tmp_path: Path, checkout: Path
 ) -> None:
@@ -109,6 +112,7 @@ def test_claim_stands_while_nothing_changes_and_falls_before_a_change(
     assert not Path(given.manifest).exists()
 
 
+@needs_git
 def test_other_ref_over_an_edit_is_refused(tmp_path: Path, checkout: Path, patch: Path) -> None:
     given = job(tmp_path, "git", checkout, patch)
     before = run(given)
@@ -122,6 +126,7 @@ def test_other_ref_over_an_edit_is_refused(tmp_path: Path, checkout: Path, patch
     assert (Path(given.tree) / "setup.py").read_text(encoding="utf-8") == "patched\n"
 
 
+@needs_git
 def test_edit_of_its_owner_survives_and_is_told(tmp_path: Path, checkout: Path) -> None:
     given = job(tmp_path, "git", checkout)
     clean = run(given)
@@ -131,6 +136,7 @@ def test_edit_of_its_owner_survives_and_is_told(tmp_path: Path, checkout: Path) 
     assert edited.read_text(encoding="utf-8") == "mine\n"
 
 
+@needs_git
 def test_folder_without_git_is_known_by_its_sources_alone(tmp_path: Path, tree: Path) -> None:
     given = job(tmp_path, "path", tree)
     first = run(given)
@@ -142,6 +148,7 @@ def test_folder_without_git_is_known_by_its_sources_alone(tmp_path: Path, tree: 
     assert run(given).digest != first.digest
 
 
+@needs_git
 def test_patch_is_applied_once_and_taken_back(tmp_path: Path, checkout: Path, patch: Path) -> None:
     given = job(tmp_path, "git", checkout)
     clean = run(given)
@@ -153,6 +160,7 @@ def test_patch_is_applied_once_and_taken_back(tmp_path: Path, checkout: Path, pa
     assert run(given) == clean
 
 
+@needs_git
 def test_patch_works_on_a_folder_without_git(tmp_path: Path, tree: Path, patch: Path) -> None:
     run(job(tmp_path, "path", tree, patch))
     assert (tree / "setup.py").read_text(encoding="utf-8") == "patched\n"
@@ -160,6 +168,7 @@ def test_patch_works_on_a_folder_without_git(tmp_path: Path, tree: Path, patch: 
     assert (tree / "setup.py").read_text(encoding="utf-8") == "one\n"
 
 
+@needs_git
 def test_patch_is_not_in_the_way_of_another_ref(
     tmp_path: Path, checkout: Path, patch: Path
 ) -> None:
@@ -170,6 +179,7 @@ def test_patch_is_not_in_the_way_of_another_ref(
     assert (Path(moved.tree) / "setup.py").read_text(encoding="utf-8") == "patched\n"
 
 
+@needs_git
 def test_patch_whose_lines_were_edited_is_not_taken_back(
     tmp_path: Path, checkout: Path, patch: Path
 ) -> None:
@@ -181,12 +191,14 @@ def test_patch_whose_lines_were_edited_is_not_taken_back(
     assert (Path(given.tree) / "setup.py").read_text(encoding="utf-8") == "mine\n"
 
 
+@needs_git
 def test_patch_that_does_not_fit_is_named(tmp_path: Path, tree: Path, patch: Path) -> None:
     (tree / "setup.py").write_text("other\n", encoding="utf-8")
     with pytest.raises(BuildError, match=r"fix\.patch does not fit"):
         run(job(tmp_path, "path", tree, patch))
 
 
+@needs_git
 def test_patch_that_is_in_the_tree_without_a_record_is_recognised(
     tmp_path: Path, tree: Path, patch: Path
 ) -> None:
@@ -194,6 +206,7 @@ def test_patch_that_is_in_the_tree_without_a_record_is_recognised(
     assert len(run(job(tmp_path, "path", tree, patch)).patches) == 1
 
 
+@needs_git
 def test_archive_is_unpacked_once_and_known_by_its_sha256(tmp_path: Path, tree: Path) -> None:
     given = job(tmp_path, "tarball", packed(tree))
     first = run(given)
@@ -219,6 +232,7 @@ def test_other_archive_sets_the_former_tree_aside(tmp_path: Path, tree: Path) ->
     assert (Path(given.tree).with_name("pytorch.1") / "mine").exists()
 
 
+@needs_git
 def test_a_patch_that_a_person_took_out_is_applied_again(
     tmp_path: Path, checkout: Path, patch: Path
 ) -> None:

@@ -14,6 +14,7 @@ from packaging import tags
 from tasks.effects import wheelfile
 from tasks.effects.wheelfile import content_digest, installed_record, verify
 from tasks.errors import BadArtifactError
+from tests.systems import posix_only
 
 PYTHON = "3.12.4"
 NAME = "demo-1.0-py3-none-any.whl"
@@ -84,7 +85,13 @@ def test_a_member_that_record_does_not_vouch_for_is_named(tmp_path: Path, row: s
     assert refused(path) == "its member evil.pth is not in RECORD with a sha256"
 
 
-@pytest.mark.parametrize("name", ["../evil.py", "/etc/evil", "demo/../../evil", "demo\\evil.py"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("../evil.py", "/etc/evil", "demo/../../evil"),
+        pytest.param("demo\\evil.py", marks=posix_only),  # which zipfile reads as demo/evil.py
+    ],
+)
 def test_a_member_that_escapes_is_named(tmp_path: Path, name: str) -> None:
     path = wheel(tmp_path, {**FILES, name: b"x"})
     assert refused(path) == f"its member {name} would be written outside"
