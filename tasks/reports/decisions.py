@@ -75,7 +75,7 @@ def _decisions(profile: Profile, found: Found) -> Iterator[Decision]:
         yield Decision("environment", f"TORCH_CUDA_ARCH_LIST={_list(plan, found)}")
         yield Decision("environment", f"CUDA_HOME={_cuda_home(profile, found)}")
     yield _cache(build, choice, found.cache)
-    yield _jobs(build, choice)
+    yield _jobs(build)
 
 
 def _archs(choice: Choice) -> str:
@@ -141,11 +141,9 @@ def _cache(build: Build, choice: Choice, cache: Cache | None) -> Decision:
     return Decision("cache", f"{cache.kind} {cache.version} at {cache.path}")
 
 
-def _jobs(build: Build, choice: Choice) -> Decision:
+def _jobs(build: Build) -> Decision:
     if build.jobs != "auto":
         return Decision("jobs", str(build.jobs), "build.jobs")
-    if choice.system == "windows":
-        return Decision("jobs", "auto", "cores, and what memory allows at the start")
     return Decision("jobs", "auto", "cores, and what memory allows while it builds")
 
 

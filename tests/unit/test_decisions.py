@@ -95,11 +95,11 @@ def test_the_compiler_is_the_one_that_deps_found_or_what_it_will_look_for(yard: 
     assert told(asked)["compiler"] == "g++-13: build.env CXX, which deps will look for"
 
 
-def test_windows_looks_for_visual_studio_and_fixes_its_jobs(yard: Path) -> None:
+def test_windows_looks_for_visual_studio_and_has_the_pool_too(yard: Path) -> None:
     windows = Host("windows", "AMD64", Interpreter("C:\\py\\python.exe", "3.12.4"), HOST.gpus)
     rows = told(profile(yard, on=windows))
     assert rows["compiler"] == "cl.exe of Visual Studio: deps will look for it"
-    assert rows["jobs"].endswith("at the start")
+    assert rows["jobs"].endswith("while it builds")
 
 
 def test_cache_and_jobs_are_what_is_here_and_what_was_asked(yard: Path) -> None:
