@@ -165,4 +165,5 @@ def _names(knowledge: Knowledge) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(text(load(Path(__file__).parents[2] / "config" / "knowledge")))
+    page = text(load(Path(__file__).parents[2] / "config" / "knowledge"))
+    sys.stdout.buffer.write(page.encode())  # whatever a terminal or a pipe is in otherwise

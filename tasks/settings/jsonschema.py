@@ -36,4 +36,4 @@ def _tidy(node: Any) -> Any:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(text())
+    sys.stdout.buffer.write(text().encode())  # whatever a terminal or a pipe is in otherwise

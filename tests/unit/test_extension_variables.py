@@ -20,7 +20,7 @@ from tasks.stages.extensions.variables import jobs_of, numbered
 from tests.actionyard import CHOICE, script
 from tests.checkout import KNOWLEDGE
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a jobserver is a pipe here")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="not run: programs as scripts")
 NONE = Program("", "")
 PLAIN = Caching(Cache(), {}, {}, {})
 SAFE = 6

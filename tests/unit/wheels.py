@@ -85,6 +85,7 @@ class Venv:
 
     def run(self, *argv: str) -> str:
         env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        env["SOURCE_DATE_EPOCH"] = "1767312246"  # a script of Windows holds when it was made
         done = subprocess.run(argv, check=True, capture_output=True, text=True, env=env)
         return done.stdout
 
