@@ -18,7 +18,7 @@ from tasks.effects import leftovers
 _NAME = "ninja.exe" if sys.platform == "win32" else "ninja"
 _BESIDE = Path(sys.executable).with_name(_NAME)
 NINJA = str(_BESIDE) if _BESIDE.exists() else shutil.which("ninja") or "ninja"
-_SLOWER = 4  # a process starts there in as much time as a short job takes here
+_SLOWER = 3  # a process starts there in as much time as a short job takes here
 # A job where there is no shell: a file for each step, since two who add to one lose lines there
 _JOB = """
 import sys, time

@@ -12,7 +12,16 @@ from tests.yard import ROOT
 
 HOME = PurePosixPath("/src/wine")
 _SITE = HOME / "site"
-_TESTS = ("hypothesis", "jsonschema", "ninja", "pytest", "pytest-mock", "colorama")
+_TESTS = (
+    "hypothesis",
+    "jsonschema",
+    "ninja",
+    "pytest",
+    "pytest-mock",
+    "colorama",
+    "tree-sitter",
+    "tree-sitter-powershell",
+)
 _TARGET = ("--platform", "win_amd64", "--python-version", "3.12", "--only-binary", ":all:")
 # no debugger that waits for somebody to look, and nothing that asks to be downloaded
 _QUIET = {
