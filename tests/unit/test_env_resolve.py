@@ -305,22 +305,3 @@ def test_what_torchs_cmake_cannot_read_is_refused_before_anything_is_built(
     with pytest.raises(SettingsError, match=what) as caught:
         plan(Settings(), LAYOUT, choice(strategy="source", **changes), KNOWLEDGE)
     assert caught.value.where == where
-
-
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        ("", "an empty arch list stands for the cards"),
-        ("native", '"native" stands for the cards'),
-        ("All", "archs that CUDA 13 cannot make"),
-        ("Blackwell", "other archs to each release"),
-        ("9.0", "makes no code for 12.0"),
-    ],
-)
-def test_a_persons_own_list_must_name_archs_and_reach_the_targets(text: str, what: str) -> None:
-    own = {"env": {"TORCH_CUDA_ARCH_LIST": text}}
-    with pytest.raises(SettingsError, match=what) as caught:
-        inputs(own, strategy="source")
-    assert caught.value.where == "build.env.TORCH_CUDA_ARCH_LIST"
-    inputs(own, strategy="source", targets=())
-    inputs({"env": {"TORCH_CUDA_ARCH_LIST": "9.0 12.0f;"}}, strategy="source")

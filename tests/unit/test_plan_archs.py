@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tasks.choice import Choice
 from tasks.errors import SettingsError
-from tasks.knowledge.grammar import gencode, read_for_extension, read_for_torch_cmake
+from tasks.knowledge.grammar import gencode
+from tasks.knowledge.ownlists import read_for_extension, read_for_torch_cmake
 from tasks.model import Layout, Plan, ToolkitFound
 from tasks.plan import make_plan
 from tasks.settings.schema import Settings
