@@ -24,6 +24,7 @@ from tasks.effects import leftovers
 from tasks.effects.voice import warn
 from tasks.errors import BuildError, BusyError, NoSpaceError, NotOwnedError
 from tasks.model import Artifact
+from tasks.size import size
 
 TAG = "CACHEDIR.TAG"
 _LOCK, _HOLDER = ".lock", ".lock.pid"
@@ -169,14 +170,14 @@ def artifact(path: PurePath) -> Artifact:
 
 
 def require_space(folder: PurePath, needed_mib: int, what: str) -> None:
-    """`NoSpaceError` with needs and has, in MiB, where the disk under `folder` has less room."""
+    """`NoSpaceError` with needs and has where the disk under `folder` has less room."""
     place = Path(folder)
     while not place.exists():
         place = place.parent
     free = shutil.disk_usage(place).free // 2**20
     if free < needed_mib:
         raise NoSpaceError(
-            f"{what} needs {needed_mib:,} MiB and the disk has {free:,} MiB left",
+            f"{what} needs {size(needed_mib)} and the disk has {size(free)} left",
             where=str(folder),
             todo="free some room, or put the checkout on a larger disk",
         )

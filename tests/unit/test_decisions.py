@@ -147,7 +147,7 @@ def test_compiling_a_part_takes_its_share_of_the_last_whole_build() -> None:
 def test_what_ran_before_is_expected_to_take_as_long_again() -> None:
     found = expected([Past("deps", 30.0), Past("compile", 3600.0, 2048)])
     assert found == Expected(Known(3630.0, 2048, None, "last time"))
-    assert str(found) == "about 1 h, 2.0 GiB for one compiler (last time)"
+    assert str(found) == "about 1 h, 2 GiB for one compiler (last time)"
 
 
 def test_a_stage_that_may_turn_out_not_to_run_makes_it_the_most() -> None:

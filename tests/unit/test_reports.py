@@ -158,7 +158,7 @@ def test_the_gate_lists_the_problems_with_their_remedies(
         "2 problems: compiler, disk; nothing was built or changed",
         "  compiler: there is no C++ compiler here",
         "    → sudo apt install build-essential",
-        "  disk: 0.1 GiB free for the build (/home/me); it takes 6.2 GiB at the very least",
+        "  disk: 100 MiB free for the build (/home/me); it takes 6.2 GiB at the very least",
         "    → free some room, or put the checkout on a larger disk",
         "  → mend that (doit doctor looks again)",  # nothing goes on without a compiler
     ]
