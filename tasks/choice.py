@@ -63,7 +63,7 @@ class Choice:
 
     def combination(self, host: Host) -> Combination:
         """What would be built with what, as far as planning knows: who looked at compilers, driver
-        and the like adds them with `replace`. Nothing else makes one of a choice.
+        and the like adds them with `replace`.
         """
         return Combination(
             system=self.system,

@@ -18,14 +18,7 @@ from tasks.digest import canonical, changes, plain
 from tasks.effects.files import write_atomic
 from tasks.effects.manifests import record_of
 from tasks.errors import redact
-from tasks.model import Json, Stage
-
-_notes: dict[str, dict[str, Json]] = {}
-
-
-def note(manifest: PurePath, **facts: Json) -> None:
-    """Something that an action wants in its record, which is known by its first manifest."""
-    _notes.setdefault(str(manifest), {}).update(facts)
+from tasks.model import Stage
 
 
 def write(stage: Stage, reason: str, seconds: float, version: str) -> None:
@@ -38,7 +31,6 @@ def write(stage: Stage, reason: str, seconds: float, version: str) -> None:
         "torchyard": version,
         "inputs": plain(stage.inputs),
         "reads": _read_now(stage),
-        **_notes.pop(str(stage.leaves[0]), {}),
     }
     write_atomic(record_of(stage.leaves[0]), redact(canonical(record)))
 
