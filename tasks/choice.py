@@ -61,6 +61,11 @@ class Choice:
     cost: Cost | None = None
     extensions: bool = False
 
+    @property
+    def compiles(self) -> bool:
+        """Whether anything is compiled: what a compiler has to be there for."""
+        return self.strategy == "source" or self.extensions
+
     def combination(self, host: Host) -> Combination:
         """What would be built with what, as far as planning knows: who looked at compilers, driver
         and the like adds them with `replace`.

@@ -48,21 +48,27 @@ def _symptom(finding: Finding) -> Symptom:
 def combination_of(s: Surroundings, profile: Profile) -> Combination:
     """What would be built with what, as far as it was looked at."""
     planned = profile.choice.combination(s.host)
-    windows = s.host.system == "windows"
-    return replace(
+    found = replace(
         planned,
         cuda=s.nvcc.version if planned.cuda and s.nvcc and s.nvcc.version else planned.cuda,
-        gcc=_version(s.cxx) if not windows and not _is_clang(s.cxx) else None,
-        clang=_version(s.cxx) if not windows and _is_clang(s.cxx) else None,
-        glibc=s.glibc or None,
-        msvc=_msc_ver(s.cxx) if windows else None,
-        msvc_tools=_version(s.cxx) if windows else None,
-        visual_studio=_installation(s) if windows else None,
         driver=s.nvidia.driver or None if s.nvidia else None,
         ninja=_of_the_build(s.ninja, profile),
         cmake=_of_the_build(s.cmake, profile),
         setuptools=_of_the_build(s.setuptools, profile),
     )
+    return _with_compilers(found, s) if profile.choice.compiles else found
+
+
+def _with_compilers(found: Combination, s: Surroundings) -> Combination:
+    """And the C library, whose headers nvcc reads; where nothing is compiled they do not count."""
+    version = _version(s.cxx)
+    if s.host.system == "windows":
+        msvc, installation = _msc_ver(s.cxx), _installation(s)
+        return replace(found, msvc=msvc, msvc_tools=version, visual_studio=installation)
+    glibc = s.glibc or None
+    if _is_clang(s.cxx):
+        return replace(found, clang=version, glibc=glibc)
+    return replace(found, gcc=version, glibc=glibc)
 
 
 def _version(cxx: Tool | None) -> str | None:

@@ -7,7 +7,8 @@ from typing import Literal
 
 from tasks.checks.ids import CheckId
 
-Level = Literal["ok", "warning", "problem", "not checked"]
+# "ignored" is a problem that doctor.ignore names: no check says it, the report does
+Level = Literal["ok", "warning", "problem", "not checked", "ignored"]
 
 
 @dataclass(frozen=True)

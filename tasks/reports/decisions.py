@@ -108,6 +108,8 @@ def _deps_job(plan: Plan) -> DepsJob:
 
 
 def _compiler(choice: Choice, job: DepsJob, deps: Deps | None) -> Decision:
+    if not job.compiles:
+        return Decision("compiler", "not needed", "nothing is compiled")
     limit = f"CUDA {choice.toolkit.version} takes GCC up to {job.gcc_max}" if job.gcc_max else ""
     if deps:
         return Decision("compiler", f"{deps.cxx.path} {deps.cxx.version}".rstrip(), limit)

@@ -191,3 +191,20 @@ def test_a_profile_that_does_not_open_gets_the_room_of_a_prebuilt_torch() -> Non
     found = judge(replace(LINUX, disks=disk((least - 1) / 1024)), None, KNOWLEDGE)
     assert worst(found)["disk"] == "problem"
     assert needed_mib(None, KNOWLEDGE) == (least, 2 * least)
+
+
+@pytest.mark.parametrize("s", [LINUX, WINDOWS], ids=["linux", "windows"])
+def test_a_compiler_is_not_needed_where_nothing_is_compiled(s: Surroundings) -> None:
+    bare = replace(s, cc=Tool(), cxx=Tool(), visual_studio=(), windows_sdk=(), glibc="2.42")
+    for profile, level in ((profile_on(s, extensions=[]), "ok"), (profile_on(s), "problem")):
+        found = judge(bare, profile, KNOWLEDGE)
+        told = [one for one in found if one.id in {"compiler", "visual-studio", "windows-sdk"}]
+        assert {one.level for one in told} == {level}
+        assert all(("not needed" in one.seen) is (level == "ok") for one in told)
+
+
+def test_what_compilers_cannot_do_is_of_no_account_where_nothing_is_compiled() -> None:
+    s = replace(LINUX, glibc="2.42", nvcc=None)
+    combination = combination_of(s, profile_on(s, extensions=[]))
+    assert (combination.gcc, combination.glibc, combination.extensions) == (None, None, False)
+    assert combination_of(s, profile_on(s)).glibc == "2.42"

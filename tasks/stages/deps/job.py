@@ -60,7 +60,7 @@ class Deps:
     `python` is the interpreter that torch is, or will be, installed for. `overlay` is a folder of
     build tools beside an existing interpreter (strategy existing), else None. `identity` changes
     when the environment was made anew, so that what was installed into the old one is installed
-    again.
+    again. `cc` and `cxx` are "" where there is none that could be taken and nothing is compiled.
     """
 
     python: str
@@ -95,7 +95,8 @@ class DepsJob:
     already. `cache` is the setting build.cache, `cache_package` the requirement that brings a
     compiler cache where none is installed ("" where nothing is to be downloaded for it),
     `launchers` the compiler launchers that build.env names, by variable. `limits` are the compilers
-    that the toolkit and the sources take; of them `gcc_max` is an input of the stage.
+    that the toolkit and the sources take; of them `gcc_max` is an input of the stage. `compiles`:
+    whether any stage after this one needs a compiler.
     """
 
     base: str
@@ -121,3 +122,4 @@ class DepsJob:
     stamps: PurePath
     log: PurePath
     limits: Limits = field(default_factory=Limits)
+    compiles: bool = True

@@ -53,6 +53,7 @@ def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledg
         stamps=layout.manifest("toolchain"),
         log=layout.logs / "deps.log",
         limits=compilers,
+        compiles=choice.compiles,
     )
     environment = layout.overlay if job.existing else layout.venv / "pyvenv.cfg"
     return Stage(
@@ -65,6 +66,7 @@ def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledg
             "python": choice.python.version,
             **{name: plain(getattr(job, name)) for name in _SHOWN},
             **_clang_max(job),
+            **({} if job.compiles else {"compiles": False}),
         },
         leaves=(layout.manifest("deps"), layout.manifest("cache"), layout.manifest("toolchain")),
         also=(environment, *_nvcc(layout, choice)),
