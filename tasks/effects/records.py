@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
-from tasks.digest import canonical, changes, plain
+from tasks.digest import canonical, changes, plain, shown
 from tasks.effects.files import write_atomic
 from tasks.effects.manifests import record_of
 from tasks.errors import redact
@@ -52,7 +52,7 @@ def reasons(stage: Stage) -> tuple[str, ...]:
     last = last_record(stage)
     if last is None:
         return ("first time",)
-    now = json.loads(redact(json.dumps(plain(stage.inputs), ensure_ascii=False)))
+    now = shown(stage.inputs)
     if moved := tuple(changes(last["inputs"], now)):
         return moved
     newer = [name for name, digest in _read_now(stage).items() if last["reads"].get(name) != digest]
