@@ -195,7 +195,8 @@ NO_BUILD_310 = "torch 2.15.0 is for Python 3.11 to 3.15, and /usr/bin/python3 is
 )
 def test_a_python_that_the_torch_is_not_for(strategy: str, message: str) -> None:
     told = refused(host(python="3.10.2"), torch={"strategy": strategy})
-    assert told.startswith(f'{message}\n  → set python: "3.15"; or take torch 2.14.1: ')
+    nearest = 'set python: "3.11" (uv python install 3.11 where it is not installed)'
+    assert told.startswith(f"{message}\n  → {nearest}; or take torch 2.14.1: ")
 
 
 def test_a_wheel_for_another_python_and_other_cards_is_told_both() -> None:
