@@ -23,11 +23,15 @@ Effect = Literal["reuse", "reconfigure", "wipe"]
 
 @dataclass(frozen=True)
 class GpuFact:
-    """A product, as the driver reports it, and its compute capability."""
+    """A product, as the driver reports it, and its compute capability.
+
+    `machine` is the only kind of machine that it is in ("aarch64"), "" where it may be in any.
+    """
 
     name: str
     arch: Arch
     status: str
+    machine: str = ""
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from tasks.errors import KnowledgeError
 from tasks.knowledge.wheels import (
     code_for,
+    elsewhere,
     index_url,
     lacks,
     missing,
     numbers,
     offered,
+    place_name,
     verified,
 )
 
@@ -136,13 +138,20 @@ def _why_not(  # noqa: PLR0913, PLR0917  (the same question)
         return "macOS has no CUDA"
     every = offered(found, system, machine, None)
     if not every:
-        return f"no official CUDA wheel of {torch} is known for {system} {machine}"
+        return f"no official CUDA wheel of {torch} is known for {place_name(system, machine)}"
     built = offered(found, system, machine, cuda)
     if not built:
         there = ", ".join(wheel.cuda for wheel in every)
         return f"no official wheel of {torch} is built with CUDA {cuda}: there are {there}"
     given = f" with CUDA {built[0].cuda}" if cuda else ""
-    return f"no official wheel of {torch}{given} holds code for {lacks(knowledge, built, targets)}"
+    lacking = lacks(knowledge, built, targets)
+    if other := elsewhere(knowledge, found, every, targets, cuda):
+        place = place_name(system, machine)
+        return (
+            f"no official wheel of {torch}{given} for {place} holds code for {lacking}; "
+            f"one for {other} does"
+        )
+    return f"no official wheel of {torch}{given} holds code for {lacking}"
 
 
 def supports_python(found: Release, python: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,3 +34,16 @@ def test_a_release_that_does_not_configure_with_a_toolkit_is_told(yard: Path) ->
 @pytest.mark.parametrize(("strategy", "torch"), [("source", "2.15.0"), ("prebuilt", "2.9.1")])
 def test_what_is_known_to_work_is_no_news(yard: Path, strategy: str, torch: str) -> None:
     assert not warnings(yard, strategy, torch)
+
+
+@pytest.mark.parametrize("strategy", ["prebuilt", "source"])
+def test_a_capability_of_boards_is_told_of_on_a_machine_of_another_kind(
+    yard: Path, strategy: str
+) -> None:
+    write(yard, f"target: {{gpus: ['8.7', '12.0']}}\ntorch: {{strategy: {strategy}}}\n")
+    profile = opened(yard).opened
+    assert profile
+    (told,) = foreseen(KNOWLEDGE, HOST, profile.choice)
+    assert told.startswith("8.7 is in aarch64 machines alone (Orin (nvgpu), Jetson AGX Orin, ")
+    assert told.endswith("and this is Linux x86_64: what is built here does not run there")
+    assert not list(foreseen(KNOWLEDGE, replace(HOST, machine="aarch64"), profile.choice))
