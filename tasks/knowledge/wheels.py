@@ -11,7 +11,7 @@ from tasks.model import Arch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tasks.knowledge.facts import OfficialWheel, Release
+    from tasks.knowledge.facts import Channel, OfficialWheel, Release
     from tasks.knowledge.load import Knowledge
 
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -28,9 +28,9 @@ def place_name(system: str, machine: str) -> str:
     return f"{name} {machine_name(machine)}"
 
 
-def index_url(knowledge: Knowledge, cuda: str | None, nightly: bool = False) -> str:
+def index_url(knowledge: Knowledge, cuda: str | None, channel: Channel = "") -> str:
     """The address of pytorch.org's index for a CUDA release, or for CPU."""
-    kind = ("nightly" if cuda else "nightly_cpu") if nightly else ("cuda" if cuda else "cpu")
+    kind = "_".join(filter(None, (channel, "" if cuda else "cpu"))) or "cuda"
     digits = "".join(cuda.split(".")[:2]) if cuda else ""
     return str(knowledge.pytorch_notes["indexes"][kind]).format(digits=digits)
 

@@ -30,6 +30,7 @@ ENTRIES = {
         "notes",
     ),
     "pytorch": (
+        "release_candidates",
         "platforms",
         "releases",
         "constraints",

@@ -107,7 +107,7 @@ def test_a_nightly_comes_from_the_nightly_index() -> None:
     found = choose("2.16.0.dev20261101", "12.0", cuda="13.2")
     assert found is not None
     assert found.index == f"{WHL}/nightly/cu132"
-    assert index_url(KNOWLEDGE, None, nightly=True) == f"{WHL}/nightly/cpu"
+    assert index_url(KNOWLEDGE, None, "nightly") == f"{WHL}/nightly/cpu"
 
 
 @pytest.mark.parametrize(
