@@ -141,6 +141,6 @@ def _with_toolkit(torch: Torch, toolkit: ToolkitChoice) -> Torch:
             f"torch {torch.version} has CUDA {torch.cuda}: CUDA {toolkit.version} cannot compile "
             "extensions for it",
             where="toolkit",
-            todo="leave toolkit.version at auto, or build torch from source with that toolkit",
+            todo=f"choose a toolkit of CUDA {torch.cuda.partition('.')[0]}, or another torch",
         )
     return torch

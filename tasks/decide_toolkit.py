@@ -38,7 +38,7 @@ def decide_toolkit(
     raise UnmetError(
         f"CUDA {wanted} is needed and is not on this machine (found: {here})",
         where="toolkit",
-        todo="name a toolkit of your own with toolkit.path",
+        todo="choose another torch, or other cards in target.gpus",
     )
 
 

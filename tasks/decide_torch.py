@@ -8,10 +8,9 @@ from tasks.choice import UnmetError
 from tasks.decide_toolkit import obtainable
 from tasks.errors import KnowledgeError, SettingsError, redact
 from tasks.knowledge import Knowledge
+from tasks.knowledge.channels import channel_of, published_as
 from tasks.knowledge.facts import Release
 from tasks.knowledge.releases import (
-    channel_of,
-    published_as,
     release,
     supports_python,
     wheel_for,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tasks.errors import KnowledgeError
+from tasks.knowledge.channels import channel_of, published_as
 from tasks.knowledge.wheels import (
     code_for,
     elsewhere,
@@ -22,13 +23,9 @@ from tasks.knowledge.wheels import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tasks.knowledge.facts import Channel, OfficialWheel, Release
+    from tasks.knowledge.facts import OfficialWheel, Release
     from tasks.knowledge.load import Knowledge
     from tasks.model import Arch
-
-
-_EARLY = re.compile(r"v?\d+\.\d+(?:\.\d+)?-?(\.dev|a|b|rc)")
-_CHANNELS: dict[str, Channel] = {".dev": "nightly", "rc": "test", "a": "nowhere", "b": "nowhere"}
 
 
 @dataclass(frozen=True)
@@ -64,21 +61,6 @@ def release(knowledge: Knowledge, version: str) -> Release:
         status = f"unverified: assumed to be as {newest.minor}"
         return replace(newest, minor=minor, patch=_bare(version), channel=channel, status=status)
     raise _unknown(knowledge, version, minor)
-
-
-def channel_of(version: str) -> Channel:
-    """Where a version before a release is published: a nightly and a candidate each have an index,
-    an alpha is what a build from a branch calls itself. "" for a release.
-    """
-    early = _EARLY.match(version.strip())
-    return _CHANNELS[early[1]] if early else ""
-
-
-def published_as(version: str) -> str:
-    """The version that the wheel of it has: a candidate's is that of the release (`2.16.0rc3`,
-    `2.16.0`). Source: `release_candidates` in pytorch.yaml.
-    """
-    return re.sub(r"rc\d*$", "", version)
 
 
 def wheel_for(  # noqa: PLR0913, PLR0917  (the whole question)

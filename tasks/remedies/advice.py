@@ -6,14 +6,14 @@ from tasks.knowledge import Knowledge
 from tasks.model import Host
 from tasks.remedies.cards import fewer, profiles
 from tasks.remedies.pythons import pythons, pythons_and_toolkits
-from tasks.remedies.toolkits import installed, own_toolkits, toolkits
+from tasks.remedies.toolkits import installed, other_own, own_toolkits, toolkits
 from tasks.remedies.torches import strategies, torches, torches_and_toolkits
 from tasks.remedies.trial import Attempt, Remedy, Trial
 from tasks.settings.schema import Settings
 
 _ONE_CHANGE = (pythons, own_toolkits, toolkits, torches, strategies, profiles)
 _TWO_CHANGES = (pythons_and_toolkits, torches_and_toolkits)
-_ACCEPT = "if it was installed since: doit doctor --accept"
+_ACCEPT = "if what is missing was installed since: doit doctor --accept"
 
 
 def advice(settings: Settings, host: Host, knowledge: Knowledge, attempt: Attempt) -> str:
@@ -44,4 +44,4 @@ def _could_be_here(trial: Trial) -> bool:
     """
     if trial.settings.python == "auto" and next(pythons(trial), None):
         return True
-    return any(next(kind(trial), None) for kind in (installed, own_toolkits))
+    return any(next(kind(trial), None) for kind in (installed, other_own))

@@ -43,13 +43,27 @@ def installed(trial: Trial) -> Iterator[Remedy]:
 
 
 def own_toolkits(trial: Trial) -> Iterator[Remedy]:
-    """With provider path: the torch that suits the toolkit there, or another toolkit there."""
+    """With provider path: what the toolkit there can do, and after it another one there."""
+    yield from _suited_to_own(trial)
+    yield from other_own(trial)
+
+
+def _suited_to_own(trial: Trial) -> Iterator[Remedy]:
+    """With provider path: the torch that suits the toolkit there."""
     if trial.settings.toolkit.provider != "path":
         return
     for kit in (found for found in trial.host.toolkits if found.asked):
         keys = {"version": kit.release}
         if choice := trial.of(toolkit=keys):
             yield Remedy(f"{_written(keys)}, which is in toolkit.path: {_torch(choice)}", choice)
+
+
+def other_own(trial: Trial) -> Iterator[Remedy]:
+    """With provider path: which other toolkits would do there; one that means a build only where no
+    wheel is to be had.
+    """
+    if trial.settings.toolkit.provider != "path":
+        return
     fitting = {
         cuda: choice
         for cuda in _versions(trial)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasks.knowledge.releases import channel_of, published_as
+from tasks.knowledge.channels import channel_of, published_as
 from tests.unit.test_decide import KNOWLEDGE, chosen, host, refused
 
 WHL = "https://download.pytorch.org/whl"

@@ -17,7 +17,7 @@ from tests.unit.test_decide import CUDA_124, KNOWLEDGE, chosen, existing, host, 
 
 EXTENSION: dict[str, Any] = {"extensions": [{"name": "smoke", "path": "templates/smoke"}]}
 SOURCE: dict[str, Any] = {"torch": {"strategy": "source"}}
-ACCEPT = "; or if it was installed since: doit doctor --accept"
+ACCEPT = "; or if what is missing was installed since: doit doctor --accept"
 ARCHIVE = "(https://developer.nvidia.com/cuda-toolkit-archive)"
 
 
@@ -118,6 +118,12 @@ def test_a_pinned_machine_is_looked_at_again_for_what_was_installed_since() -> N
         assert ACCEPT not in told
         pinned = refused(replace(on, pinned=True), **asked, toolkit={"version": "12.6"})
         assert pinned == told + ACCEPT
+
+
+def test_a_toolkit_path_whose_toolkit_was_replaced_since_is_looked_at_again() -> None:
+    on = replace(host(toolkits=(own("12.4.131"),)), pinned=True)
+    assert refused(on, **at_path()).endswith(ACCEPT)
+    assert ACCEPT not in refused(replace(on, pinned=False), **at_path())
 
 
 def test_what_no_installation_cures_needs_no_second_look() -> None:
