@@ -9,7 +9,7 @@ from typing import Any
 from tasks.choice import Choice
 from tasks.errors import BuildError
 from tasks.knowledge import Knowledge
-from tasks.knowledge.combinations import Combination, judge
+from tasks.knowledge.combinations import judge
 from tasks.knowledge.minimums import below
 from tasks.knowledge.releases import release
 from tasks.knowledge.toolkits import known_to_build
@@ -45,11 +45,12 @@ class Trial:
             for name, keys in sections.items()
         }
         asked = self.settings.model_copy(update=changed)
+        there = host or self.host
         try:
-            choice = self.attempt(asked, host or self.host, self.knowledge)
+            choice = self.attempt(asked, there, self.knowledge)
         except BuildError:
             return None
-        bad = known_bad(self.knowledge, choice, extensions=bool(self.settings.extensions))
+        bad = known_bad(self.knowledge, choice, there)
         return choice if self._known(choice) and not bad else None
 
     def with_every_toolkit(self) -> Trial:
@@ -70,16 +71,10 @@ class Trial:
         return choice.cuda in known_to_build(self.knowledge, found, choice.targets, choice.system)
 
 
-def known_bad(knowledge: Knowledge, choice: Choice, *, extensions: bool) -> bool:
-    """Whether what would be built, with extensions or without, is known not to work."""
-    combination = Combination(
-        system=choice.system,
-        cuda=choice.toolkit.version or None,
-        torch=choice.torch,
-        archs=choice.targets,
-        strategy=choice.strategy,
-        python=choice.python.version,
-        extensions=extensions,
-    )
+def known_bad(knowledge: Knowledge, choice: Choice, host: Host) -> bool:
+    """Whether what would be built is known not to work. A toolkit counts by its release: the one
+    that will be installed is not here yet.
+    """
+    combination = replace(choice.combination(host), cuda=choice.toolkit.version or None)
     found = (*judge(knowledge, combination), *below(knowledge, combination))
     return any(finding.level == "error" for finding in found)

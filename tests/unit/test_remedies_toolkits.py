@@ -106,7 +106,7 @@ def test_no_advice_about_toolkit_path_is_known_bad(strategy: str, version: str) 
             attempt(settings, on, KNOWLEDGE)
         except SettingsError:
             for remedy in remedies(settings, on, KNOWLEDGE, attempt):
-                assert not known_bad(KNOWLEDGE, remedy.choice, extensions=bool(more)), remedy
+                assert not known_bad(KNOWLEDGE, remedy.choice, on), remedy
                 if "in toolkit.path" in remedy.todo:
                     assert remedy.choice.torch == torch
 
