@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.real.debian import Debian, where
+from tests.real.wine import Wine
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +23,10 @@ def debian() -> Debian:
 def debian_cuda(debian: Debian) -> Debian:
     debian.script("cuda")
     return debian
+
+
+@pytest.fixture(scope="session")
+def wine(debian: Debian) -> Wine:
+    made = Wine(debian)
+    made.prepare()
+    return made

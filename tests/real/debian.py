@@ -67,24 +67,27 @@ class Debian:
         at: PurePosixPath,
         env: Mapping[str, str] | None = None,
         by: Sequence[str] = (),
-    ) -> subprocess.Popen[str]:
+        *,
+        text: bool = True,
+    ) -> subprocess.Popen[Any]:
         """A process inside. The one that is started is the command itself, or what it is run `by`
-        out here: signals reach it.
+        out here: signals reach it. `text` says what its output is read as.
         """
         ours = {name: value for name, value in os.environ.items() if name.startswith(_NETWORK)}
         ours |= {name: _CERTIFICATES for name in ours if name in _NAMES_CERTIFICATES}
         return subprocess.Popen(
             [*by, "chroot", self.root, "/usr/bin/env", "-C", at, *argv],
             env={**ours, "PATH": ":".join(SYSTEM), "HOME": "/root", **_LOCALE, **(env or {})},
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
+            text=text,
         )
 
     def must(self, *argv: str, at: PurePosixPath = _SRC) -> str:
         """The output of a command that has to succeed."""
         with self.start(argv, at) as child:
-            out, _ = child.communicate(timeout=900)
+            out: str = child.communicate(timeout=900)[0]
         assert child.returncode == 0, out
         return out.strip()
 
