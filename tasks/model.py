@@ -165,7 +165,7 @@ class Command:
     """A process to run: an argument list, never a shell string.
 
     `env` is the whole environment of the child. `what` names the step in messages ("install
-    torch"). `timeout` is in seconds; None waits for ever.
+    torch"). `timeout` is in seconds; None waits for ever. `encoding` is that of what it prints.
     """
 
     argv: tuple[str, ...]
@@ -174,6 +174,7 @@ class Command:
     cwd: PurePath | None = None
     log: PurePath | None = None
     timeout: float | None = None
+    encoding: str = "utf-8"
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from tasks.model import Gpu, Host
 
 VARIABLES = (
     *("TORCH_CUDA_ARCH_LIST", "MAX_JOBS", "CC", "CXX", "CFLAGS", "CXXFLAGS"),
-    *("NVCC_APPEND_FLAGS", "CMAKE_ARGS", "CUDAHOSTCXX", "VSCMD_ARG_TGT_ARCH"),
+    *("NVCC_APPEND_FLAGS", "CMAKE_ARGS", "CUDAHOSTCXX"),
 )
 
 

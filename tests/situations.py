@@ -228,9 +228,6 @@ SITUATIONS: dict[str, Situation] = {
         {"visual-studio": "not checked"}, visual_studio=None
     ),
     "Windows without an SDK": windows({"windows-sdk": "problem"}, windows_sdk=()),
-    "Windows in a prompt for 32 bits": windows(
-        {"compiler": "problem"}, environ=(("VSCMD_ARG_TGT_ARCH", "x86"),)
-    ),
     "Windows with VS 2026 and CUDA 13.0": windows(
         {"known-bad": "problem"}, {"toolkit": {"version": "13.0"}},
         cxx=Tool("C:\\VS\\cl.exe", "14.50.35717"),

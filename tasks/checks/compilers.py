@@ -43,12 +43,6 @@ def _compiler(s: Surroundings) -> Symptom:
         todo = s.cxx.todo or INSTALL_COMPILER[s.host.system]
         seen = s.cxx.why or "there is no C++ compiler here"
         return problem("compiler", seen, todo if s.cxx.todo else command(todo))
-    if s.variables.get("VSCMD_ARG_TGT_ARCH") == "x86":
-        return problem(
-            "compiler",
-            f"{s.cxx.path} is in a prompt for 32-bit programs",
-            'open "x64 Native Tools Command Prompt", or a prompt without Visual Studio',
-        )
     why = f": {s.cxx.why}" if s.cxx.why else ""
     return ok("compiler", f"{s.cxx.version} at {s.cxx.path}{why}")
 

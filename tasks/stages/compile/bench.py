@@ -127,8 +127,8 @@ def _backend_of(job: CompileJob, tree: Path) -> BackendName:
 def _toolchain(deps: Deps, variables: Mapping[str, str], work: Work) -> dict[str, str]:
     """The identity of each tool that is used; one that is not is left out."""
     used = {
-        "cc": variables.get("CC", deps.cc.path),
-        "cxx": variables.get("CXX", deps.cxx.path),
+        "cc": _compiler(variables.get("CC", ""), deps.cc.path),
+        "cxx": _compiler(variables.get("CXX", ""), deps.cxx.path),
         "nvcc": variables.get("CUDACXX", ""),
         "cudahost": variables.get("CUDAHOSTCXX", ""),
         "cmake": deps.cmake.version.partition(".")[0],
@@ -140,6 +140,11 @@ def _toolchain(deps: Deps, variables: Mapping[str, str], work: Work) -> dict[str
     }
     named = {f"toolchain.{name}": value for name, value in used.items() if value}
     return {name: toolchain.identity(name, value) for name, value in named.items()}
+
+
+def _compiler(named: str, ours: str) -> str:
+    """On Windows the one of deps goes by its name alone: see `tasks.stages.env.msvc`."""
+    return ours if named in {"", "cl"} else named
 
 
 def _release(tree: Path) -> str:

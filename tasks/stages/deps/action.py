@@ -11,7 +11,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from tasks.digest import canonical, sha256_text
-from tasks.effects import compilers, environments, files, pythons, shell, toolchain
+from tasks.effects import compilers, environments, files, pythons, shell, toolchain, vcvars
 from tasks.effects.packages import Packages
 from tasks.effects.voice import warn
 from tasks.errors import BuildError, MissingToolError
@@ -26,7 +26,7 @@ def run(job: DepsJob) -> tuple[Deps, Cache, Stamps]:
     """Compilers first: what is missing there is known in a second, before anything is
     downloaded.
     """
-    cc, cxx = hostcompilers.find(job)
+    cc, cxx, msvc = hostcompilers.find(job)
     git = _git(job)
     hostcompilers.require_blas(job, cxx)
     found = cache.find(job)
@@ -49,6 +49,7 @@ def run(job: DepsJob) -> tuple[Deps, Cache, Stamps]:
         cmake=_tool(scripts, "cmake"),
         ninja=_tool(scripts, "ninja"),
         git=git,
+        msvc=msvc,
     )
     used = found or cache.install(job, python, scripts)
     return deps, used, _stamps(deps, used)
@@ -60,7 +61,8 @@ def _known(compiler: Program) -> Program:
 
 def _stamps(deps: Deps, used: Cache) -> Stamps:
     nvcc = [toolchain.nvcc(deps.toolkit.home)] if deps.toolkit else []
-    paths = [path for path in (deps.cc.path, deps.cxx.path, used.path, *nvcc) if path]
+    sdk = vcvars.sdk_header(deps.msvc)
+    paths = [path for path in (deps.cc.path, deps.cxx.path, used.path, sdk, *nvcc) if path]
     return Stamps({path: toolchain.stamp(path) for path in paths})
 
 

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.effects import compilers, files, shell
+from tasks.effects import compilers, files, shell, vcvars
 from tasks.effects.voice import say
 from tasks.errors import MissingToolError
 from tasks.model import Command
-from tasks.stages.deps.job import DepsJob, Program
+from tasks.stages.deps.job import Captured, DepsJob, Program
 
 _NO_COMPILER = Program("", "")
 
 
-def find(job: DepsJob) -> tuple[Program, Program]:
-    """Where the usual compiler is not the one that is taken, that is said. Where nothing is
-    compiled, one that is missing or refused keeps nobody from a torch.
+def find(job: DepsJob) -> tuple[Program, Program, Captured | None]:
+    """The C and the C++ compiler, and on Windows the environment that they work in.
+
+    Where the usual compiler is not the one that is taken, that is said. Where nothing is compiled,
+    one that is missing or refused keeps nobody from a torch.
     """
     try:
         chosen = compilers.choose((job.cc, job.cxx), job.limits)
+        msvc = vcvars.capture(chosen.msvc) if chosen.msvc else None
     except MissingToolError:
         if job.compiles:
             raise
-        return _NO_COMPILER, _NO_COMPILER
+        return _NO_COMPILER, _NO_COMPILER, None
     if chosen.why:
         say(chosen.why)
-    return chosen.cc, chosen.cxx
+    return chosen.cc, chosen.cxx, msvc
 
 
 def require_blas(job: DepsJob, cxx: Program) -> None:
