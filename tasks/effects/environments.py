@@ -29,9 +29,16 @@ def scripts_folder(venv: PurePath) -> Path:
     return Path(venv) / ("Scripts" if sys.platform == "win32" else "bin")
 
 
+def program_in(scripts: PurePath, name: str) -> Path:
+    """A program of such a folder. Python 3.11 does not look for `name.exe` where the folder is
+    given with it.
+    """
+    return Path(scripts) / (f"{name}.exe" if sys.platform == "win32" else name)
+
+
 def python_of(venv: PurePath) -> Path:
     """The interpreter of a venv."""
-    return scripts_folder(venv) / ("python.exe" if sys.platform == "win32" else "python")
+    return program_in(scripts_folder(venv), "python")
 
 
 def create_venv(venv: PurePath, base: str, uv: str | None, log: PurePath) -> None:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.real
 NAME = "vc (x86) & 100! ü^=ж"
 VERSION = "14.44.35207"
 # Values as a person's folders may have them. cmd reads a script in the machine's code page: what is
-# beyond it comes from the folder's name. No percent sign is there, which Wine's cmd drops from %~dp0.
+# beyond it comes from the folder's name, which has no percent sign: Wine's cmd drops it from %~dp0.
 SCRIPT = r"""@echo off
 if not "%~1 %~2 %~3"=="x64 -vcvars_ver VERSION" goto failed
 if defined VSCMD_VER goto failed

@@ -148,12 +148,16 @@ def _satisfied(tool: Requirement, have: Mapping[str, str]) -> bool:
 
 
 def _scripts(job: DepsJob) -> Path:
+    """Beside an existing interpreter it is `bin`, on Windows too: pip takes the scheme posix_home
+    for --target, and uv joins that name.
+    """
     folder = environments.scripts_folder(job.venv)
     return Path(job.overlay) / "bin" if job.existing else folder
 
 
 def _tool(scripts: Path, name: str) -> Program:
-    found = compilers.program(str(scripts / name)) or compilers.program(name)
+    own = environments.program_in(scripts, name)
+    found = compilers.program(str(own)) or compilers.program(name)
     if not found:
         raise MissingToolError(f"{name} is not there after it was installed", where=str(scripts))
     return found
