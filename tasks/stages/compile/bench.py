@@ -52,7 +52,7 @@ class Bench:
 def folder_of(job: CompileJob) -> PurePath:
     """Where CMake works."""
     tree = Path(manifests.read(job.source, SourceTree).tree)
-    work = _work(job, manifests.read(job.deps, Deps), tree)
+    work = work_of(job, manifests.read(job.deps, Deps), tree)
     return BACKENDS[_backend_of(job, tree)].folder(work)
 
 
@@ -64,7 +64,7 @@ def open_bench(job: CompileJob, environment: Environment | None = None) -> Bench
     deps = manifests.read(job.deps, Deps)
     asked = environment or manifests.read(job.environment, Environment)
     name = _backend_of(job, tree)
-    backend, work = BACKENDS[name], _work(job, deps, tree)
+    backend, work = BACKENDS[name], work_of(job, deps, tree)
     folder = backend.folder(work)
     held = buildfolder.read_cache(folder)
     settled = _settled(asked, held)
@@ -96,7 +96,8 @@ def _number(text: str) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def _work(job: CompileJob, deps: Deps, tree: Path) -> Work:
+def work_of(job: CompileJob, deps: Deps, tree: PurePath) -> Work:
+    """The build of that tree, before a folder and its variables are looked at. Pure."""
     return Work(
         tree=tree,
         ours=job.build,
