@@ -51,6 +51,14 @@ CASES = {
         Combination(strategy="source", torch="2.5.1", archs=(Arch(12, 0),)),
         Combination(strategy="source", torch="2.6.0", archs=(Arch(12, 0),)),
     ),
+    "libomp140-windows": (
+        Combination(system="windows", strategy="prebuilt", torch="2.4.0"),
+        Combination(system="windows", strategy="prebuilt", torch="2.4.1"),
+    ),
+    "libuv-windows": (
+        Combination(system="windows", strategy="source"),
+        Combination(system="linux", strategy="source"),
+    ),
     "ninja-windows": (
         Combination(system="windows", ninja="1.13.0"),
         Combination(system="windows", ninja="1.13.1"),
