@@ -69,13 +69,14 @@ class Nvidia:
 @dataclass(frozen=True)
 class Memory:
     """The machine's memory, the least limit that holds for a build (a container has one of its
-    own), what is left of it, swap, and the processors that may be used.
+    own), what is left of it, swap (None where the system does not tell), and the processors that
+    may be used.
     """
 
     total_mib: int
     limit_mib: int
     available_mib: int
-    swap_mib: int
+    swap_mib: int | None
     cores: int
 
 

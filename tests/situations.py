@@ -264,6 +264,9 @@ SITUATIONS: dict[str, Situation] = {
     "Windows that runs out of memory": windows(
         {"memory": "warning", "swap": "warning"}, SOURCE, memory=memory(4, 3.5)
     ),
+    "Windows without performance counters": windows(
+        {"swap": "not checked"}, SOURCE, memory=replace(memory(64, 60), swap_mib=None)
+    ),
     "Windows with a small disk for temporary files": windows(
         {"disk": "problem", "filesystem": "not checked"},
         disks=disk(0.2, "NTFS", "temporary files"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tasks.checks.ids import CheckId
 from tasks.checks.symptom import Symptom, command, ok, problem, unchecked, warning
+from tasks.knowledge.hostcompilers import INSTALL_MSVC
 
 if TYPE_CHECKING:
     from tasks.knowledge import Knowledge
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
 
 INSTALL_COMPILER = {
     "linux": "sudo apt install build-essential",
-    "windows": "winget install Microsoft.VisualStudio.2022.BuildTools --override "
-    '"--passive --add Microsoft.VisualStudio.Workload.VCTools --includeRecommended"',
+    "windows": INSTALL_MSVC,
     "macos": "xcode-select --install",
 }
 _BESIDE: tuple[CheckId, ...] = ("visual-studio", "windows-sdk")

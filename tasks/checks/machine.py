@@ -88,7 +88,7 @@ def _room(memory: Memory, profile: Profile | None, knowledge: Knowledge) -> Symp
         f"; {memory.cores} cores: about {jobs} {'compilers' if jobs > 1 else 'compiler'} at once"
     )
     compiles = profile is not None and profile.choice.strategy == "source"
-    whole = memory.limit_mib + memory.swap_mib
+    whole = memory.limit_mib + (memory.swap_mib or 0)
     largest, kernel = (cost(knowledge, "source", archs, 0).memory_mib for archs in (0, 1))
     if whole < largest and compiles:
         todo = "raise the limit, or build on a machine with more memory"
@@ -108,6 +108,8 @@ def _room(memory: Memory, profile: Profile | None, knowledge: Knowledge) -> Symp
 
 def _swap(s: Surroundings, memory: Memory, profile: Profile | None) -> Symptom:
     """Linking, and a kernel that is larger than foreseen, are what swap is for."""
+    if memory.swap_mib is None:
+        return unchecked("swap", "this system does not tell")
     seen = f"{size(memory.swap_mib)} of swap" if memory.swap_mib else "no swap"
     compiles = profile is not None and profile.choice.strategy == "source"
     if memory.swap_mib or memory.limit_mib >= SWAP_BELOW or not compiles:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tasks.effects import shell
 from tasks.errors import CommandFailedError, MissingToolError
-from tasks.knowledge.hostcompilers import HostCompiler, Limits, refusal
+from tasks.knowledge.hostcompilers import INSTALL_MSVC, HostCompiler, Limits, refusal
 from tasks.model import Command
 from tasks.stages.deps.job import Program
 
@@ -22,10 +22,6 @@ REQUIRED = "Microsoft.VisualStudio.Component.VC.Tools.x86.x64"
 _TOOLSETS = ("VC", "Tools", "MSVC")
 _CL = Path("bin", "Hostx64", "x64", "cl.exe")
 _PATIENCE = 10.0  # seconds
-_INSTALL = (
-    "winget install Microsoft.VisualStudio.2022.BuildTools --override "
-    f'"--passive --add Microsoft.VisualStudio.Workload.VCTools --add {REQUIRED}"'
-)
 
 
 @dataclass(frozen=True)
@@ -98,7 +94,7 @@ def choose(limits: Limits) -> Taken:
     usual = [_Toolset(item, toolset) for item in here for toolset in item.toolsets]
     every = [*prompt, *usual]
     if not every:
-        raise MissingToolError("there is no C++ compiler here", todo=_INSTALL)
+        raise MissingToolError("there is no C++ compiler here", todo=INSTALL_MSVC)
     fit = next((one for one in every if not one.refused(limits)), None)
     against = every[0].refused(limits)
     if fit is None:

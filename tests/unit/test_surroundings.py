@@ -391,3 +391,13 @@ def test_disks_that_nobody_can_ask_are_left_out(
     monkeypatch.setattr(shutil, "disk_usage", none)
     found: tuple[Disk, ...] = places.look(asked(tmp_path), frozenset({"disk"}))["disks"]
     assert found == ()
+
+
+def test_swap_that_the_system_does_not_tell_is_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def disabled() -> object:
+        raise RuntimeError("PdhAddEnglishCounterW failed. Performance counters may be disabled.")
+
+    monkeypatch.setattr(psutil, "swap_memory", disabled)
+    assert machine.look(asked(tmp_path), frozenset({"swap"}))["memory"].swap_mib is None
