@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.real.wine import Wine, windows
-from tests.yard import ROOT
+from tests.real.debian import VENV
+from tests.real.wine import SITE, Wine, windows
+from tests.yard import ROOT, Yard
 
 pytestmark = pytest.mark.real
 
@@ -63,11 +65,21 @@ print("told", json.dumps(told))
 BUILD = ("VC", "Auxiliary", "Build")
 
 
+def install(wine: Wine, name: str) -> Path:
+    """A Visual Studio of a script and an empty compiler; returns the compiler."""
+    folder = wine.folder(name)
+    script = folder.joinpath(*BUILD, "vcvarsall.bat")
+    compiler = folder.joinpath("VC", "Tools", "MSVC", VERSION, "bin", "Hostx64", "x64", "cl.exe")
+    for file in (script, compiler):
+        file.parent.mkdir(parents=True)
+    script.write_bytes(SCRIPT.replace("\n", "\r\n").encode())
+    compiler.write_bytes(b"MZ")
+    return compiler
+
+
 def capture(wine: Wine, **env: str) -> dict[str, Any]:
     """What `vcvars.capture` makes of the script, in a folder whose name is a trial."""
-    folder = wine.folder(NAME).joinpath(*BUILD)
-    folder.mkdir(parents=True)
-    (folder / "vcvarsall.bat").write_bytes(SCRIPT.replace("\n", "\r\n").encode())
+    install(wine, NAME)
     ours = wine.folder("capture")
     shutil.copytree(ROOT / "tasks", ours / "tasks", ignore=shutil.ignore_patterns("__pycache__"))
     (ours / "capture.py").write_text(CAPTURE, encoding="utf-8")
@@ -104,3 +116,49 @@ def test_a_script_that_fails_with_exit_0_is_quoted(wine: Wine) -> None:
         "what": f"vcvarsall.bat did not set up toolset {VERSION} for x64: [ERROR:vcvars.bat] "
         f"Toolset directory for version '{VERSION}' was not found."
     }
+
+
+def test_doit_makes_the_build_environment_in_a_developer_prompt(wine: Wine) -> None:
+    compiler = install(wine, "vs")
+    folder, at = wine.folder("yard"), wine.inside("yard")
+    Yard(folder)
+    prompt = {"VSINSTALLDIR": windows(wine.inside("vs")), "VCTOOLSVERSION": VERSION, "CI": "true"}
+
+    def doit() -> str:
+        code, out = wine.python("-m", "doit", "env", "profile=cpu", at=at, env=prompt)
+        assert code == 0, out.decode(errors="replace")
+        return out.decode(errors="replace")
+
+    assert "Rendered env" in doit()
+    venv = f"{windows(at)}\\build\\cpu\\venv"
+    deps = json.loads((folder / "build/cpu/deps.json").read_text(encoding="utf-8"))
+    assert deps["cxx"]["version"] == deps["msvc"]["set"]["VCToolsVersion"] == VERSION
+    assert deps["ninja"]["path"] == f"{venv}\\Scripts\\ninja.exe"
+    assert deps["cmake"]["path"] == f"{venv}\\Scripts\\cmake.exe"
+    env = json.loads((folder / "build/cpu/extension-env.json").read_text(encoding="utf-8"))
+    assert env["set"]["INCLUDE"] == deps["msvc"]["set"]["INCLUDE"]
+    assert env["prepend"]["PATH"] == [f"{venv}\\Scripts", *deps["msvc"]["path"]]
+    assert "Up to date" in doit()
+    compiler.write_bytes(b"MZ, serviced")  # Visual Studio was updated
+    out = doit()
+    assert "Prepared deps" in out
+    assert "Rendered env" in out
+
+
+@pytest.mark.parametrize("tool", ["uv", "pip"])
+def test_programs_beside_an_existing_interpreter_are_in_bin(wine: Wine, tool: str) -> None:
+    folder, at = wine.folder(f"target-{tool}"), wine.inside(f"target-{tool}")
+    lib = folder / "lib"
+    pip = wine.debian.outside(VENV) / "lib/python3.13/site-packages/pip"
+    shutil.copytree(pip, lib / "pip", ignore=shutil.ignore_patterns("__pycache__"))
+    uv = "environments.find_uv()" if tool == "uv" else "None"
+    code = (
+        "import sys; from pathlib import Path; from tasks.effects import environments, packages;"
+        f"into = packages.Packages(sys.executable, {uv}, Path('log').absolute(), Path('out'));"
+        "into.install(['ninja'])"
+    )
+    shutil.copytree(ROOT / "tasks", folder / "tasks")
+    path = f"{windows(SITE)};{windows(at / 'lib')}"
+    done, out = wine.python("-c", code, at=at, env={"PYTHONPATH": path})
+    assert done == 0, out.decode(errors="replace")
+    assert (folder / "out" / "bin" / "ninja.exe").is_file()

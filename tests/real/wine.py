@@ -11,7 +11,7 @@ from tests.real.debian import VENV, Debian
 from tests.yard import ROOT
 
 HOME = PurePosixPath("/src/wine")
-_SITE = HOME / "site"
+SITE = HOME / "site"
 _TESTS = ("hypothesis", "jsonschema", "ninja", "pytest", "pytest-mock", "colorama")
 _TARGET = ("--platform", "win_amd64", "--python-version", "3.12", "--only-binary", ":all:")
 # no debugger that waits for somebody to look, and nothing that asks to be downloaded
@@ -35,8 +35,8 @@ class Wine:
         wanted = [*project["dependencies"], *_TESTS]
         stamp = self.debian.outside(HOME / "packages")
         if not stamp.is_file() or stamp.read_text() != "\n".join(wanted):
-            shutil.rmtree(self.debian.outside(_SITE), ignore_errors=True)
-            into = ("--quiet", "--target", str(_SITE))
+            shutil.rmtree(self.debian.outside(SITE), ignore_errors=True)
+            into = ("--quiet", "--target", str(SITE))
             self.debian.must(f"{VENV}/bin/pip", "install", *into, *_TARGET, *wanted)
             stamp.write_text("\n".join(wanted))
         self.cmd("/c", "ver")  # makes the folder that Wine keeps a machine in
@@ -51,7 +51,7 @@ class Wine:
         self, *argv: str, at: PurePosixPath = HOME, env: Mapping[str, str] | None = None
     ) -> tuple[int, bytes]:
         """The Python for Windows, which finds torchyard's packages."""
-        found = {"PYTHONPATH": windows(_SITE), "PYTHONDONTWRITEBYTECODE": "1"}
+        found = {"PYTHONPATH": windows(SITE), "PYTHONDONTWRITEBYTECODE": "1"}
         return self.run((str(HOME / "python" / "python.exe"), *argv), at, {**found, **(env or {})})
 
     def run(
