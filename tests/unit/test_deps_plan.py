@@ -12,7 +12,7 @@ from tasks.errors import MissingToolError
 from tasks.knowledge.hostcompilers import Limits
 from tasks.model import Host, Stage
 from tasks.stages.deps import action
-from tasks.stages.deps.job import DepsJob
+from tasks.stages.deps.job import Cache, Captured, Deps, DepsJob, Program
 from tests.checkout import Heard
 from tests.unit.test_decide import CUDA_124, H200, host
 from tests.unit.test_plan import plan_of
@@ -105,3 +105,11 @@ def test_deps_refuses_a_compiler_only_where_something_is_compiled(
     stops = "there is no C.. compiler" if compiles else "git is needed to stop here"
     with pytest.raises(MissingToolError, match=stops):
         action.run(DepsJob(**{**fields, **given}))
+
+
+def test_a_windows_sdk_that_goes_is_seen_like_a_compiler_that_moves() -> None:
+    msvc = Captured("", {"WindowsSdkDir": "C:\\Kits\\", "WindowsSDKVersion": "10.0\\"}, ())
+    cl = Program("cl.exe", "14.44")
+    made = Deps("", "3.12.0", "1", None, "", None, None, cl, cl, cl, cl, None, msvc)
+    stamped = action._stamps(made, Cache()).files
+    assert set(stamped) == {"cl.exe", "C:\\Kits\\Include\\10.0\\um\\Windows.h"}
