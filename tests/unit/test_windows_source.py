@@ -10,8 +10,8 @@ from pathlib import Path, PureWindowsPath
 
 import pytest
 
-from tasks.checks.places import _DEEPEST, _MAX_PATH
 from tasks.effects import git, shell
+from tasks.knowledge.thresholds import DEEPEST, MAX_PATH
 from tasks.model import Command
 from tasks.settings.schema import Build, Source
 from tasks.stages.compile.backends import BACKENDS
@@ -326,4 +326,4 @@ def test_a_changed_sdk_makes_the_folder_anew_and_another_name_of_visual_studio_d
 
 
 def test_a_checkout_near_the_root_leaves_room_for_the_paths_of_pytorchs_tree() -> None:
-    assert _MAX_PATH - len(BUILD) > _DEEPEST
+    assert MAX_PATH - len(BUILD) > DEEPEST
