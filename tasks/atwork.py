@@ -9,6 +9,7 @@ from pathlib import PurePath
 
 from tasks.duration import elapsed, roughly
 from tasks.jobs import Job
+from tasks.size import gib, size
 
 _HEAVY = (1024, 60.0)  # MiB that a job holds, or seconds at work, that are worth a word
 _LONG = 30.0  # seconds that an object took which are worth one
@@ -27,9 +28,9 @@ class Heavy:
     @property
     def facts(self) -> str:
         """`4.6 GiB 3 min`, or the one of them that is worth a word."""
-        size = f"{_gib(self.mib)} GiB" if self.mib >= _HEAVY[0] else ""
+        memory = size(self.mib) if self.mib >= _HEAVY[0] else ""
         age = roughly(self.seconds) if self.seconds >= _HEAVY[1] else ""
-        return f"{size} {age}".strip()
+        return f"{memory} {age}".strip()
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class AtWork:
         """`6 jobs (2 held back)`, `9.8 of 24 GiB`, `78 % cache hits`: those that are known."""
         held = f" ({self.held_back} held back)" if self.held_back else ""
         jobs = f"{self.jobs} job{'s' * (self.jobs != 1)}{held}" if self.jobs is not None else ""
-        memory = f"{_gib(self.used_mib)} of {_gib(self.limit_mib)} GiB" if self.limit_mib else ""
+        memory = f"{gib(self.used_mib)} of {gib(self.limit_mib)} GiB" if self.limit_mib else ""
         hits = f"{int(100 * self.hit_rate)} % cache hits" if self.hit_rate is not None else ""
         return tuple(filter(None, (jobs, memory, hits)))
 
@@ -96,7 +97,3 @@ def _name(output: str) -> str:
 
 def _cut(name: str) -> str:
     return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
-
-
-def _gib(mib: int) -> str:
-    return f"{mib / 1024:.1f}".removesuffix(".0")

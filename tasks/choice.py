@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tasks.errors import SettingsError
+from tasks.knowledge.combinations import Combination
 from tasks.knowledge.costs import Cost
 from tasks.model import Arch, Host, Interpreter, Strategy, System
 
@@ -33,7 +34,7 @@ class ToolkitChoice:
         """The version with its patch where it is one that was found there ("13.2.86"), else the
         release; None where there is none.
         """
-        found = {kit.home: kit.version for kit in host.toolkits}
+        found = {kit.home: kit.version for kit in host.toolkits if kit.home}
         return found.get(self.home) or self.version or None
 
 
@@ -43,7 +44,7 @@ class Choice:
 
     `torch` is the release without local part; `cuda` its CUDA as "13.2", None for a CPU torch.
     `index` is the package index of a prebuilt torch, empty for the default one. `cost` is what it
-    takes on one core, as far as the facts tell.
+    takes on one core, as far as the facts tell. `extensions`: whether any is built against it.
     """
 
     system: System
@@ -58,3 +59,23 @@ class Choice:
     python: Interpreter
     index: str = ""
     cost: Cost | None = None
+    extensions: bool = False
+
+    @property
+    def compiles(self) -> bool:
+        """Whether anything is compiled: what a compiler has to be there for."""
+        return self.strategy == "source" or self.extensions
+
+    def combination(self, host: Host) -> Combination:
+        """What would be built with what, as far as planning knows: who looked at compilers, driver
+        and the like adds them with `replace`.
+        """
+        return Combination(
+            system=self.system,
+            cuda=self.toolkit.full(host),
+            torch=self.torch,
+            archs=self.targets,
+            strategy=self.strategy,
+            python=self.python.version,
+            extensions=self.extensions,
+        )

@@ -85,6 +85,7 @@ def by(
         python=host.python,
         index=torch.index,
         cost=expected(settings, knowledge, torch.strategy, targets),
+        extensions=bool(settings.extensions) and not _is_part(settings, torch.strategy),
     )
     require_grammar(settings, knowledge, choice)
     return choice
@@ -94,11 +95,16 @@ def expected(
     settings: Settings, knowledge: Knowledge, strategy: Strategy, targets: tuple[Arch, ...]
 ) -> Cost:
     """What that way takes on one core; how much of it one CMake target takes is not known."""
-    if strategy == "source" and settings.build.target:
+    if _is_part(settings, strategy):
         part = cost(knowledge, strategy, len(targets), 0)
         known = f"unverified: build.target is a part of what is known: {part.known}"
         return replace(part, seconds=None, core_seconds=(0, 0), known=known)
     return cost(knowledge, strategy, len(targets), len(settings.extensions))
+
+
+def _is_part(settings: Settings, strategy: Strategy) -> bool:
+    """A part of the tree makes no wheel, and so nothing to build extensions against."""
+    return strategy == "source" and bool(settings.build.target)
 
 
 def _neither(no_wheel: SettingsError, no_build: UnmetError) -> SettingsError:
@@ -135,6 +141,6 @@ def _with_toolkit(torch: Torch, toolkit: ToolkitChoice) -> Torch:
             f"torch {torch.version} has CUDA {torch.cuda}: CUDA {toolkit.version} cannot compile "
             "extensions for it",
             where="toolkit",
-            todo="leave toolkit.version at auto, or build torch from source with that toolkit",
+            todo=f"choose a toolkit of CUDA {torch.cuda.partition('.')[0]}, or another torch",
         )
     return torch

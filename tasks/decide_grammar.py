@@ -1,12 +1,11 @@
 """Archs as those who read them take them: torch's extension builder, PyTorch's CMake, CMake. Pure.
 
-What a person wrote into build.env or an extension's env is judged here as well, so that no build
-stops at it after hours.
+What a person wrote into build.env or an extension's env goes before ours. It is judged here, and
+nowhere else, so that no build stops at it after hours, or leaves a card out.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from tasks.choice import Choice, UnmetError
@@ -14,26 +13,24 @@ from tasks.errors import KnowledgeError, SettingsError
 from tasks.knowledge import Knowledge
 from tasks.knowledge.archs import MachineCode, extension_accepts
 from tasks.knowledge.covers import how
-from tasks.knowledge.grammar import (
-    for_extension,
-    for_torch_cmake,
+from tasks.knowledge.grammar import for_extension, for_torch_cmake
+from tasks.knowledge.ownlists import (
+    read_for_cmake,
     read_for_extension,
     read_for_torch_cmake,
+    require_targets,
 )
 from tasks.knowledge.toolkits import can_make
 from tasks.model import Arch
 from tasks.settings.schema import Settings
 
 _TORCH = "TORCH_CUDA_ARCH_LIST"
-_CMAKE = ("CUDAARCHS", "CMAKE_CUDA_ARCHITECTURES")
-# CMake's own words that are the same on every machine (CMAKE_CUDA_ARCHITECTURES in its manual)
-_CMAKE_WORDS = {"all", "all-major", "OFF"}
-_CMAKE_ITEM = re.compile(r"(\d{2,3}[af]?)(?:-real|-virtual)?")
+_CMAKE = {"CUDAARCHS", "CMAKE_CUDA_ARCHITECTURES"}
 
 
 def require_grammar(settings: Settings, knowledge: Knowledge, choice: Choice) -> None:
     """`UnmetError` for a target that what compiles cannot be told of, `SettingsError` for a
-    variable of a person's own that it would not understand.
+    variable of a person's own that it would not understand, or that leaves a target out.
     """
     if choice.toolkit.provider == "none" or not choice.targets:
         return
@@ -86,37 +83,36 @@ def _instead(knowledge: Knowledge, torch: str, arch: Arch) -> str:
 def _require_variables(
     given: Mapping[str, str], where: str, knowledge: Knowledge, choice: Choice, *, extension: bool
 ) -> None:
-    read = read_for_extension if extension else read_for_torch_cmake
-    for name in (_TORCH, *_CMAKE):
-        if name not in given:
-            continue
-        key = f"{where}.{name}"
+    """Each list is understood by its reader, made by the toolkit, and reaches every target.
+
+    The tree of PyTorch is no reader of CMake's: it discards what these say, but CMake tries it out
+    before (pytorch.yaml, cmake-cuda-architectures-*).
+    """
+    for name in sorted({_TORCH, *_CMAKE} & given.keys()):
         try:
-            archs = (
-                read(knowledge, choice.torch, given[name]).cubins
-                if name == _TORCH
-                else _cmake_list(given[name])
-            )
+            code = _read(name, given[name], knowledge, choice, extension=extension)
+            if code:
+                _require_made(knowledge, code, choice)
+                if extension or name == _TORCH:
+                    require_targets(knowledge, code, choice.targets, given[name])
         except KnowledgeError as error:
-            raise SettingsError(error.what, where=key, todo=error.todo) from error
-        for arch in sorted(archs):
-            if not can_make(knowledge, choice.toolkit.version, arch):
-                raise SettingsError(
-                    f"CUDA {choice.toolkit.version} makes no code for {arch}",
-                    where=key,
-                    todo=f"leave it out: target.gpus says what it is built for "
-                    f"({', '.join(map(str, choice.targets))})",
-                )
+            raise SettingsError(error.what, where=f"{where}.{name}", todo=error.todo) from error
 
 
-def _cmake_list(text: str) -> frozenset[Arch]:
-    """`89-real;120` as archs; one of CMake's own words names none. Raises `KnowledgeError`."""
-    if text in _CMAKE_WORDS:
-        return frozenset()
-    items = [_CMAKE_ITEM.fullmatch(item) for item in text.split(";")]
-    if not all(items):
-        raise KnowledgeError(
-            f'"{text}" is no list of architectures that is the same on every machine',
-            todo='write numbers with ";" between them: "89-real;120-real"',
-        )
-    return frozenset(Arch.parse(f"sm_{item[1]}") for item in items if item)
+def _read(
+    name: str, text: str, knowledge: Knowledge, choice: Choice, *, extension: bool
+) -> MachineCode | None:
+    if name in _CMAKE:
+        return read_for_cmake(knowledge, choice.toolkit.version, text)
+    read = read_for_extension if extension else read_for_torch_cmake
+    return read(knowledge, choice.torch, text)
+
+
+def _require_made(knowledge: Knowledge, code: MachineCode, choice: Choice) -> None:
+    for arch in sorted(code.cubins | code.ptx):
+        if not can_make(knowledge, choice.toolkit.version, arch):
+            raise KnowledgeError(
+                f"CUDA {choice.toolkit.version} makes no code for {arch}",
+                todo=f"leave it out: target.gpus says what it is built for "
+                f"({', '.join(map(str, choice.targets))})",
+            )

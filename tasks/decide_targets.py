@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from tasks.choice import UnmetError
 from tasks.errors import KnowledgeError, SettingsError
 from tasks.knowledge import Knowledge
+from tasks.knowledge.facts import GpuFact
 from tasks.knowledge.gpus import resolve_gpu, short_name
+from tasks.knowledge.wheels import machine_name, place_name
 from tasks.model import Arch, Host
 from tasks.settings.schema import Settings
 
@@ -12,7 +15,9 @@ from tasks.settings.schema import Settings
 def find_targets(
     settings: Settings, host: Host, knowledge: Knowledge
 ) -> tuple[tuple[Arch, ...], str]:
-    """The archs to build for, ascending, and why these. Raises `SettingsError`."""
+    """The archs to build for, ascending, and why these. Raises `SettingsError`, `UnmetError` for a
+    card that is never in such a machine.
+    """
     asked = settings.target.gpus
     if asked == "auto" and host.system == "macos":
         return (), "macOS has no CUDA"
@@ -32,6 +37,18 @@ def find_targets(
         facts = [resolve_gpu(knowledge, name) for name in asked]
     except KnowledgeError as error:
         raise SettingsError(error.what, where="target.gpus", todo=error.todo) from error
+    _require_machine(facts, host)
     return tuple(sorted({fact.arch for fact in facts})), ", ".join(
         asked
     ) or "a build for the CPU was asked for"
+
+
+def _require_machine(facts: list[GpuFact], host: Host) -> None:
+    for fact in facts:
+        if fact.machine and fact.machine != machine_name(host.machine):
+            raise UnmetError(
+                f"{short_name(fact.name)} is in {fact.machine} machines, and this is "
+                f"{place_name(host.system, host.machine)}: what is built here does not run there",
+                where="target.gpus",
+                todo=f"build on a machine of that kind ({fact.machine})",
+            )

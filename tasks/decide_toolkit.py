@@ -20,7 +20,7 @@ def decide_toolkit(
     targets: tuple[Arch, ...],
 ) -> ToolkitChoice:
     """The toolkit for a torch with that CUDA. Raises `UnmetError` where it is not to be had, and
-    sooner where it would be of no use; `SettingsError` for a toolkit.path that is wrong.
+    sooner where it would be of no use; `SettingsError` for a toolkit.path that holds none.
     """
     provider = settings.toolkit.provider
     wanted = settings.toolkit.version if settings.toolkit.version != "auto" else (cuda or "")
@@ -38,7 +38,7 @@ def decide_toolkit(
     raise UnmetError(
         f"CUDA {wanted} is needed and is not on this machine (found: {here})",
         where="toolkit",
-        todo="name a toolkit of your own with toolkit.path",
+        todo="choose another torch, or other cards in target.gpus",
     )
 
 
@@ -71,10 +71,10 @@ def _toolkit_at(settings: Settings, host: Host) -> ToolkitChoice:
             todo="name the folder that has bin/nvcc",
         )
     if settings.toolkit.version not in {"auto", found[0].release}:
-        raise SettingsError(
+        raise UnmetError(
             f"CUDA {found[0].version} is at {path}, and {settings.toolkit.version} was asked for",
             where="toolkit.version",
-            todo="leave it at auto, or name another toolkit.path",
+            todo="name another toolkit.path",
         )
     return ToolkitChoice(
         "path", found[0].release, found[0].home, f"CUDA {found[0].version} at {path}, as asked"

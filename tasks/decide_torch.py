@@ -8,8 +8,14 @@ from tasks.choice import UnmetError
 from tasks.decide_toolkit import obtainable
 from tasks.errors import KnowledgeError, SettingsError, redact
 from tasks.knowledge import Knowledge
+from tasks.knowledge.channels import channel_of, published_as
 from tasks.knowledge.facts import Release
-from tasks.knowledge.releases import release, supports_python, wheel_for, why_no_wheel
+from tasks.knowledge.releases import (
+    release,
+    supports_python,
+    wheel_for,
+    why_no_wheel,
+)
 from tasks.knowledge.toolkits import fails_to_build, known_to_build, toolkits_for
 from tasks.model import Arch, Host, Interpreter, Strategy
 from tasks.settings.schema import Settings
@@ -67,7 +73,7 @@ def prebuilt(
         why = why_no_wheel(knowledge, version, targets, *platform)
         todo = "no release is known whose wheel would do: choose other cards in target.gpus"
         raise UnmetError(why, where="torch", todo=todo)
-    return Torch("prebuilt", wheel.why, version, wheel.cuda, wheel.index)
+    return Torch("prebuilt", wheel.why, published_as(version), wheel.cuda, wheel.index)
 
 
 def from_source(
@@ -76,6 +82,7 @@ def from_source(
     """A torch to build, with the CUDA that suits it best. Raises `SettingsError`, `UnmetError`."""
     version = settings.torch.version
     require_python(knowledge, version, host.python)
+    _require_ref(settings)
     if not targets:
         return Torch("source", why, version, None)
     if settings.toolkit.version != "auto":
@@ -96,6 +103,27 @@ def from_source(
     )
     here = [cuda for cuda in fine if obtainable(settings, host, knowledge, cuda)]
     return Torch("source", why, version, [*here, *fine, *able][0])
+
+
+def _require_ref(settings: Settings) -> None:
+    """`SettingsError` for a version that has no tag, where one would be cloned. Source:
+    `release_candidates` in pytorch.yaml.
+    """
+    source, version = settings.source, settings.torch.version
+    channel = channel_of(version)
+    if not channel or source.ref != "auto" or source.path or source.tarball:
+        return
+    refs = {
+        "test": f"v{version.replace('rc', '-rc')}",
+        "nightly": "nightly (the branch), or the commit that torch.version.git_version of that "
+        "night's wheel tells",
+        "nowhere": "main, or the branch or commit that is meant",
+    }
+    raise SettingsError(
+        f"PyTorch's repository has no tag v{version}",
+        where="source.ref",
+        todo=f"set source.ref: {refs[channel]}",
+    )
 
 
 def wants_source(settings: Settings) -> str:

@@ -36,6 +36,14 @@ def plain(value: Any) -> Json:
     raise TypeError(f"{type(value).__name__} has no place in a manifest")
 
 
+def shown(value: Any) -> Json:
+    """The same without what opens a URL. A stage is compared by this and told by this: a new token
+    for the same index is no reason to build again.
+    """
+    found: Json = json.loads(redact(json.dumps(plain(value), ensure_ascii=False)))
+    return found
+
+
 def canonical(value: Any) -> str:
     """The one text of a value: sorted keys, two spaces, a final newline."""
     return json.dumps(plain(value), indent=2, sort_keys=True, ensure_ascii=False) + "\n"

@@ -11,8 +11,20 @@ from __future__ import annotations
 import re
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s\"]+@")
-
-
+# Names in a query whose value opens something: `token`, `X-Amz-Signature`, `AWSAccessKeyId`, `sig`.
+# What ends a sentence is no part of a value, nor is what ends a string in a shell or in JSON.
+_PARAMETER = re.compile(
+    r"""(
+        (?:[?&\#]|&amp;)
+        (?:
+            [\w.~-]*(?:token|passw(?:or)?d|passphrase|secret|signature|credentials?)
+            |[\w.~-]*(?:api|access|auth|private|secret|shared|subscription)-?key(?:-?id)?
+            |(?:[\w.~-]*[._-])?(?:key|sig|pass|pwd?|auth|jwt|sas)
+        )=
+    )
+    [^\s&\#"'<>\\]*[^\s&\#"'<>\\.,:;)\]}]""",
+    re.IGNORECASE | re.VERBOSE,
+)
 _SECRET = re.compile(
     r"(^|_)(TOKENS?|PASSWORDS?|PASSWD|SECRETS?|CREDENTIALS?|API_?KEYS?|ACCESS_KEYS?)($|_)",
     re.IGNORECASE,
@@ -25,8 +37,8 @@ def names_a_secret(variable: str) -> bool:
 
 
 def redact(text: str) -> str:
-    """Take user names, passwords and tokens out of every URL in `text`."""
-    return _CREDENTIALS.sub("***@", text)
+    """Take user names, passwords and tokens out of every URL in `text`, its query included."""
+    return _PARAMETER.sub(r"\1***", _CREDENTIALS.sub("***@", text))
 
 
 class BuildError(Exception):

@@ -20,7 +20,7 @@ from doit.tools import config_changed
 
 from tasks import __version__
 from tasks.console import Console, Outcome
-from tasks.digest import plain
+from tasks.digest import shown
 from tasks.errors import BuildError, NoSpaceError
 from tasks.model import Layout, Plan, Stage
 from tasks.rooms import room
@@ -96,7 +96,7 @@ def _task(yard: Yard, stage: Stage) -> Task:
 def _uptodate(stage: Stage) -> list[Any]:
     if stage.asks == "always":
         return [False]
-    unchanged = config_changed(plain(stage.inputs))
+    unchanged = config_changed(shown(stage.inputs))
     if stage.asks == "moved":
         return [unchanged, lambda: not room(stage, "moved").moved(stage.job)]
     return [unchanged]

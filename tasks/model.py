@@ -165,8 +165,8 @@ class Command:
     """A process to run: an argument list, never a shell string.
 
     `env` is the whole environment of the child. `what` names the step in messages ("install
-    torch"). `timeout` is in seconds; None waits for ever. It `serves` where it leaves a server at
-    work that is to outlive the run.
+    torch"). `timeout` is in seconds; None waits for ever. `encoding` is that of what it prints. It
+    `serves` where it leaves a server at work that is to outlive the run.
     """
 
     argv: tuple[str, ...]
@@ -175,6 +175,7 @@ class Command:
     cwd: PurePath | None = None
     log: PurePath | None = None
     timeout: float | None = None
+    encoding: str = "utf-8"
     serves: bool = False
 
 

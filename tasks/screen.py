@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import TextIO
 
 from tasks.bar import ASCII, BLOCKS, Space, columns
+from tasks.errors import redact
 
 Draw = Callable[[Space], str]  # a line, or a few, that fit
 _BEAT = 1.0  # seconds
@@ -67,7 +68,8 @@ class Screen:
         return text.encode(encoding, "torchyard").decode(encoding, "replace")
 
     def write(self, text: str) -> None:
-        """Lines to keep."""
+        """Lines to keep. Whoever wrote them, no password of a URL is in them."""
+        text = redact(text)
         with self._lock, self._read_or_not():
             self._wipe()
             self.out.write(f"{text}\n")

@@ -15,7 +15,7 @@ from tasks.model import Gpu, Host
 
 VARIABLES = (
     *("TORCH_CUDA_ARCH_LIST", "MAX_JOBS", "CC", "CXX", "CFLAGS", "CXXFLAGS"),
-    *("NVCC_APPEND_FLAGS", "CMAKE_ARGS", "CUDAHOSTCXX", "VSCMD_ARG_TGT_ARCH"),
+    *("NVCC_APPEND_FLAGS", "CMAKE_ARGS", "CUDAHOSTCXX"),
 )
 
 
@@ -69,13 +69,14 @@ class Nvidia:
 @dataclass(frozen=True)
 class Memory:
     """The machine's memory, the least limit that holds for a build (a container has one of its
-    own), what is left of it, swap, and the processors that may be used.
+    own), what is left of it, swap (None where the system does not tell), and the processors that
+    may be used.
     """
 
     total_mib: int
     limit_mib: int
     available_mib: int
-    swap_mib: int
+    swap_mib: int | None
     cores: int
 
 

@@ -117,7 +117,8 @@ def deps(venv: Path) -> Deps:
         cc=Program("", ""),
         cxx=Program("", ""),
         git=None,
-        **found,
+        cmake=found["cmake"],
+        ninja=found["ninja"],
     )
 
 

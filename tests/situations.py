@@ -228,9 +228,6 @@ SITUATIONS: dict[str, Situation] = {
         {"visual-studio": "not checked"}, visual_studio=None
     ),
     "Windows without an SDK": windows({"windows-sdk": "problem"}, windows_sdk=()),
-    "Windows in a prompt for 32 bits": windows(
-        {"compiler": "problem"}, environ=(("VSCMD_ARG_TGT_ARCH", "x86"),)
-    ),
     "Windows with VS 2026 and CUDA 13.0": windows(
         {"known-bad": "problem"}, {"toolkit": {"version": "13.0"}},
         cxx=Tool("C:\\VS\\cl.exe", "14.50.35717"),
@@ -266,6 +263,9 @@ SITUATIONS: dict[str, Situation] = {
     ),
     "Windows that runs out of memory": windows(
         {"memory": "warning", "swap": "warning"}, SOURCE, memory=memory(4, 3.5)
+    ),
+    "Windows without performance counters": windows(
+        {"swap": "not checked"}, SOURCE, memory=replace(memory(64, 60), swap_mib=None)
     ),
     "Windows with a small disk for temporary files": windows(
         {"disk": "problem", "filesystem": "not checked"},

@@ -38,6 +38,7 @@ WINDOWS_HOST = replace(
     python=Interpreter("C:\\Python312\\python.exe", "3.12.4"),
     toolkits=(),
 )
+EXTENSION = {"name": "toy", "path": "toy"}
 INDEX = "https://pypi.org/simple"
 BUILD_TOOLS = "C:\\Program Files (x86)\\Microsoft Visual Studio\\2022\\BuildTools"
 TOOLSET = f"{BUILD_TOOLS}\\VC\\Tools\\MSVC\\14.44.35207"
@@ -100,8 +101,8 @@ WINDOWS = replace(
 
 
 def profile_on(s: Surroundings, **asked: Any) -> Profile:
-    """A profile that opens on that machine."""
-    settings = Settings.model_validate({"extensions": [], **asked})
+    """A profile that opens on that machine; it compiles an extension unless it says otherwise."""
+    settings = Settings.model_validate({"extensions": [EXTENSION], **asked})
     layout = layout_of(s.root, "mine", settings)
     choice, plan = make_plan(settings, s.host, KNOWLEDGE, layout)
     return Profile(Loaded("mine", settings, {}), layout, s.host, KNOWLEDGE, choice, plan)

@@ -41,12 +41,12 @@ PURE = [
     for path in MODULES
     if path.name
     in {
-        *("plan.py", "job.py", "choice.py", "resolve.py", "remedies.py", "ways.py"),
+        *("plan.py", "job.py", "choice.py", "resolve.py", "ways.py"),
         *("decide.py", "decide_grammar.py", "decide_targets.py", "decide_torch.py"),
         "decide_toolkit.py",
         *("decision.py", "fingerprint.py", "governor.py", "killed.py", "launchers.py"),
     }
-    or {"knowledge", "checks"} & set(path.parts)
+    or {"knowledge", "checks", "remedies"} & set(path.relative_to(ROOT).parts)
     or name_of(path) == "tasks/surroundings.py"
 ]
 

@@ -11,6 +11,7 @@ from tasks.knowledge.archs import MachineCode
 from tasks.knowledge.covers import covers
 from tasks.knowledge.toolkits import driver_floor
 from tasks.model import Arch
+from tasks.size import size
 
 if TYPE_CHECKING:
     from tasks.knowledge import Knowledge
@@ -93,8 +94,8 @@ def _silent(s: Surroundings, nvidia: Nvidia, profile: Profile | None) -> Symptom
 
 
 def _named(gpu: Gpu) -> str:
-    size = f", {gpu.memory_mib:,} MiB" if gpu.memory_mib else ""
-    return f"{gpu.name} ({gpu.capability}{size})"
+    memory = f", {size(gpu.memory_mib)}" if gpu.memory_mib else ""
+    return f"{gpu.name} ({gpu.capability}{memory})"
 
 
 def _targets(nvidia: Nvidia, profile: Profile | None) -> Symptom:

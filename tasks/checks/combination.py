@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import PurePath, PureWindowsPath
 from typing import TYPE_CHECKING
 
@@ -45,38 +46,29 @@ def _symptom(finding: Finding) -> Symptom:
 
 
 def combination_of(s: Surroundings, profile: Profile) -> Combination:
-    """What would be built with what, as far as it was looked at; the one place that makes it."""
-    choice = profile.choice
-    windows = s.host.system == "windows"
-    return Combination(
-        system=s.host.system,
-        cuda=_cuda(s, profile),
-        torch=choice.torch,
-        gcc=_version(s.cxx) if not windows and not _is_clang(s.cxx) else None,
-        clang=_version(s.cxx) if not windows and _is_clang(s.cxx) else None,
-        glibc=s.glibc or None,
-        msvc=_msc_ver(s.cxx) if windows else None,
-        msvc_tools=_version(s.cxx) if windows else None,
-        visual_studio=_installation(s) if windows else None,
-        python=s.host.python.version,
+    """What would be built with what, as far as it was looked at."""
+    planned = profile.choice.combination(s.host)
+    found = replace(
+        planned,
+        cuda=s.nvcc.version if planned.cuda and s.nvcc and s.nvcc.version else planned.cuda,
         driver=s.nvidia.driver or None if s.nvidia else None,
         ninja=_of_the_build(s.ninja, profile),
-        extensions=any(stage.room == "extensions" for stage in profile.plan.stages),
         cmake=_of_the_build(s.cmake, profile),
         setuptools=_of_the_build(s.setuptools, profile),
-        archs=choice.targets,
-        strategy=choice.strategy,
     )
+    return _with_compilers(found, s) if profile.choice.compiles else found
 
 
-def _cuda(s: Surroundings, profile: Profile) -> str | None:
-    """nvcc's own version where it is known, else the release that is to be installed."""
-    chosen = profile.choice.toolkit
-    if chosen.provider == "none":
-        return None
-    if s.nvcc and s.nvcc.version:
-        return s.nvcc.version
-    return chosen.full(s.host)
+def _with_compilers(found: Combination, s: Surroundings) -> Combination:
+    """And the C library, whose headers nvcc reads; where nothing is compiled they do not count."""
+    version = _version(s.cxx)
+    if s.host.system == "windows":
+        msvc, installation = _msc_ver(s.cxx), _installation(s)
+        return replace(found, msvc=msvc, msvc_tools=version, visual_studio=installation)
+    glibc = s.glibc or None
+    if _is_clang(s.cxx):
+        return replace(found, clang=version, glibc=glibc)
+    return replace(found, gcc=version, glibc=glibc)
 
 
 def _version(cxx: Tool | None) -> str | None:

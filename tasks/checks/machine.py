@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tasks.checks.symptom import Symptom, command, gib, ok, problem, unchecked, warning
+from tasks.checks.symptom import Symptom, command, ok, problem, unchecked, warning
+from tasks.knowledge.costs import cost
+from tasks.knowledge.thresholds import CUDA_COMPILER, CXX_COMPILER, SWAP_BELOW
+from tasks.size import size
 
 if TYPE_CHECKING:
     from tasks.knowledge import Knowledge
@@ -15,12 +18,6 @@ if TYPE_CHECKING:
 _MACHINES = {"x86_64", "aarch64", "arm64"}
 # The tags of the official wheels are manylinux_2_28 (PEP 600: glibc 2.28); none is for musl
 _GLIBC = (2, 28)
-# MiB a compiler: tasks/effects/capacity.py, which goes by nvcc with torch's headers. The kernels of
-# flash-attention take 4.5 to 5.3 GB each (pytorch#190663 and others).
-_A_COMPILER = {True: 4 * 1024, False: 2 * 1024}
-_LEAST = 2 * 1024
-_KERNEL = 6 * 1024
-_SWAP_BELOW = 32 * 1024
 # Children get no variable that changes what is compiled (tasks/effects/shell.py)
 _ELSEWHERE = {
     "TORCH_CUDA_ARCH_LIST": "target.gpus",
@@ -35,10 +32,10 @@ _ELSEWHERE = {
 }
 
 
-def judge(s: Surroundings, profile: Profile | None, _: Knowledge) -> Iterator[Symptom]:
+def judge(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Iterator[Symptom]:
     """os, memory, swap, locale, variables."""
     yield _os(s, profile)
-    yield from _memory(s, profile)
+    yield from _memory(s, profile, knowledge)
     yield _locale(s)
     yield _variables(s)
 
@@ -71,32 +68,35 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
 
 
-def _memory(s: Surroundings, profile: Profile | None) -> Iterator[Symptom]:
+def _memory(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Iterator[Symptom]:
     if s.memory is None:
         yield unchecked("memory")
         yield unchecked("swap")
         return
-    yield _room(s.memory, profile)
+    yield _room(s.memory, profile, knowledge)
     yield _swap(s, s.memory, profile)
 
 
-def _room(memory: Memory, profile: Profile | None) -> Symptom:
+def _room(memory: Memory, profile: Profile | None, knowledge: Knowledge) -> Symptom:
     with_cuda = profile is None or profile.choice.toolkit.provider != "none"
-    jobs = max(1, min(memory.cores, memory.available_mib // _A_COMPILER[with_cuda]))
+    one = CUDA_COMPILER if with_cuda else CXX_COMPILER
+    jobs = max(1, min(memory.cores, memory.available_mib // one))
     limited = memory.limit_mib < memory.total_mib
-    of = f"a limit of {gib(memory.limit_mib)} (a container or service)" if limited else "memory"
-    seen = f"{gib(memory.available_mib)} free of {of if limited else gib(memory.limit_mib)}"
+    of = f"a limit of {size(memory.limit_mib)} (a container or service)" if limited else "memory"
+    seen = f"{size(memory.available_mib)} free of {of if limited else size(memory.limit_mib)}"
     seen += (
         f"; {memory.cores} cores: about {jobs} {'compilers' if jobs > 1 else 'compiler'} at once"
     )
     compiles = profile is not None and profile.choice.strategy == "source"
-    if memory.limit_mib + memory.swap_mib < _LEAST and compiles:
-        todo = "raise the limit, or build on a machine with 8 GiB or more"
-        return problem("memory", f"{seen}; a compiler of torch alone takes more", todo)
-    if memory.limit_mib + memory.swap_mib < _KERNEL and compiles and with_cuda:
+    whole = memory.limit_mib + (memory.swap_mib or 0)
+    largest, kernel = (cost(knowledge, "source", archs, 0).memory_mib for archs in (0, 1))
+    if whole < largest and compiles:
+        todo = "raise the limit, or build on a machine with more memory"
+        return problem("memory", f"{seen}; a compiler of torch takes up to {size(largest)}", todo)
+    if whole < kernel and compiles and with_cuda:
         return warning(
             "memory",
-            f"{seen}; a kernel of flash-attention takes up to 5 GiB",
+            f"{seen}; a kernel of flash-attention takes up to {size(kernel)}",
             "add swap, or leave those kernels out: build.flags: {USE_FLASH_ATTENTION: false, "
             "USE_MEM_EFF_ATTENTION: false}",
         )
@@ -108,9 +108,11 @@ def _room(memory: Memory, profile: Profile | None) -> Symptom:
 
 def _swap(s: Surroundings, memory: Memory, profile: Profile | None) -> Symptom:
     """Linking, and a kernel that is larger than foreseen, are what swap is for."""
-    seen = f"{gib(memory.swap_mib)} of swap" if memory.swap_mib else "no swap"
+    if memory.swap_mib is None:
+        return unchecked("swap", "this system does not tell")
+    seen = f"{size(memory.swap_mib)} of swap" if memory.swap_mib else "no swap"
     compiles = profile is not None and profile.choice.strategy == "source"
-    if memory.swap_mib or memory.limit_mib >= _SWAP_BELOW or not compiles:
+    if memory.swap_mib or memory.limit_mib >= SWAP_BELOW or not compiles:
         return ok("swap", seen)
     if s.host.system == "windows":
         how = command("SystemPropertiesPerformance.exe", "set a page file of 16 GB or more:")
@@ -124,7 +126,7 @@ def _swap(s: Surroundings, memory: Memory, profile: Profile | None) -> Symptom:
             "sudo fallocate -l 16G /swapfile && sudo chmod 600 /swapfile && "
             "sudo mkswap /swapfile && sudo swapon /swapfile"
         )
-    return warning("swap", f"{seen}, and {gib(memory.limit_mib)} of memory", how)
+    return warning("swap", f"{seen}, and {size(memory.limit_mib)} of memory", how)
 
 
 def _locale(s: Surroundings) -> Symptom:

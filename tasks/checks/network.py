@@ -51,7 +51,7 @@ def _host(s: Surroundings, found: Reach) -> Symptom:
     if found.optional:
         left = "what is there is used" if s.begun else "it is optional and will be left out"
         return warning("git-hosts", f"{seen}; {left}", todo, found.what)
-    return problem("git-hosts", f"{seen}; the build will stop there", todo, found.what)
+    return problem("git-hosts", seen, todo, found.what)
 
 
 def _proxies(s: Surroundings) -> Symptom:

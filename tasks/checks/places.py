@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tasks.checks.symptom import Symptom, command, gib, ok, problem, unchecked, warning
+from tasks.checks.symptom import Symptom, command, ok, problem, unchecked, warning
+from tasks.knowledge.costs import cost
+from tasks.knowledge.thresholds import (
+    BEGUN,
+    BESIDE,
+    DEEPEST,
+    LEAST,
+    LEAST_UNVERIFIED,
+    MAX_PATH,
+    USUAL,
+)
+from tasks.size import size
 
 if TYPE_CHECKING:
     from pathlib import PurePath
@@ -14,28 +25,18 @@ if TYPE_CHECKING:
     from tasks.reports.subject import Profile
     from tasks.surroundings import Disk, Leftover, Surroundings
 
-# Shares of what a build comes to (config/knowledge/costs.yaml): below the first it cannot end, or,
-# where nobody measured it, hardly; up to the second there is no room for a second torch beside it
-_LEAST, _LEAST_UNVERIFIED, _USUAL = 1.0, 0.5, 2.0
-_ANY_GIB = (6.0, 12.0)  # where the profile does not open: a prebuilt torch
-_BEGUN_GIB = 1  # where most of it is there already
-_BESIDE_GIB = (0.5, 2)  # wheels, temporary files, an environment beside a tree
 _FOR = {"build": "the build", "environment": "its environment"}
 _IN_MEMORY = {"tmpfs", "ramfs"}
 _SHARED = {"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs"}
 _WINDOWS_DISK = {"9p", "drvfs"}  # how WSL mounts C:
-# src/pytorch/test/dynamo_expected_failures/TestAutogradFunctionCUDA… of 2.6.0 has 175 characters,
-# and Windows counts a separator and the end; third_party, not measured, can only be longer
-_DEEPEST = 177
-_MAX_PATH = 260
 
 
-def judge(s: Surroundings, profile: Profile | None, _: Knowledge) -> Iterator[Symptom]:
+def judge(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Iterator[Symptom]:
     """disk, filesystem, paths, long-paths, leftovers."""
     if s.disks is None:
         yield from (unchecked(check) for check in ("disk", "filesystem"))
     else:
-        yield from (_disk(s, disk, profile) for disk in s.disks)
+        yield from (_disk(s, disk, profile, knowledge) for disk in s.disks)
         yield _filesystem(s, s.disks)
     yield from _paths(s, profile)
     if s.host.system == "windows":
@@ -43,30 +44,30 @@ def judge(s: Surroundings, profile: Profile | None, _: Knowledge) -> Iterator[Sy
     yield from _leftovers(s)
 
 
-def needed_gib(profile: Profile | None) -> tuple[float, float]:
-    """Least and usual room of a build's own folder."""
-    cost = profile.choice.cost if profile else None
-    if cost is None or not cost.disk_mib:
-        return _ANY_GIB
-    whole = cost.disk_mib / 1024
-    least = _LEAST_UNVERIFIED if cost.known.startswith("unverified") else _LEAST
-    return round(least * whole, 1), round(_USUAL * whole, 1)
+def needed_mib(profile: Profile | None, knowledge: Knowledge) -> tuple[int, int]:
+    """Least and usual room of a build's own folder; a profile that does not open is taken for one
+    of a prebuilt torch.
+    """
+    known = profile.choice.cost if profile else None
+    if known is None or not known.disk_mib:
+        known = cost(knowledge, "prebuilt", 1, 0)
+    least = LEAST_UNVERIFIED if known.known.startswith("unverified") else LEAST
+    return round(least * known.disk_mib), round(USUAL * known.disk_mib)
 
 
-def _disk(s: Surroundings, disk: Disk, profile: Profile | None) -> Symptom:
-    free = disk.free_mib / 1024
-    least, usual = needed_gib(profile) if disk.what == "build" else _BESIDE_GIB
+def _disk(s: Surroundings, disk: Disk, profile: Profile | None, knowledge: Knowledge) -> Symptom:
+    least, usual = needed_mib(profile, knowledge) if disk.what == "build" else BESIDE
     if s.begun:
-        least, usual = min(least, _BEGUN_GIB), min(usual, _BESIDE_GIB[1])
-    seen = f"{gib(disk.free_mib)} free for {_FOR.get(disk.what, disk.what)} ({disk.path})"
+        least, usual = min(least, BEGUN[0]), min(usual, BEGUN[1])
+    seen = f"{size(disk.free_mib)} free for {_FOR.get(disk.what, disk.what)} ({disk.path})"
     todo = "free some room, or put the checkout on a larger disk"
     if disk.what == "temporary files":
         variable = "TEMP" if s.host.system == "windows" else "TMPDIR"
         todo = f"free some room, or set {variable} to a folder on a larger disk"
-    if free < least:
-        return problem("disk", f"{seen}; it takes {least} GiB at the very least", todo, disk.what)
-    if free < usual:
-        return warning("disk", f"{seen}; it takes up to about {usual} GiB", todo, disk.what)
+    if disk.free_mib < least:
+        return problem("disk", f"{seen}; it takes {size(least)} at the very least", todo, disk.what)
+    if disk.free_mib < usual:
+        return warning("disk", f"{seen}; it takes up to about {size(usual)}", todo, disk.what)
     return ok("disk", seen, disk.what)
 
 
@@ -121,14 +122,14 @@ def _long_paths(s: Surroundings, profile: Profile | None) -> Symptom:
     if s.long_paths:
         return ok("long-paths", "Windows takes paths beyond 260 characters")
     build: PurePath = profile.layout.build if profile else s.root
-    room = _MAX_PATH - len(str(build))
+    room = MAX_PATH - len(str(build))
     how = (
         "New-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Control\\FileSystem LongPathsEnabled "
         "-Value 1 -PropertyType DWORD -Force; git config --global core.longpaths true"
     )
     todo = command(how, "in PowerShell as an administrator:")
     seen = f"off: {room} characters are left below {build}"
-    if profile and profile.choice.strategy == "source" and room < _DEEPEST:
+    if profile and profile.choice.strategy == "source" and room < DEEPEST:
         return problem("long-paths", f"{seen}, and PyTorch's tree takes more", todo)
     return warning("long-paths", seen, todo)
 

@@ -1,4 +1,4 @@
-"""git, the compilers, Visual Studio, CMake and Ninja."""
+"""git, CMake and Ninja."""
 
 from __future__ import annotations
 
@@ -23,23 +23,13 @@ INSTALL_GIT = {
     "windows": "winget install Git.Git",
     "macos": "xcode-select --install",
 }
-INSTALL_COMPILER = {
-    "linux": "sudo apt install build-essential",
-    "windows": "winget install Microsoft.VisualStudio.2022.BuildTools --override "
-    '"--passive --add Microsoft.VisualStudio.Workload.VCTools --includeRecommended"',
-    "macos": "xcode-select --install",
-}
 _NINJA = Version(NINJA)
 
 
 def judge(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Iterator[Symptom]:
-    """git, compiler, visual-studio, windows-sdk, cmake, ninja."""
+    """git, cmake, ninja."""
     job = deps_job(profile)
     yield _git(s, job)
-    yield _compiler(s)
-    if s.host.system == "windows":
-        yield _visual_studio(s)
-        yield _windows_sdk(s)
     yield _cmake(s, profile, knowledge)
     yield _ninja(s, profile)
 
@@ -60,56 +50,6 @@ def _git(s: Surroundings, job: DepsJob | None) -> Symptom:
     if job and job.git_needed:
         return problem("git", f"not there, and needed {job.git_needed}", todo)
     return warning("git", "not there: nothing can be fetched from git", todo)
-
-
-def _compiler(s: Surroundings) -> Symptom:
-    if s.cxx is None:
-        return unchecked("compiler")
-    if not s.cxx.path:
-        todo = s.cxx.todo or INSTALL_COMPILER[s.host.system]
-        seen = s.cxx.why or "there is no C++ compiler here"
-        return problem("compiler", seen, todo if s.cxx.todo else command(todo))
-    if s.variables.get("VSCMD_ARG_TGT_ARCH") == "x86":
-        return problem(
-            "compiler",
-            f"{s.cxx.path} is in a prompt for 32-bit programs",
-            'open "x64 Native Tools Command Prompt", or a prompt without Visual Studio',
-        )
-    why = f": {s.cxx.why}" if s.cxx.why else ""
-    return ok("compiler", f"{s.cxx.version} at {s.cxx.path}{why}")
-
-
-def _visual_studio(s: Surroundings) -> Symptom:
-    if s.visual_studio is None:
-        return unchecked("visual-studio", "vswhere could not be asked")
-    usable = [found for found in s.visual_studio if found.tools]
-    if usable:
-        named = "; ".join(f"{found.name} {found.version}, C++ {found.tools}" for found in usable)
-        return ok("visual-studio", named)
-    todo = command(INSTALL_COMPILER["windows"])
-    if s.visual_studio:
-        lacking = s.visual_studio[0]
-        seen = f"{lacking.name} {lacking.version} lacks the workload for C++"
-        return problem("visual-studio", seen, _modify(lacking.folder))
-    if s.cxx and s.cxx.path:
-        seen = "vswhere knows none; the compiler is that of this prompt"
-        return warning("visual-studio", seen, f"for builds outside of this prompt:\n{todo}")
-    return problem("visual-studio", "there is none with the C++ tools", todo)
-
-
-def _modify(folder: str) -> str:
-    setup = r'"%ProgramFiles(x86)%\Microsoft Visual Studio\Installer\setup.exe"'
-    options = "--add Microsoft.VisualStudio.Workload.VCTools --includeRecommended --passive"
-    return command(f'{setup} modify --installPath "{folder}" {options}', "in cmd:")
-
-
-def _windows_sdk(s: Surroundings) -> Symptom:
-    if s.windows_sdk is None:
-        return unchecked("windows-sdk")
-    if s.windows_sdk:
-        return ok("windows-sdk", ", ".join(s.windows_sdk))
-    todo = command(INSTALL_COMPILER["windows"], "it comes with the recommended parts:")
-    return problem("windows-sdk", "none: windows.h and the libraries of C are in it", todo)
 
 
 def _cmake(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Symptom:

@@ -7,7 +7,8 @@ from typing import Literal
 
 from tasks.checks.ids import CheckId
 
-Level = Literal["ok", "warning", "problem", "not checked"]
+# "ignored" is a problem that doctor.ignore names: no check says it, the report does
+Level = Literal["ok", "warning", "problem", "not checked", "ignored"]
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,3 @@ def unchecked(check: CheckId, why: str = "could not be looked at here") -> Sympt
 def command(text: str, before: str = "") -> str:
     """A remedy that is a command, on a line of its own."""
     return f"{before}\n  {text}" if before else f"  {text}"
-
-
-def gib(mib: int) -> str:
-    """A size for people."""
-    size = mib / 1024
-    return f"{size:.1f} GiB" if size < 10 else f"{size:.0f} GiB"

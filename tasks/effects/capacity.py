@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 
 from tasks.effects import memory
-
-_GIB_A_COMPILER = 4  # nvcc on a file with torch's headers; pytorch-build.md has 4.5–5.3 at worst
-_GIB_A_KERNEL = 5  # the worst: those of flash-attention
+from tasks.knowledge.thresholds import CUDA_COMPILER, KERNEL
 
 
 def cores() -> int:
@@ -21,7 +19,7 @@ def safe_jobs() -> int:
     where nobody can look after memory while they run.
     """
     available = memory.measure(memory.groups()).available_mib
-    return max(1, min(cores(), available // (_GIB_A_COMPILER * 1024)))
+    return max(1, min(cores(), available // CUDA_COMPILER))
 
 
 def processors() -> int:
@@ -34,4 +32,4 @@ def kernel_jobs(most: int) -> int:
     limit of memory, since the value is kept and what is available changes.
     """
     limit = memory.limit_mib(memory.groups())
-    return max(1, min(most, limit // (_GIB_A_KERNEL * 1024)))
+    return max(1, min(most, limit // KERNEL))

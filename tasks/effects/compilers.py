@@ -24,12 +24,15 @@ _OLDEST = {"gcc": 9, "clang": 7}  # of the names with a number that are looked f
 
 @dataclass(frozen=True)
 class Chosen:
-    """The C and the C++ compiler; `why` is a sentence where they are not the usual ones."""
+    """The C and the C++ compiler; `why` is a sentence where they are not the usual ones. `msvc` is
+    where they come from on Windows.
+    """
 
     cc: Program
     cxx: Program
     kind: Kind
     why: str = ""
+    msvc: visualstudio.Taken | None = None
 
 
 def choose(asked: tuple[str | None, str | None], limits: Limits) -> Chosen:
@@ -39,8 +42,8 @@ def choose(asked: tuple[str | None, str | None], limits: Limits) -> Chosen:
     Raises `MissingToolError` with the command that installs one.
     """
     if sys.platform == "win32":
-        cl, why = visualstudio.choose(limits)
-        return Chosen(cl, cl, "msvc", why)
+        taken = visualstudio.choose(limits)
+        return Chosen(taken.cl, taken.cl, "msvc", taken.why, taken)
     refused = ""
     for cc, cxx in [(asked[0] or asked[1], asked[1])] if asked[1] else _names(limits):
         found = (_look(cc), _look(cxx))

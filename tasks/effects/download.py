@@ -6,6 +6,7 @@ allows.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import http.client
 import time
@@ -13,7 +14,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path, PurePath
 from typing import IO
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from tasks.effects import files
 from tasks.errors import FetchError, redact
@@ -38,7 +39,7 @@ def download(source: str, dest: PurePath, sha256: str | None, log: PurePath | No
     part = target.with_name(f"{target.name}.part")
     if not sha256:
         part.unlink(missing_ok=True)  # nothing would tell whether the two halves belong together
-    _note(log, f"fetch {redact(url)}")
+    _note(log, f"fetch {url}")
     _insist(url, part, log)
     _check(part, sha256, url)
     files.move(part, target)
@@ -84,8 +85,7 @@ def _final(error: Exception) -> bool:
 
 def _fetch(url: str, part: Path) -> None:
     have = part.stat().st_size if part.exists() else 0
-    headers = {"User-Agent": "torchyard"}
-    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - _url judged the scheme
+    request = _request(url)
     if have:
         request.add_header("Range", f"bytes={have}-")
     try:
@@ -97,6 +97,20 @@ def _fetch(url: str, part: Path) -> None:
         if error.code == 416:  # more is there than the server has: begin anew
             part.unlink(missing_ok=True)
         raise
+
+
+def _request(url: str) -> urllib.request.Request:
+    """urllib takes user and password for a part of the host, and tells them in its error: they go
+    into a header, which no other host gets.
+    """
+    parts = urlsplit(url)
+    who, _, host = parts.netloc.rpartition("@")
+    bare, headers = parts._replace(netloc=host).geturl(), {"User-Agent": "torchyard"}
+    request = urllib.request.Request(bare, headers=headers)  # noqa: S310 - _url judged the scheme
+    if who:
+        known = base64.b64encode(unquote(who).encode()).decode()
+        request.add_unredirected_header("Authorization", f"Basic {known}")
+    return request
 
 
 def _stream(answer: IO[bytes], stream: IO[bytes]) -> None:
@@ -129,4 +143,4 @@ def _note(log: PurePath | None, text: str) -> None:
     if log:
         Path(log).parent.mkdir(parents=True, exist_ok=True)
         with Path(log).open("a", encoding="utf-8") as stream:
-            stream.write(f"{text}\n")
+            stream.write(f"{redact(text)}\n")

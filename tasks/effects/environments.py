@@ -29,29 +29,23 @@ def scripts_folder(venv: PurePath) -> Path:
     return Path(venv) / ("Scripts" if sys.platform == "win32" else "bin")
 
 
+def program_in(scripts: PurePath, name: str) -> Path:
+    """A program of such a folder. Python 3.11 does not look for `name.exe` where the folder is
+    given with it.
+    """
+    return Path(scripts) / (f"{name}.exe" if sys.platform == "win32" else name)
+
+
 def python_of(venv: PurePath) -> Path:
     """The interpreter of a venv."""
-    return scripts_folder(venv) / ("python.exe" if sys.platform == "win32" else "python")
+    return program_in(scripts_folder(venv), "python")
 
 
 def create_venv(venv: PurePath, base: str, uv: str | None, log: PurePath) -> None:
     """Make a venv of the interpreter `base`, with pip in it."""
-    argv: tuple[str, ...]
-    if uv:
-        argv = (
-            uv,
-            "venv",
-            "--seed",
-            "--allow-existing",
-            "--no-python-downloads",
-            "--python",
-            base,
-            str(venv),
-        )
-    else:
-        argv = (base, "-m", "venv", str(venv))
+    what = "make the build environment"
     try:
-        shell.run(Command(argv, shell.host_env(), "make the build environment", log=log))
+        shell.run(Command(venv_argv(venv, base, uv), shell.host_env(), what, log=log))
     except CommandFailedError as error:
         told = explained(error)  # uv fetches pip for it
         if told is not error:
@@ -62,6 +56,14 @@ def create_venv(venv: PurePath, base: str, uv: str | None, log: PurePath) -> Non
             else "reinstall Python with its venv"
         )
         raise MissingToolError(error.what, where=error.where, todo=hint) from error
+
+
+def venv_argv(venv: PurePath, base: str, uv: str | None) -> tuple[str, ...]:
+    """The command for it. Pure."""
+    if not uv:
+        return (base, "-m", "venv", str(venv))
+    options = ("--seed", "--allow-existing", "--no-python-downloads")
+    return (uv, "venv", *options, "--python", base, str(venv))
 
 
 def site_packages(python: str) -> Path:

@@ -11,24 +11,22 @@ import contextlib
 import hashlib
 import os
 import shutil
-import stat
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
-from typing import Any
 
 from filelock import FileLock, Timeout
 
-from tasks.effects import leftovers
+from tasks.effects import leftovers, removal
 from tasks.effects.voice import warn
 from tasks.errors import BuildError, BusyError, NoSpaceError, NotOwnedError
 from tasks.model import Artifact
+from tasks.size import size
 
 TAG = "CACHEDIR.TAG"
-_JUNCTION = 0xA0000003  # IO_REPARSE_TAG_MOUNT_POINT
 _PAUSES = (0.05, 0.2, 1.0)  # seconds between tries to rename
 _LOCK, _HOLDER = ".lock", ".lock.pid"
 _MARK = (
@@ -142,13 +140,13 @@ def remove_owned(path: PurePath) -> None:
     target = Path(path)
     if not target.exists() and not target.is_symlink():
         return
-    is_one = _is_link(target) or target.is_file()
+    is_one = removal.is_link(target) or target.is_file()
     if not is_owned(target.parent if is_one else target):
         raise NotOwnedError("torchyard did not make this and will not remove it", where=str(target))
     if is_one:
-        _unlink(target)
+        removal.unlink(target)
     else:
-        _remove_tree(target)
+        removal.remove_tree(target, last=TAG)
 
 
 def empty_owned(folder: PurePath, first: tuple[str, ...] = ()) -> None:
@@ -163,37 +161,6 @@ def empty_owned(folder: PurePath, first: tuple[str, ...] = ()) -> None:
         remove_owned(child)
 
 
-def _remove_tree(target: Path) -> None:
-    """Whatever is read-only in it, as git's objects are, goes with it."""
-
-    def retry(function: Any, name: str, _: object) -> None:
-        Path(name).chmod(stat.S_IWRITE)
-        function(name)
-
-    # the mark goes last: a removal that was interrupted can be taken up again
-    for child in sorted(target.iterdir(), key=lambda entry: entry.name == TAG):
-        if child.is_dir() and not _is_link(child):
-            if sys.version_info >= (3, 12):
-                shutil.rmtree(child, onexc=retry)
-            else:
-                shutil.rmtree(child, onerror=retry)
-        else:
-            _unlink(child)
-    target.rmdir()
-
-
-def _unlink(path: Path) -> None:
-    """Windows keeps what is read-only from being removed."""
-    if sys.platform == "win32" and not _is_link(path):
-        path.chmod(stat.S_IWRITE)
-    path.unlink()
-
-
-def _is_link(path: Path) -> bool:
-    """Whether it leads elsewhere: on Windows a folder can without being a symbolic link."""
-    return path.is_symlink() or getattr(path.lstat(), "st_reparse_tag", 0) == _JUNCTION
-
-
 def artifact(path: PurePath) -> Artifact:
     """Name, sha256 and size in bytes of a file."""
     with Path(path).open("rb") as stream:
@@ -202,14 +169,14 @@ def artifact(path: PurePath) -> Artifact:
 
 
 def require_space(folder: PurePath, needed_mib: int, what: str) -> None:
-    """`NoSpaceError` with needs and has, in MiB, where the disk under `folder` has less room."""
+    """`NoSpaceError` with needs and has where the disk under `folder` has less room."""
     place = Path(folder)
     while not place.exists() and place != place.parent:
         place = place.parent
     free = shutil.disk_usage(place).free // 2**20
     if free < needed_mib:
         raise NoSpaceError(
-            f"{what} needs {needed_mib:,} MiB and the disk has {free:,} MiB left",
+            f"{what} needs {size(needed_mib)} and the disk has {size(free)} left",
             where=str(folder),
             todo="free some room, or put the checkout on a larger disk",
         )

@@ -54,22 +54,3 @@ def was_there() -> bool:
 
 
 close = call("CloseHandle", HANDLE)
-_memory = call("GlobalMemoryStatusEx", POINTER)
-
-
-class _Memory(ctypes.Structure):
-    """MEMORYSTATUSEX, in bytes."""
-
-    _fields_ = (
-        ("length", DWORD),
-        ("load", DWORD),
-        *((name, ctypes.c_ulonglong) for name in ("total", "available", "commit", "committable")),
-        *((name, ctypes.c_ulonglong) for name in ("address_space", "unreserved", "extended")),
-    )
-
-
-def page_file() -> int:
-    """Bytes that may be taken beyond the memory there is, as large as the page file is now."""
-    told = _Memory(length=ctypes.sizeof(_Memory))
-    _memory(ctypes.byref(told))
-    return max(0, int(told.commit) - int(told.total))

@@ -80,19 +80,6 @@ def limit_mib(above: tuple[Group, ...], proc: Path = PROC) -> int:
     return min(memory.limit_mib for memory in _readings(above, proc))
 
 
-def swap_mib() -> int:
-    """Swap, or the page file of Windows: psutil asks for that by performance counters, which may
-    be off.
-    """
-    if sys.platform == "win32":
-        from tasks.effects import kernel32  # noqa: PLC0415 - of Windows
-
-        return kernel32.page_file() // _MIB
-    import psutil  # noqa: PLC0415 - not at load
-
-    return int(psutil.swap_memory().total) // _MIB
-
-
 def _readings(above: tuple[Group, ...], proc: Path) -> list[Memory]:
     return [_machine(proc), *filter(None, map(_of_group, above))]
 

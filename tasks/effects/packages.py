@@ -75,17 +75,23 @@ class Packages:
 
     def install(self, requirements: Sequence[str], extra: Extra = Extra(), what: str = "") -> None:
         """Install requirements: names, or paths of wheels. What is there already stays."""
-        pinned = self._constraints(extra.constraints)
-        argv = [
+        if extra.constraints:
+            text = "".join(f"{pin}\n" for pin in extra.constraints)
+            files.write_atomic(self._constraints(), text)
+        argv = self.install_argv(requirements, extra)
+        self._run(argv, what or f"install {', '.join(requirements) or 'requirements'}")
+
+    def install_argv(self, requirements: Sequence[str], extra: Extra = Extra()) -> tuple[str, ...]:
+        """The command for it; of what is here it knows whether an index is a folder."""
+        return (
             *self._tool("install"),
             *(("--target", str(self.target)) if self.target else ()),
-            *(("-c", str(pinned)) if pinned else ()),
+            *(("-c", str(self._constraints())) if extra.constraints else ()),
             *index_options(extra.index),
             *extra.options,
             *(part for path in extra.files for part in ("-r", str(path))),
             *requirements,
-        ]
-        self._run(argv, what or f"install {', '.join(requirements) or 'requirements'}")
+        )
 
     def install_wheel(self, wheel: PurePath, extra: Extra = Extra()) -> None:
         """Install a wheel file, also over another build of the same version."""
@@ -109,12 +115,8 @@ class Packages:
             )
         return (self.python, "-m", "pip", verb, "--disable-pip-version-check")
 
-    def _constraints(self, constraints: Sequence[str]) -> Path | None:
-        if not constraints:
-            return None
-        path = Path(self.log).parent / "constraints.txt"
-        files.write_atomic(path, "".join(f"{pin}\n" for pin in constraints))
-        return path
+    def _constraints(self) -> PurePath:
+        return self.log.with_name("constraints.txt")
 
     def _run(self, argv: Sequence[str], what: str) -> None:
         try:
@@ -151,14 +153,19 @@ def download(job: Download) -> Path:
     """
     files.remove_owned(job.landing)
     files.own(job.landing)
-    form = ("--no-binary=:all:", "--no-build-isolation") if job.sdist else ("--only-binary=:all:",)
-    argv = (job.python, "-m", "pip", "download", "--no-deps", *form, "--progress-bar", "off")
-    command = (*argv, "-d", str(job.landing), *_only(job.index), job.requirement)
+    argv = download_argv(job)
     try:
-        shell.run(Command(command, shell.host_env(), f"fetch {job.requirement}", log=job.log))
+        shell.run(Command(argv, shell.host_env(), f"fetch {job.requirement}", log=job.log))
     except CommandFailedError as error:
         raise explained(error) from error
     return next(path for path in Path(job.landing).iterdir() if path.name != files.TAG)
+
+
+def download_argv(job: Download) -> tuple[str, ...]:
+    """The command for it; of what is here it knows whether an index is a folder."""
+    form = ("--no-binary=:all:", "--no-build-isolation") if job.sdist else ("--only-binary=:all:",)
+    argv = (job.python, "-m", "pip", "download", "--no-deps", *form, "--progress-bar", "off")
+    return (*argv, "-d", str(job.landing), *_only(job.index), job.requirement)
 
 
 def _only(index: str) -> tuple[str, ...]:

@@ -14,18 +14,11 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
-from tasks.digest import canonical, changes, plain
+from tasks.digest import canonical, changes, plain, shown
 from tasks.effects.files import write_atomic
 from tasks.effects.manifests import record_of
 from tasks.errors import redact
-from tasks.model import Json, Stage
-
-_notes: dict[str, dict[str, Json]] = {}
-
-
-def note(manifest: PurePath, **facts: Json) -> None:
-    """Something that an action wants in its record, which is known by its first manifest."""
-    _notes.setdefault(str(manifest), {}).update(facts)
+from tasks.model import Stage
 
 
 def write(stage: Stage, reason: str, seconds: float, version: str) -> None:
@@ -38,7 +31,6 @@ def write(stage: Stage, reason: str, seconds: float, version: str) -> None:
         "torchyard": version,
         "inputs": plain(stage.inputs),
         "reads": _read_now(stage),
-        **_notes.pop(str(stage.leaves[0]), {}),
     }
     write_atomic(record_of(stage.leaves[0]), redact(canonical(record)))
 
@@ -60,7 +52,7 @@ def reasons(stage: Stage) -> tuple[str, ...]:
     last = last_record(stage)
     if last is None:
         return ("first time",)
-    now = json.loads(redact(json.dumps(plain(stage.inputs), ensure_ascii=False)))
+    now = shown(stage.inputs)
     if moved := tuple(changes(last["inputs"], now)):
         return moved
     newer = [name for name, digest in _read_now(stage).items() if last["reads"].get(name) != digest]

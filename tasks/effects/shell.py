@@ -129,7 +129,7 @@ def _start(command: Command, *, split: bool) -> subprocess.Popen[str]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if split else subprocess.STDOUT,
             text=True,
-            encoding="utf-8",
+            encoding=command.encoding,
             errors="replace",
         )
     except OSError as error:

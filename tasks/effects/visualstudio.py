@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tasks.effects import shell
 from tasks.errors import CommandFailedError, MissingToolError
-from tasks.knowledge.hostcompilers import HostCompiler, Limits, refusal
+from tasks.knowledge.hostcompilers import INSTALL_MSVC, HostCompiler, Limits, refusal
 from tasks.model import Command
 from tasks.stages.deps.job import Program
 
 REQUIRED = "Microsoft.VisualStudio.Component.VC.Tools.x86.x64"
+_TOOLSETS = ("VC", "Tools", "MSVC")
 _CL = Path("bin", "Hostx64", "x64", "cl.exe")
 _PATIENCE = 10.0  # seconds
-_INSTALL = (
-    "winget install Microsoft.VisualStudio.2022.BuildTools --override "
-    f'"--passive --add Microsoft.VisualStudio.Workload.VCTools --add {REQUIRED}"'
-)
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,29 @@ class Installation:
 
     def cl(self, toolset: str) -> str:
         """The path of a toolset's compiler."""
-        return str(Path(self.path, "VC", "Tools", "MSVC", toolset) / _CL)
+        return str(Path(self.path, *_TOOLSETS, toolset) / _CL)
+
+    @property
+    def vcvarsall(self) -> str:
+        """The path of the script that makes the environment of a toolset."""
+        return str(Path(self.path, "VC", "Auxiliary", "Build", "vcvarsall.bat"))
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The compiler, whose version is that of its toolset, and the installation it is of. `why` is a
+    sentence where it is not the usual one.
+    """
+
+    cl: Program
+    installation: Installation
+    why: str = ""
+
+    @property
+    def named(self) -> str:
+        """What sets it up, without what a servicing moves where no compiler does."""
+        of, release = self.installation, _short(self.installation.version)
+        return f"vcvarsall x64 of {of.name} {release}, toolset {_short(self.cl.version)}"
 
 
 def ask(*options: str) -> list[Any] | None:
@@ -65,50 +83,60 @@ def found() -> tuple[Installation, ...]:
     return tuple(sorted(here, key=lambda item: _numbers(item.version), reverse=True))
 
 
-def choose(limits: Limits) -> tuple[Program, str]:
-    """The compiler, and why it is not the newest one ("" where it is).
+def choose(limits: Limits) -> Taken:
+    """The newest toolset of the newest installation that has one which the toolkit takes; that of
+    the developer prompt that this runs in, where it is one of them.
 
-    The one of a developer prompt counts alone: setuptools takes no other. Else it is the newest
-    toolset of the newest installation that has one which the toolkit takes. Raises
-    `MissingToolError` where there is none.
+    Raises `MissingToolError` where there is none.
     """
     here = found()
-    if cl := shutil.which("cl"):
-        return _of_prompt(cl, limits, here), ""
-    fit = _fitting(here, limits)
-    if not fit:
-        raise _nothing_fits(here, limits)
-    installation, toolset = fit
-    why = _refused(here[0], here[0].toolsets[0], limits) if here[0].toolsets else ""
-    taken = f"{installation.name} {installation.version} with toolset {toolset} is used"
-    return Program(installation.cl(toolset), toolset), f"{why}: {taken}" if why else ""
+    prompt = _of_prompt(here)
+    usual = [_Toolset(item, toolset) for item in here for toolset in item.toolsets]
+    every = [*prompt, *usual]
+    if not every:
+        raise MissingToolError("there is no C++ compiler here", todo=INSTALL_MSVC)
+    fit = next((one for one in every if not one.refused(limits)), None)
+    against = every[0].refused(limits)
+    if fit is None:
+        raise MissingToolError(against, where=every[0].of.path, todo=_add(limits))
+    plain = next((one for one in usual if not one.refused(limits)), fit)
+    if fit in prompt and (fit.of.path, fit.version) != (plain.of.path, plain.version):
+        against = "this is its developer prompt"
+    return fit.taken(against)
 
 
-def _of_prompt(cl: str, limits: Limits, here: tuple[Installation, ...]) -> Program:
-    version = os.environ.get("VCTOOLSVERSION", "")
-    why = refusal(limits, HostCompiler("the compiler of this developer prompt", "msvc", version))
-    if why:
-        fit = _fitting(here, limits)
-        raise MissingToolError(why, todo=_prompt(*fit) if fit else _add(limits))
-    return Program(cl, version)
+@dataclass(frozen=True)
+class _Toolset:
+    """One that could be taken; `name` is what messages call it."""
+
+    of: Installation
+    version: str
+    name: str = ""
+
+    def refused(self, limits: Limits) -> str:
+        name = self.name or f"{self.of.name} {self.of.version}"
+        return refusal(limits, HostCompiler(name, "msvc", self.version))
+
+    def taken(self, why: str) -> Taken:
+        used = f"{self.of.name} {self.of.version} with toolset {self.version} is used"
+        cl = Program(self.of.cl(self.version), self.version)
+        return Taken(cl, self.of, f"{why}: {used}" if why else "")
 
 
-def _fitting(here: tuple[Installation, ...], limits: Limits) -> tuple[Installation, str] | None:
-    every = ((item, toolset) for item in here for toolset in item.toolsets)
-    return next((pair for pair in every if not _refused(*pair, limits)), None)
-
-
-def _refused(installation: Installation, toolset: str, limits: Limits) -> str:
-    name = f"{installation.name} {installation.version}"
-    return refusal(limits, HostCompiler(name, "msvc", toolset))
-
-
-def _nothing_fits(here: tuple[Installation, ...], limits: Limits) -> MissingToolError:
-    newest = next((item for item in here if item.toolsets), None)
-    if not newest:
-        return MissingToolError("there is no C++ compiler here", todo=_INSTALL)
-    why = _refused(newest, newest.toolsets[0], limits)
-    return MissingToolError(why, where=newest.path, todo=_add(limits))
+def _of_prompt(here: tuple[Installation, ...]) -> list[_Toolset]:
+    """The toolset that is set up in the developer prompt that this runs in, then the others of its
+    installation, which vswhere need not know. A prompt for 32 bits has compilers for x64 as well.
+    """
+    folder = os.environ.get("VSINSTALLDIR", "")
+    if not folder:
+        return []
+    version = os.environ.get("VSCMD_VER", "")
+    own = Installation("Visual Studio", version, folder, _toolsets(Path(folder, *_TOOLSETS)))
+    own = next((item for item in here if Path(item.path) == Path(folder)), own)
+    first = os.environ.get("VCTOOLSVERSION", "")
+    others = [_Toolset(own, toolset) for toolset in own.toolsets if toolset != first]
+    name = "the compiler of this developer prompt"
+    return [_Toolset(own, first, name), *others] if first in own.toolsets else others
 
 
 def _add(limits: Limits) -> str:
@@ -119,10 +147,8 @@ def _add(limits: Limits) -> str:
     )
 
 
-def _prompt(installation: Installation, toolset: str) -> str:
-    script = Path(installation.path, "VC", "Auxiliary", "Build", "vcvarsall.bat")
-    minor = ".".join(toolset.split(".")[:2])
-    return f'open a new prompt, and there: "{script}" x64 -vcvars_ver={minor}'
+def _short(version: str) -> str:
+    return ".".join(version.split(".")[:2])
 
 
 def named(row: dict[str, object]) -> tuple[str, str, str]:
@@ -138,7 +164,7 @@ def named(row: dict[str, object]) -> tuple[str, str, str]:
 
 def _installation(row: dict[str, object]) -> Installation:
     name, version, path = named(row)
-    return Installation(name, version, path, _toolsets(Path(path, "VC", "Tools", "MSVC")))
+    return Installation(name, version, path, _toolsets(Path(path, *_TOOLSETS)))
 
 
 def _toolsets(folder: Path) -> tuple[str, ...]:

@@ -18,16 +18,21 @@ if TYPE_CHECKING:
 Level = Literal["error", "warning", "info"]
 Cured = Literal["", "deps", "env"]
 Backend = Literal["setup_py", "scikit_build_core"]
+Channel = Literal["", "nightly", "test", "nowhere"]
 Effect = Literal["reuse", "reconfigure", "wipe"]
 
 
 @dataclass(frozen=True)
 class GpuFact:
-    """A product, as the driver reports it, and its compute capability."""
+    """A product, as the driver reports it, and its compute capability.
+
+    `machine` is the only kind of machine that it is in ("aarch64"), "" where it may be in any.
+    """
 
     name: str
     arch: Arch
     status: str
+    machine: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,7 @@ class Release:
 
     `python` is the first and the last release that has wheels. `setuptools`, `torchvision`,
     `torchaudio` and `triton` are version specifiers, "" where anything goes or nothing exists.
-    `nightly` marks facts that are only assumed.
+    `channel` is where a version before the release is published; its facts are only assumed.
     """
 
     minor: str
@@ -124,7 +129,7 @@ class Release:
     triton: str
     backend: Backend
     status: str
-    nightly: bool = False
+    channel: Channel = ""
 
 
 @dataclass(frozen=True)

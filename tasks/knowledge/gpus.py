@@ -32,13 +32,15 @@ def resolve_gpu(knowledge: Knowledge, text: str) -> GpuFact:
     `RTX 5090`, `rtx5060ti`, `NVIDIA GeForce RTX 5090`, `H200`, `Tesla T4`, `5090`, `12.0`, `9.0a`
     and `sm_120` are understood. A name of several products of one capability (`A100`, `Hopper`) is
     kept as it was written. One of several capabilities (`RTX 6000`, `Blackwell`), one that only
-    says which line (`RTX PRO`), or an unknown one, is a `KnowledgeError` that lists or suggests.
+    says which line (`RTX PRO`), one that no toolkit makes code for (`Quadro 6000`), or an unknown
+    one, is a `KnowledgeError` that lists or suggests.
     """
     if _CAPABILITY.fullmatch(text.strip().lower()):
         return _capability(knowledge, text.strip().lower())
     for gpu in knowledge.gpus:
         if key(text) == key(gpu.name):
             return gpu
+    _refuse_too_old(knowledge, text)
     said = telling(knowledge, text)
     family = next((one for one in knowledge.families if said == [one.name.lower()]), None)
     if family:
@@ -53,9 +55,25 @@ def resolve_gpu(knowledge: Knowledge, text: str) -> GpuFact:
     return _one_of(text.strip(), found)
 
 
+def only_machine(knowledge: Knowledge, arch: Arch) -> tuple[str, tuple[str, ...]]:
+    """The only kind of machine that a capability is in, "" where it may be in any, and the names of
+    its cards.
+    """
+    card = Arch(arch.major, arch.minor)
+    cards = [gpu for gpu in knowledge.gpus if gpu.arch == card]
+    machines = {gpu.machine for gpu in cards}
+    if not cards and card in knowledge.binary_rules.integrated:
+        machines = {gpu.machine for gpu in knowledge.gpus if _of_a_chip(knowledge, gpu)}
+    return (machines.pop() if len(machines) == 1 else ""), tuple(gpu.name for gpu in cards)
+
+
 def short_name(name: str) -> str:
     """`RTX 5090` for `NVIDIA GeForce RTX 5090`."""
     return name.removeprefix("NVIDIA ").removeprefix("GeForce ")
+
+
+def _of_a_chip(knowledge: Knowledge, gpu: GpuFact) -> bool:
+    return gpu.arch in knowledge.binary_rules.integrated
 
 
 def _capability(knowledge: Knowledge, text: str) -> GpuFact:
@@ -95,7 +113,23 @@ def _one_of(text: str, found: list[GpuFact]) -> GpuFact:
     plainest = [gpu for gpu in found if len(words(gpu.name)) == least]
     if len(plainest) == 1:
         return plainest[0]
-    return GpuFact(text, found[0].arch, f"{found[0].status}; so are all {len(found)} of that name")
+    status = f"{found[0].status}; so are all {len(found)} of that name"
+    machines = {gpu.machine for gpu in found}
+    return GpuFact(text, found[0].arch, status, machines.pop() if len(machines) == 1 else "")
+
+
+def _refuse_too_old(knowledge: Knowledge, text: str) -> None:
+    """Cards of other generations have the same numbers: only the whole name says which is meant."""
+    for row in knowledge.gpu_notes["too_old"]:
+        if key(text) in map(key, row["names"]):
+            alike = [gpu for gpu in knowledge.gpus if _means(text, gpu.name)]
+            raise KnowledgeError(
+                f'"{text.strip()}" is a {row["generation"]} card ({row["cc"]}), and CUDA '
+                f"{row['last_toolkit']} was the last toolkit that makes code for it",
+                todo=f"if another is meant, write its full name: {_shown(alike)}"
+                if alike
+                else "choose another card",
+            )
 
 
 def _ambiguous(text: str, found: Iterable[GpuFact]) -> KnowledgeError:

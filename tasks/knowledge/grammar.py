@@ -1,4 +1,4 @@
-"""How archs are written for each who reads them, and how a person's own list is read. Pure.
+"""How archs are written for each who reads them; `ownlists` reads what a person wrote. Pure.
 
 The readers are torch.utils.cpp_extension and PyTorch's CMake (cmake/Modules_CUDA_fix/upstream/
 FindCUDA/select_compute_arch.cmake), which differ and change by release, nvcc and CMake itself.
@@ -8,18 +8,15 @@ pytorch.yaml has what was found by running them: `extension_archs`, `cmake_archs
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from tasks.errors import KnowledgeError
 from tasks.knowledge.archs import (
-    MachineCode,
     cmake_accepts,
     cmake_needs,
     extension_accepts,
     extension_remedy,
 )
-from tasks.knowledge.covers import covers
 from tasks.knowledge.toolkits import require_toolkit
 from tasks.model import Arch
 
@@ -28,11 +25,7 @@ if TYPE_CHECKING:
 
     from tasks.knowledge.load import Knowledge
 
-_EXAMPLE = 'write capabilities with ";" between them: "8.9;12.0+PTX"'
-_ARCH = re.compile(r"\d{1,2}\.\d[af]?")
-_HERE = "the cards of the machine that builds, and fails where there are none"
-_CARDS_HERE = {"native", "auto"}
-_SETS_OF_CMAKE = {"all", "common"}
+CARDS_HERE = "the cards of the machine that builds, and fails where there are none"
 
 
 def for_extension(
@@ -44,7 +37,7 @@ def for_extension(
     """
     ordered = _ordered(archs)
     for arch in ordered:
-        _require_extension(knowledge, torch, arch)
+        require_extension(knowledge, torch, arch)
     return _listed(ordered, ptx)
 
 
@@ -57,7 +50,7 @@ def for_torch_cmake(
     """
     ordered = _ordered(archs)
     for arch in ordered:
-        _require_cmake(knowledge, torch, arch)
+        require_cmake(knowledge, torch, arch)
     return _listed(ordered, ptx)
 
 
@@ -84,93 +77,8 @@ def cmake_architectures(archs: Iterable[Arch], ptx: bool = False) -> str:
     return ";".join(_digits(arch) + ("" if arch == both else "-real") for arch in ordered)
 
 
-def read_for_extension(knowledge: Knowledge, torch: str, text: str) -> MachineCode:
-    """What that torch's cpp_extension makes of a TORCH_CUDA_ARCH_LIST that a person wrote.
-
-    Empty lists and items, names and `native` are a `KnowledgeError` that says why, as is an arch
-    which that release does not take.
-    """
-    items = _items(knowledge, text, re.split("[; ]", text), "torch's extension builder")
-    for arch, _ in items:
-        _require_extension(knowledge, torch, arch)
-    return _code(items)
-
-
-def read_for_torch_cmake(knowledge: Knowledge, torch: str, text: str) -> MachineCode:
-    """What that torch's CMake makes of it; separators that are repeated, or last, do no harm."""
-    items = _items(knowledge, text, re.findall(r"[^; \t]+", text) or [""], "torch's CMake")
-    for arch, _ in items:
-        _require_cmake(knowledge, torch, arch)
-    return _code(items)
-
-
-def require_targets(
-    knowledge: Knowledge, code: MachineCode, targets: Iterable[Arch], text: str
-) -> None:
-    """A `KnowledgeError` where the list `text`, read as `code`, leaves out a target."""
-    left = [target for target in targets if not covers(knowledge, code, target)]
-    if left:
-        raise KnowledgeError(
-            f'the arch list "{text}" makes no code for {", ".join(map(str, left))} (target.gpus)',
-            todo="leave it out, and target.gpus decides; or add them",
-        )
-
-
-def _items(
-    knowledge: Knowledge, text: str, items: Sequence[str], reader: str
-) -> list[tuple[Arch, bool]]:
-    if not text.strip("; \t"):
-        raise KnowledgeError(
-            f"an empty arch list stands for {_HERE}",
-            todo=f"leave it out, and target.gpus decides; or {_EXAMPLE}",
-        )
-    return [_item(knowledge, text, item, reader) for item in items]
-
-
-def _item(knowledge: Knowledge, text: str, item: str, reader: str) -> tuple[Arch, bool]:
-    name = item.removesuffix("+PTX")
-    if _ARCH.fullmatch(name):
-        return Arch.parse(name), item != name
-    if not name:
-        raise KnowledgeError(
-            f'the arch list "{text}" has an empty item, which ends {reader}', todo=_EXAMPLE
-        )
-    raise _no_arch(knowledge, text, name, reader)
-
-
-def _no_arch(knowledge: Knowledge, text: str, name: str, reader: str) -> KnowledgeError:
-    word = name.lower().partition("+")[0]
-    if word in _CARDS_HERE:
-        return KnowledgeError(
-            f'"{name}" stands for {_HERE}',
-            todo="leave it out and write target.gpus: auto, which is kept once it is known",
-        )
-    if word in _SETS_OF_CMAKE:
-        return KnowledgeError(
-            f'"{name}" is for CMake only, and names archs that CUDA 13 cannot make', todo=_EXAMPLE
-        )
-    for family in knowledge.families:
-        if word == family.name.lower():
-            return KnowledgeError(
-                f'"{name}" means other archs to each release of torch, and its extension builder '
-                "adds PTX",
-                todo=f"write those that you mean, of {', '.join(map(str, family.archs))}",
-            )
-    bare = re.fullmatch(r"(?:sm_|compute_)?(\d{1,2})(\d[af]?)", name)
-    return KnowledgeError(
-        f'"{name}" in the arch list "{text}" is nothing that {reader} reads',
-        todo=f'write "{bare[1]}.{bare[2]}"' if bare else _EXAMPLE,
-    )
-
-
-def _code(items: Sequence[tuple[Arch, bool]]) -> MachineCode:
-    return MachineCode(
-        cubins=frozenset(arch for arch, _ in items),
-        ptx=frozenset(arch for arch, ptx in items if ptx),
-    )
-
-
-def _require_extension(knowledge: Knowledge, torch: str, arch: Arch) -> None:
+def require_extension(knowledge: Knowledge, torch: str, arch: Arch) -> None:
+    """`KnowledgeError` where that torch's cpp_extension does not take `arch`."""
     if not extension_accepts(knowledge, torch, arch):
         raise KnowledgeError(
             f"the extension builder of torch {torch} does not accept {arch}",
@@ -178,7 +86,8 @@ def _require_extension(knowledge: Knowledge, torch: str, arch: Arch) -> None:
         )
 
 
-def _require_cmake(knowledge: Knowledge, torch: str, arch: Arch) -> None:
+def require_cmake(knowledge: Knowledge, torch: str, arch: Arch) -> None:
+    """`KnowledgeError` where that torch's CMake does not take `arch`."""
     if not cmake_accepts(knowledge, torch, arch):
         plain = Arch(arch.major, arch.minor)
         instead = f', or write "{plain}"' if cmake_accepts(knowledge, torch, plain) else ""
@@ -193,7 +102,7 @@ def _ordered(archs: Iterable[Arch]) -> list[Arch]:
     ordered = sorted(set(archs))
     if not ordered:
         raise KnowledgeError(
-            f"an empty list of archs stands for {_HERE}",
+            f"an empty list of archs stands for {CARDS_HERE}",
             todo="name the cards in target.gpus",
         )
     return ordered

@@ -13,6 +13,11 @@ from tasks.knowledge.toolkits import compiler_limit
 if TYPE_CHECKING:
     from tasks.knowledge.load import Knowledge
 
+# With what is recommended comes the Windows SDK, without which nothing is linked
+INSTALL_MSVC = (
+    "winget install Microsoft.VisualStudio.2022.BuildTools --override "
+    '"--wait --passive --add Microsoft.VisualStudio.Workload.VCTools --includeRecommended"'
+)
 Kind = Literal["gcc", "clang", "msvc"]
 _UNCHECKED_CXX = 20
 _NAMES = {"gcc": "GCC", "clang": "clang"}

@@ -154,6 +154,20 @@ def _names(knowledge: Knowledge) -> Iterator[str]:
             for row in knowledge.gpu_notes["traps"]
         ),
     )
+    yield "## Cards that no toolkit makes code for any more\n"
+    yield table(
+        ("name", "capability", "generation", "last CUDA", ""),
+        (
+            (
+                ", ".join(row["names"]),
+                row["cc"],
+                row["generation"],
+                row["last_toolkit"],
+                mark(row["status"]),
+            )
+            for row in knowledge.gpu_notes["too_old"]
+        ),
+    )
     yield "## What is told, and wrong\n"
     yield table(
         ("told", "true", ""),

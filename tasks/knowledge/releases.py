@@ -7,13 +7,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tasks.errors import KnowledgeError
+from tasks.knowledge.channels import channel_of, published_as
 from tasks.knowledge.wheels import (
     code_for,
+    elsewhere,
     index_url,
     lacks,
     missing,
     numbers,
     offered,
+    place_name,
     verified,
 )
 
@@ -43,20 +46,20 @@ def release(knowledge: Knowledge, version: str) -> Release:
     """The release of `2.7`, `v2.7.1`, `2.7.1+cu128` or a pre-release, `2.16.0.dev20261101`.
 
     A pre-release of the minor after the newest known one gets the newest one's facts, marked
-    `nightly` and assumed. Anything else that is not in the table is a `KnowledgeError`.
+    with its `channel` and assumed. Anything else that is not in the table is a `KnowledgeError`.
     """
     parts = re.match(r"v?(\d+)\.(\d+)(?:\.\d+)?", version.strip())
     if not parts:
         raise KnowledgeError(f'"{version}" is not a torch version', todo='write it as "2.15.0"')
     minor = f"{parts[1]}.{parts[2]}"
-    early = re.match(r"-?(\.dev|a|b|rc)", version.strip()[parts.end() :]) is not None
+    channel = channel_of(version)
     if minor in knowledge.releases:
         found = knowledge.releases[minor]
-        return replace(found, patch=_bare(version), nightly=True) if early else found
+        return replace(found, patch=_bare(version), channel=channel) if channel else found
     newest = _newest(knowledge)
-    if early and minor == f"{newest.minor.split('.')[0]}.{int(newest.minor.split('.')[1]) + 1}":
+    if channel and minor == f"{newest.minor.split('.')[0]}.{int(newest.minor.split('.')[1]) + 1}":
         status = f"unverified: assumed to be as {newest.minor}"
-        return replace(newest, minor=minor, patch=_bare(version), nightly=True, status=status)
+        return replace(newest, minor=minor, patch=_bare(version), channel=channel, status=status)
     raise _unknown(knowledge, version, minor)
 
 
@@ -78,13 +81,15 @@ def wheel_for(  # noqa: PLR0913, PLR0917  (the whole question)
     found = release(knowledge, version)
     if python and not supports_python(found, python):
         return None
+    if found.channel == "nowhere":
+        return None
     if not targets:
         return _cpu_wheel(knowledge, found, system)
     there = offered(found, system, machine, cuda)
     fit = [wheel for wheel in there if not missing(knowledge, wheel, targets)]
     if not fit:
         return None
-    best = max(fit, key=lambda wheel: (wheel.pypi and not found.nightly, numbers(wheel.cuda)))
+    best = max(fit, key=lambda wheel: (wheel.pypi and not found.channel, numbers(wheel.cuda)))
     return _choice(knowledge, found, _named(found, version), best, targets)
 
 
@@ -101,6 +106,8 @@ def why_no_wheel(  # noqa: PLR0913, PLR0917  (the same question)
     found = release(knowledge, version)
     torch = f"torch {_named(found, version)}"
     reasons = []
+    if found.channel == "nowhere":
+        return f"{torch} is in no index: it is what a build from a branch calls itself"
     if targets and wheel_for(knowledge, version, targets, system, machine, cuda) is None:
         reasons.append(_why_not(knowledge, found, torch, targets, system, machine, cuda))
     if python and not supports_python(found, python):
@@ -136,13 +143,20 @@ def _why_not(  # noqa: PLR0913, PLR0917  (the same question)
         return "macOS has no CUDA"
     every = offered(found, system, machine, None)
     if not every:
-        return f"no official CUDA wheel of {torch} is known for {system} {machine}"
+        return f"no official CUDA wheel of {torch} is known for {place_name(system, machine)}"
     built = offered(found, system, machine, cuda)
     if not built:
         there = ", ".join(wheel.cuda for wheel in every)
         return f"no official wheel of {torch} is built with CUDA {cuda}: there are {there}"
     given = f" with CUDA {built[0].cuda}" if cuda else ""
-    return f"no official wheel of {torch}{given} holds code for {lacks(knowledge, built, targets)}"
+    lacking = lacks(knowledge, built, targets)
+    if other := elsewhere(knowledge, found, every, targets, cuda):
+        place = place_name(system, machine)
+        return (
+            f"no official wheel of {torch}{given} for {place} holds code for {lacking}; "
+            f"one for {other} does"
+        )
+    return f"no official wheel of {torch}{given} holds code for {lacking}"
 
 
 def supports_python(found: Release, python: str) -> bool:
@@ -163,9 +177,9 @@ def torch_for_python(knowledge: Knowledge, python: str) -> Release:
 
 
 def _cpu_wheel(knowledge: Knowledge, found: Release, system: str) -> WheelChoice:
-    if system == "macos" and not found.nightly:
+    if system == "macos" and not found.channel:
         return WheelChoice(None, "", "PyPI's torch for macOS is the CPU and MPS one")
-    index = index_url(knowledge, None, found.nightly)
+    index = index_url(knowledge, None, found.channel)
     return WheelChoice(None, index, "no GPU is a target: the CPU wheel")
 
 
@@ -173,13 +187,15 @@ def _choice(
     knowledge: Knowledge, found: Release, name: str, wheel: OfficialWheel, targets: Sequence[Arch]
 ) -> WheelChoice:
     codes = ", ".join(sorted({code_for(wheel, target) for target in targets}))
-    sure = verified(wheel) and not found.nightly
+    sure = verified(wheel) and not found.channel
     holds = f"holds {codes}" + ("" if sure else " (by our facts, not verified)")
-    if wheel.pypi and not found.nightly:
+    if wheel.pypi and not found.channel:
         why = f"PyPI's torch {name} (CUDA {wheel.cuda}) {holds}"
         return WheelChoice(wheel.cuda, "", why, sure)
-    index = index_url(knowledge, wheel.cuda, found.nightly)
+    index = index_url(knowledge, wheel.cuda, found.channel)
     where = index.removeprefix("https://")
+    if published_as(name) != name:
+        where = f"{where}, where it is called {published_as(name)},"
     return WheelChoice(wheel.cuda, index, f"torch {name} of {where} {holds}", sure)
 
 

@@ -35,7 +35,10 @@ _arch = lru_cache(maxsize=None)(Arch.parse)
 def read_gpus(data: Mapping[str, Any]) -> tuple[GpuFact, ...]:
     """gpus.yaml: product names, then Jetson modules."""
     named = {**data["names"], **data["jetson_modules"]}
-    return tuple(GpuFact(name, _arch(row["cc"]), row["status"]) for name, row in named.items())
+    return tuple(
+        GpuFact(name, _arch(row["cc"]), row["status"], row.get("machine", ""))
+        for name, row in named.items()
+    )
 
 
 def read_families(data: Mapping[str, Any]) -> tuple[GpuFamily, ...]:

@@ -11,22 +11,33 @@ from tasks.model import Arch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tasks.knowledge.facts import OfficialWheel, Release
+    from tasks.knowledge.facts import Channel, OfficialWheel, Release
     from tasks.knowledge.load import Knowledge
 
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
-def index_url(knowledge: Knowledge, cuda: str | None, nightly: bool = False) -> str:
+def machine_name(machine: str) -> str:
+    """The name that wheels have for a machine: `AMD64` is `x86_64`."""
+    return _MACHINES.get(machine.lower(), machine.lower())
+
+
+def place_name(system: str, machine: str) -> str:
+    """A platform for people: `Linux x86_64`."""
+    name = {"macos": "macOS"}.get(system, system.capitalize())
+    return f"{name} {machine_name(machine)}"
+
+
+def index_url(knowledge: Knowledge, cuda: str | None, channel: Channel = "") -> str:
     """The address of pytorch.org's index for a CUDA release, or for CPU."""
-    kind = ("nightly" if cuda else "nightly_cpu") if nightly else ("cuda" if cuda else "cpu")
+    kind = "_".join(filter(None, (channel, "" if cuda else "cpu"))) or "cuda"
     digits = "".join(cuda.split(".")[:2]) if cuda else ""
     return str(knowledge.pytorch_notes["indexes"][kind]).format(digits=digits)
 
 
 def offered(found: Release, system: str, machine: str, cuda: str | None) -> list[OfficialWheel]:
     """The wheels for a system and machine (`AMD64` is `x86_64`), of one CUDA where it is given."""
-    name = _MACHINES.get(machine.lower(), machine.lower())
+    name = machine_name(machine)
     return [
         wheel
         for wheel in found.wheels
@@ -59,6 +70,25 @@ def code_for(wheel: OfficialWheel, target: Arch) -> str:
 def verified(wheel: OfficialWheel) -> bool:
     """Whether what it holds was looked at, and not inferred from its neighbours."""
     return not wheel.status.startswith("unverified")
+
+
+def elsewhere(
+    knowledge: Knowledge,
+    found: Release,
+    here: Sequence[OfficialWheel],
+    targets: Sequence[Arch],
+    cuda: str | None,
+) -> str:
+    """Another platform that has a wheel with code for every target, of that CUDA where it is given:
+    `Linux aarch64`. Empty where there is none, and where one that is `here` has it.
+    """
+    if any(not missing(knowledge, wheel, targets) for wheel in here):
+        return ""
+    for wheel in found.wheels:
+        right = cuda is None or numbers(wheel.cuda) == numbers(cuda)
+        if right and wheel not in here and not missing(knowledge, wheel, targets):
+            return place_name(wheel.system, wheel.machine)
+    return ""
 
 
 def lacks(knowledge: Knowledge, wheels: list[OfficialWheel], targets: Sequence[Arch]) -> str:

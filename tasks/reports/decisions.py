@@ -16,6 +16,7 @@ from tasks.errors import redact
 from tasks.model import Plan
 from tasks.reports.subject import Profile
 from tasks.settings.schema import Build
+from tasks.size import size
 from tasks.stages.deps.job import Cache, Deps, DepsJob
 from tasks.stages.env.job import Environment
 
@@ -107,6 +108,8 @@ def _deps_job(plan: Plan) -> DepsJob:
 
 
 def _compiler(choice: Choice, job: DepsJob, deps: Deps | None) -> Decision:
+    if not job.compiles:
+        return Decision("compiler", "not needed", "nothing is compiled")
     limit = f"CUDA {choice.toolkit.version} takes GCC up to {job.gcc_max}" if job.gcc_max else ""
     if deps:
         return Decision("compiler", f"{deps.cxx.path} {deps.cxx.version}".rstrip(), limit)
@@ -173,8 +176,8 @@ class Expected:
         about = "at most about" if self.at_most else "about"
         parts = [
             f"{about} {roughly(self.known.seconds)}" if self.known.seconds is not None else "",
-            f"{self.known.disk_gib:.0f} GiB of disk" if self.known.disk_gib else "",
-            f"{_size(self.known.memory_mib)} for one compiler" if self.known.memory_mib else "",
+            f"{size(1024 * self.known.disk_gib)} of disk" if self.known.disk_gib else "",
+            f"{size(self.known.memory_mib)} for one compiler" if self.known.memory_mib else "",
         ]
         told = ", ".join(filter(None, parts))
         by = f" ({self.known.by})" if told and self.known.by else ""
@@ -212,7 +215,3 @@ def whole_build(runs: Iterable[Mapping[str, Any]], objects: int | None) -> float
     made = len([one for one in whole[-1]["objects"] if ".o" in one["output"]])
     share = 1.0 if objects is None or not made else min(1.0, objects / made)
     return float(whole[-1]["seconds"]) * share
-
-
-def _size(mib: int) -> str:
-    return f"{mib / 1024:.1f} GiB" if mib >= 1024 else f"{mib} MiB"

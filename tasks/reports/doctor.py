@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import re
 import shutil
-import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from tasks.checks.ask import ask
 from tasks.checks.ids import ALL, GATE, CheckId
 from tasks.checks.judging import judge
-from tasks.checks.symptom import Symptom, ok, problem
+from tasks.checks.symptom import Level, Symptom, ok, problem
 from tasks.digest import canonical
 from tasks.effects import probe
 from tasks.effects.files import deliver
@@ -28,9 +27,8 @@ from tasks.knowledge import load
 from tasks.model import Host
 from tasks.plan import layout_of
 from tasks.reports.subject import Subject
+from tasks.reports.table import table
 
-_MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM", "not checked": "not checked"}
-_INDENT = 28  # of what was seen
 _WIDEST = 120
 _FIRM: frozenset[CheckId] = frozenset({"compiler", "git"})  # without them the stages go no further
 
@@ -43,34 +41,36 @@ def run(subject: Subject, json: str = "", accept: bool = False) -> None:
         show(f"{subject.name} did not open with what was pinned: look again with doit doctor")
         return
     found = diagnose(subject)
-    problems = [symptom for symptom in found if symptom.level == "problem"]
+    problems, told = _of(found, "problem"), _counted(found)
     if json:
         document = {"profile": subject.name, "found": found, "problems": len(problems)}
         deliver(Path(json), redact(canonical(document)))
     for line in table(found, min(shutil.get_terminal_size((100, 24)).columns, _WIDEST)):
         show(line)
     if problems:
-        raise BuildError(_counted(problems), todo="each has its remedy above")
-    warnings = sum(symptom.level == "warning" for symptom in found)
-    show(f"nothing would stop this build; {warnings or 'no'} warning{'s' * (warnings != 1)}")
+        raise BuildError(told, todo="each has its remedy above")
+    warnings = len(_of(found, "warning"))
+    some = f"{warnings or 'no'} warning{'s' * (warnings != 1)}"
+    show("; ".join(filter(None, ("nothing would stop this build", some, told))))
 
 
 def gate(subject: Subject) -> None:
     """What a build asks before its first stage. Raises `BuildError` that lists the problems."""
-    problems = [symptom for symptom in diagnose(subject, GATE) if symptom.level == "problem"]
+    found = diagnose(subject, GATE)
+    problems = _of(found, "problem")
     if not problems:
         return
     told = "\n".join(_told(symptom) for symptom in problems)
-    names = dict.fromkeys(symptom.id for symptom in problems)
+    names = dict.fromkeys(symptom.id for symptom in (*_of(found, "ignored"), *problems))
     todo = "mend that (doit doctor looks again)"
-    if not _FIRM & names.keys():
+    if not _FIRM & {symptom.id for symptom in problems}:
         todo += f", or build all the same with doctor.ignore: [{', '.join(names)}]"
         todo += " in config/local.yaml"
-    raise BuildError(f"{_counted(problems)}; nothing was built or changed\n{told}", todo=todo)
+    raise BuildError(f"{_counted(found)}; nothing was built or changed\n{told}", todo=todo)
 
 
 def diagnose(subject: Subject, wanted: frozenset[CheckId] = ALL) -> tuple[Symptom, ...]:
-    """What the wanted checks say; a problem that doctor.ignore names is a warning."""
+    """What the wanted checks say; a problem that doctor.ignore names is no longer one."""
     profile = subject.opened
     host = profile.host if profile else _host(subject)
     knowledge = profile.knowledge if profile else load(subject.root / "config" / "knowledge")
@@ -78,7 +78,12 @@ def diagnose(subject: Subject, wanted: frozenset[CheckId] = ALL) -> tuple[Sympto
     found = [*_settings(subject, wanted), *judge(seen, profile, knowledge, wanted)]
     ignored = profile.loaded.settings.doctor.ignore if profile else ()
     named = [replace(symptom, todo=_for_profile(symptom.todo, subject.name)) for symptom in found]
-    return tuple(_overridden(symptom) if symptom.id in ignored else symptom for symptom in named)
+    return tuple(
+        replace(symptom, level="ignored")
+        if symptom.level == "problem" and symptom.id in ignored
+        else symptom
+        for symptom in named
+    )
 
 
 def _for_profile(todo: str, profile: str) -> str:
@@ -89,12 +94,6 @@ def _for_profile(todo: str, profile: str) -> str:
 def _host(subject: Subject) -> Host:
     """Of a profile that does not open nothing is known, and nothing pinned."""
     return probe.host(probe.Asked("auto", None), subject.root / "build" / "host.json")
-
-
-def _overridden(symptom: Symptom) -> Symptom:
-    if symptom.level != "problem":
-        return symptom
-    return replace(symptom, level="warning", seen=f"{symptom.seen} (doctor.ignore)")
 
 
 def _settings(subject: Subject, wanted: frozenset[CheckId]) -> Iterator[Symptom]:
@@ -108,44 +107,29 @@ def _settings(subject: Subject, wanted: frozenset[CheckId]) -> Iterator[Symptom]
         yield ok("settings", value if key == "profile" else f"{key}: {value}", key)
 
 
-def _counted(problems: list[Symptom]) -> str:
-    names = ", ".join(dict.fromkeys(symptom.id for symptom in problems))
-    return f"{len(problems)} {'problems' if len(problems) > 1 else 'problem'}: {names}"
+def _of(found: Iterable[Symptom], level: Level) -> list[Symptom]:
+    return [symptom for symptom in found if symptom.level == level]
+
+
+def _counted(found: Collection[Symptom]) -> str:
+    """`2 problems: compiler, disk; 1 ignored: memory`, or what there is of it."""
+    problems = _of(found, "problem")
+    told = (
+        _named(problems, "problem" + "s" * (len(problems) > 1)),
+        _named(_of(found, "ignored"), "ignored"),
+    )
+    return "; ".join(filter(None, told))
+
+
+def _named(symptoms: Collection[Symptom], what: str) -> str:
+    ids = ", ".join(dict.fromkeys(symptom.id for symptom in symptoms))
+    return f"{len(symptoms)} {what}: {ids}" if symptoms else ""
 
 
 def _told(symptom: Symptom) -> str:
     first, *more = symptom.todo.splitlines() or [""]
     rest = "".join(f"\n      {line}" for line in more)
     return f"  {symptom.id}: {symptom.seen}\n    → {first.strip()}{rest}"
-
-
-def table(found: Iterable[Symptom], columns: int) -> Iterator[str]:
-    """A line for each symptom, what is longer than `columns` going on below. Commands are left in
-    one piece, to be copied.
-    """
-    room = max(columns - _INDENT, 30)
-    before = ""
-    for symptom in found:
-        name = symptom.id if symptom.id != before or symptom.level != "ok" else ""
-        before = symptom.id
-        known = f" [{symptom.known}]" if symptom.known else ""
-        first, *more = _wrapped(f"{symptom.seen}{known}", room)
-        yield f"{_MARKS[symptom.level]:<12} {name:<14} {first}".rstrip()
-        yield from (f"{'':{_INDENT}}{line}" for line in more)
-        yield from _remedy(symptom.todo, room - 2)
-
-
-def _remedy(todo: str, room: int) -> Iterator[str]:
-    mark = "→ "
-    for line in todo.splitlines():
-        pieces = [line.strip()] if line.startswith("  ") else _wrapped(line, room)
-        for piece in pieces:
-            yield f"{'':{_INDENT}}{mark}{piece}"
-            mark = "  "
-
-
-def _wrapped(text: str, room: int) -> list[str]:
-    return textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def _accept(subject: Subject) -> bool:

@@ -15,6 +15,7 @@ from tasks.effects import files, wheelhouse
 from tasks.effects.voice import show
 from tasks.errors import BuildError, NotOwnedError
 from tasks.reports.subject import Subject
+from tasks.size import size
 
 _SHELVES = "for-torch-"
 
@@ -30,7 +31,7 @@ def run(subject: Subject, yes: bool = False) -> None:
     wheels = sorted(_ours_alone(build, Path(layout.wheelhouse)))
     for path in (build, *wheels):
         if path.exists():
-            show(f"{'removing' if yes else 'would remove'} {path} ({_size(path) // 2**20:,} MiB)")
+            show(f"{'removing' if yes else 'would remove'} {path} ({size(_bytes(path) / 2**20)})")
     if not yes:
         show("nothing was removed; to do it: doit purge --yes" + _with_profile(subject))
         return
@@ -72,7 +73,7 @@ def _named(build: Path) -> Iterator[str]:
             yield Path(str(found["artifact"].get("name", ""))).name
 
 
-def _size(path: Path) -> int:
+def _bytes(path: Path) -> int:
     if path.is_file():
         return path.stat().st_size
     return sum(item.lstat().st_size for item in path.rglob("*") if not item.is_dir())

@@ -140,11 +140,16 @@ def test_no_compiler_is_named_with_the_command_that_adds_one(yard: Yard, tmp_pat
     programs.mkdir()
     for name in ("git", "python3", "sh", "env"):
         (programs / name).symlink_to(shutil.which(name) or os.devnull)
-    yard.profile(target={"gpus": []}, torch={"strategy": "prebuilt"})
+    asked = {"target": {"gpus": []}, "torch": {"strategy": "prebuilt"}}
+    toy = {"name": "toy", "path": str(make_extension(tmp_path / "extension"))}
+    yard.profile(**asked, extensions=[toy])
     code, out = yard.doit("build", env={"PATH": str(programs)})
     assert code == 1
     assert "there is no C++ compiler here" in out
     assert "apt install build-essential" in out
+    yard.profile(**asked)
+    code, out = yard.doit("deps", env={"PATH": str(programs)})
+    assert code == 0, f"nothing is compiled, and deps asks for a compiler: {out}"
 
 
 def test_an_optional_extension_is_left_out_loudly_and_tried_again(

@@ -18,13 +18,8 @@ import pytest
 from tasks.errors import KnowledgeError
 from tasks.knowledge.archs import MachineCode, cmake_accepts, extension_accepts
 from tasks.knowledge.covers import how
-from tasks.knowledge.grammar import (
-    for_extension,
-    for_torch_cmake,
-    gencode,
-    read_for_extension,
-    read_for_torch_cmake,
-)
+from tasks.knowledge.grammar import for_extension, for_torch_cmake, gencode
+from tasks.knowledge.ownlists import read_for_extension, read_for_torch_cmake
 from tasks.knowledge.toolkits import toolkit
 from tasks.model import Arch
 from tests.checkout import KNOWLEDGE

@@ -7,6 +7,7 @@ is; what was compiled in between is read from Ninja's log.
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import time
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ import pytest
 
 from tests.ninjalog import Made, made, remade
 from tests.real.debian import Debian, InsideYard, Upstream, profile
-from tests.yard import processes_with
+from tests.yard import NAME, processes_with
 
 pytestmark = pytest.mark.real
 
@@ -81,6 +82,39 @@ def test_one_target_of_the_real_tree_is_compiled(bench: Bench) -> None:
     assert not [name for name in made(bench.folder) if name.startswith("caffe2/CMakeFiles/torch")]
     log = (bench.yard.build / "logs" / "compile.log").read_text(encoding="utf-8")
     assert "libc10.so" in log
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+def test_by_hand_in_env_sh_the_tree_is_configured_as_by_us(bench: Bench, shell: str) -> None:
+    """Also from a shell that is full of what would lead CMake astray."""
+    astray = {"CXX": "clang++", "CFLAGS": "-O0", "CMAKE_PREFIX_PATH": "/nowhere", "USE_NUMPY": "0"}
+    ours = bench.folder.rename(bench.folder.with_name("build.ours"))
+    commands = {"bash": "python setup.py build --cmake-only", "dash": logged_cmake(bench)}
+    line = f"set -eu; . {bench.yard.inside}/build/{NAME}/env.sh; {commands[shell]}"
+    try:
+        bench.folder.mkdir()
+        with bench.yard.debian.start((shell, "-c", line), bench.upstream.clone, astray) as child:
+            out, _ = child.communicate(timeout=600)
+        assert child.returncode == 0, out
+        by_hand = cache_of(bench.folder)
+    finally:
+        shutil.rmtree(bench.folder)
+        ours.rename(bench.folder)
+    assert by_hand == cache_of(bench.folder)
+    assert len(by_hand) > 400
+
+
+def logged_cmake(bench: Bench) -> str:
+    """The line that configured the tree, as setup.py told it, for a shell."""
+    log = (bench.yard.build / "logs" / "compile.log").read_text(encoding="utf-8")
+    return f"cd build; {next(one for one in log.splitlines() if one.startswith('cmake '))}"
+
+
+def cache_of(folder: Path) -> dict[str, str]:
+    """What CMake settled on, but for how often it had to look."""
+    lines = (folder / "CMakeCache.txt").read_text(encoding="utf-8").splitlines()
+    pairs = (line.partition("=") for line in lines if "=" in line and line[0] not in "#/")
+    return {name: value for name, _, value in pairs}
 
 
 def test_second_run_is_a_no_op(bench: Bench) -> None:

@@ -11,7 +11,7 @@ from tests.real.debian import VENV, Debian
 from tests.yard import ROOT
 
 HOME = PurePosixPath("/src/wine")
-_SITE = HOME / "site"
+SITE = HOME / "site"
 _TESTS = (
     "hypothesis",
     "jsonschema",
@@ -44,8 +44,8 @@ class Wine:
         wanted = [*project["dependencies"], *_TESTS]
         stamp = self.debian.outside(HOME / "packages")
         if not stamp.is_file() or stamp.read_text() != "\n".join(wanted):
-            shutil.rmtree(self.debian.outside(_SITE), ignore_errors=True)
-            into = ("--quiet", "--target", str(_SITE))
+            shutil.rmtree(self.debian.outside(SITE), ignore_errors=True)
+            into = ("--quiet", "--target", str(SITE))
             self.debian.must(f"{VENV}/bin/pip", "install", *into, *_TARGET, *wanted)
             stamp.write_text("\n".join(wanted))
         self.cmd("/c", "ver")  # makes the folder that Wine keeps a machine in
@@ -61,8 +61,8 @@ class Wine:
     ) -> tuple[int, bytes]:
         """The Python for Windows, which finds torchyard's packages."""
         found = {
-            "PYTHONPATH": windows(_SITE),
-            "WINEPATH": windows(_SITE / "bin"),  # what Wine puts before its PATH: ninja.exe, uv.exe
+            "PYTHONPATH": windows(SITE),
+            "WINEPATH": windows(SITE / "bin"),  # what Wine puts before its PATH: ninja.exe, uv.exe
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         return self.run((str(HOME / "python" / "python.exe"), *argv), at, {**found, **(env or {})})

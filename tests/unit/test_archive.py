@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import stat
@@ -162,10 +163,12 @@ class Server(BaseHTTPRequestHandler):
 
     breaks: ClassVar[list[int]] = []
     asked: ClassVar[list[str]] = []
+    known: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
         ranged = self.headers.get("Range", "")
         self.asked.append(ranged)
+        self.known.append(self.headers.get("Authorization", ""))
         if self.path == "/missing":
             self.send_error(404)
             return
@@ -184,7 +187,7 @@ class Server(BaseHTTPRequestHandler):
 def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(downloads, "PAUSES", (0.0, 0.0))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    Server.breaks, Server.asked = [], []
+    Server.breaks, Server.asked, Server.known = [], [], []
     with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -198,6 +201,12 @@ def test_download_arrives_whole_and_is_not_fetched_again(url: str, tmp_path: Pat
         path = download(f"{url}/a.tar.gz", tmp_path / "d" / "a.tar.gz", SHA256)
         assert path.read_bytes() == DATA
     assert Server.asked == [""]
+
+
+def test_user_and_password_of_a_url_are_told_to_its_server(url: str, tmp_path: Path) -> None:
+    download(url.replace("://", "://me:hunter%2F2@"), tmp_path / "a", SHA256)
+    download(url, tmp_path / "b", SHA256)
+    assert Server.known == [f"Basic {base64.b64encode(b'me:hunter/2').decode()}", ""]
 
 
 def test_broken_connection_is_taken_up_where_it_stopped(url: str, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_a_log_gets_all_of_it_in_one_line_that_stays_short() -> None:
     )
     moment = AtWork(16, 12, 101_000, 128_000, 0.78, heavy, (Slow("Sort.cu", 179.0),))
     assert str(moment) == (
-        "16 jobs (12 held back), 98.6 of 125 GiB, 78 % cache hits, "
-        "flash_fwd_hdim256_bf16_… 14.4 GiB 1 h 05 min"
+        "16 jobs (12 held back), 99 of 125 GiB, 78 % cache hits, "
+        "flash_fwd_hdim256_bf16_… 14 GiB 1 h 05 min"
     )
     assert len(str(moment)) <= 160 - len("             PyTorch 15 min 29 s: 1471/1368 (34 %), ")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import PurePosixPath, PureWindowsPath
+from pathlib import PurePosixPath
 
 from tasks.stages.compile.backends import BACKENDS, detect
 from tasks.stages.compile.job import BackendName
@@ -54,11 +53,6 @@ def test_one_target_is_built_alone() -> None:
     for backend, folder in (("setup_py", "/tree/build"), ("cmake", "/ours/cmake")):
         argv = compile_with(backend, work("c10"))  # type: ignore[arg-type]
         assert argv == ("/cmake", "--build", folder, "--target", "c10")
-
-
-def test_on_windows_setup_py_brings_the_compilers_environment_along() -> None:
-    here = replace(work(), tree=PureWindowsPath("C:/tree"))
-    assert compile_with("setup_py", here) == ("/py", "setup.py", "build")
 
 
 def test_a_configured_folder_is_told_what_to_forget_and_what_to_take() -> None:

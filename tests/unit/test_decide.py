@@ -70,6 +70,28 @@ def test_named_targets_go_before_the_cards_here() -> None:
     assert choice.targets_why == "RTX 4090, sm_89, H200"
 
 
+@pytest.mark.parametrize("strategy", ["auto", "source", "prebuilt"])
+@pytest.mark.parametrize(("card", "name"), [("Jetson AGX Orin",) * 2, ("NVIDIA Thor", "Thor")])
+def test_a_card_that_is_in_no_such_machine_is_refused(card: str, name: str, strategy: str) -> None:
+    asked = {"target": {"gpus": [card]}, "torch": {"strategy": strategy}}
+    assert refused(host(), **asked) == (
+        f"target.gpus: {name} is in aarch64 machines, and this is Linux x86_64: "
+        "what is built here does not run there\n  → build on a machine of that kind (aarch64)"
+    )
+    assert chosen(host(machine="aarch64"), **asked).targets_why == card
+
+
+def test_a_card_of_another_machine_is_advised_to_be_left_out() -> None:
+    told = refused(host(), target={"gpus": ["Jetson AGX Orin", "RTX 5090"]})
+    assert told.endswith('→ write target.gpus: ["RTX 5090"], which leaves out Jetson AGX Orin')
+
+
+def test_grace_is_arm_where_the_card_of_the_same_capability_is_not() -> None:
+    assert "GH200 is in aarch64 machines" in refused(host(), target={"gpus": ["GH200"]})
+    assert chosen(host(), target={"gpus": ["H100"]}).targets == (Arch(9, 0),)
+    assert chosen(host(), target={"gpus": ["9.0"]}).targets == (Arch(9, 0),)
+
+
 def test_an_unknown_card_is_told_with_the_nearest() -> None:
     assert refused(host(), target={"gpus": ["RTX 5900"]}) == (
         'target.gpus: "RTX 5900" is not a known GPU\n  → did you mean "RTX 5090" (12.0)?'
@@ -195,7 +217,8 @@ NO_BUILD_310 = "torch 2.15.0 is for Python 3.11 to 3.15, and /usr/bin/python3 is
 )
 def test_a_python_that_the_torch_is_not_for(strategy: str, message: str) -> None:
     told = refused(host(python="3.10.2"), torch={"strategy": strategy})
-    assert told.startswith(f'{message}\n  → set python: "3.15"; or take torch 2.14.1: ')
+    nearest = 'set python: "3.11" (uv python install 3.11 where it is not installed)'
+    assert told.startswith(f"{message}\n  → {nearest}; or take torch 2.14.1: ")
 
 
 def test_a_wheel_for_another_python_and_other_cards_is_told_both() -> None:

@@ -84,15 +84,50 @@ def test_an_arch_list_of_an_extension_is_checked(name: str, text: str) -> None:
     ("name", "text"),
     [
         ("TORCH_CUDA_ARCH_LIST", "9.0;12.0+PTX"),
-        ("TORCH_CUDA_ARCH_LIST", "9.0a"),
+        ("TORCH_CUDA_ARCH_LIST", "9.0a;12.0"),
         ("CUDAARCHS", "90a-real;120"),
+        ("CUDAARCHS", "90-virtual"),
         ("CUDAARCHS", "all-major"),
         ("CMAKE_CUDA_ARCHITECTURES", "120f"),
+        ("CMAKE_CUDA_ARCHITECTURES", "OFF"),
     ],
 )
-def test_an_arch_list_that_is_understood_passes(name: str, text: str) -> None:
+def test_an_arch_list_that_is_understood_and_reaches_the_targets_passes(
+    name: str, text: str
+) -> None:
     assert chosen(host(), build={"env": {name: text}}, **SOURCE).strategy == "source"
     assert chosen(host(), extensions=[{**SMOKE, "env": {name: text}}]).strategy == "prebuilt"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "left"),
+    [
+        ("TORCH_CUDA_ARCH_LIST", "9.0", "9.0a, 12.0"),
+        ("TORCH_CUDA_ARCH_LIST", "9.0a;9.0", "12.0"),
+        ("CUDAARCHS", "90a-real;100-real", "12.0"),
+        ("CUDAARCHS", "120-virtual;90", "9.0a"),
+        ("CUDAARCHS", "all", "9.0a"),
+        ("CMAKE_CUDA_ARCHITECTURES", "121-real;90a", "12.0"),
+    ],
+)
+def test_an_extensions_list_that_leaves_a_target_out_is_refused_whoever_reads_it(
+    name: str, text: str, left: str
+) -> None:
+    own = [{**SMOKE, "env": {name: text}}]
+    assert refused(host(), target={"gpus": ["9.0a", "12.0"]}, extensions=own) == (
+        f'extensions (smoke).env.{name}: the arch list "{text}" makes no code for {left} '
+        "(target.gpus)\n  → leave it out, and target.gpus decides; or add them"
+    )
+
+
+def test_torchs_own_list_must_reach_the_targets_and_what_its_tree_discards_need_not() -> None:
+    def env(name: str, text: str) -> dict[str, Any]:
+        return {"build": {"env": {name: text}}, **SOURCE}
+
+    told = refused(host(), **env("TORCH_CUDA_ARCH_LIST", "9.0"))
+    assert told.startswith("build.env.TORCH_CUDA_ARCH_LIST: ")
+    assert '"9.0" makes no code for 12.0' in told
+    assert chosen(host(), **env("CUDAARCHS", "90")).strategy == "source"
 
 
 def test_an_arch_list_is_nobodys_where_nothing_for_a_card_is_compiled() -> None:

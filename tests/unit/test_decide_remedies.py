@@ -103,7 +103,7 @@ def test_an_old_card_beside_a_new_one_is_advised_to_be_left_out() -> None:
 
 def test_the_known_bad_is_what_the_remedies_are_judged_by() -> None:
     settings = asking("2.6.0", ["9.0"], "source", toolkit={"version": "13.0"})
-    assert known_bad(KNOWLEDGE, attempt(settings, host(), KNOWLEDGE), extensions=False)
+    assert known_bad(KNOWLEDGE, attempt(settings, host(), KNOWLEDGE), host())
 
 
 def test_26_for_blackwell_is_never_sent_to_cuda_13() -> None:

@@ -55,14 +55,19 @@ SOURCE_124: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("provider", "also"),
-    [("auto", ""), ("system", ""), ("pypi", " and write toolkit.provider: system")],
+    ("provider", "also", "path"),
+    [
+        *(("auto", "", ""), ("system", "", "")),
+        ("pypi", " and write toolkit.provider: system", " and toolkit.provider: path"),
+    ],
 )
-def test_cuda_124_that_is_not_here_is_told_with_every_way_out(provider: str, also: str) -> None:
+def test_cuda_124_that_is_not_here_is_told_with_every_way_out(
+    provider: str, also: str, path: str
+) -> None:
     asked = {**SOURCE_124, "toolkit": {"version": "12.4", "provider": provider}}
     way = (
         "install CUDA 12.4 (https://developer.nvidia.com/cuda-toolkit-archive)"
-        f"{also}, or name it with toolkit.path"
+        f"{also}, or name it with toolkit.path{path}"
     )
     newer = "; or take torch 2.9.1 with toolkit.version: auto: it builds with CUDA 13.0"
     needed = "toolkit: CUDA 12.4 is needed and is not on this machine"
@@ -172,9 +177,6 @@ def test_a_path_of_ones_own_is_used_as_asked() -> None:
          "  → name the folder that has bin/nvcc")),
         ({"path": "/opt/x"}, (CUDA_132,), ("toolkit.path: no CUDA toolkit at /opt/x\n"
          "  → name the folder that has bin/nvcc")),
-        ({"path": "/opt/cuda", "version": "13.0"}, (OWN,),
-         ("toolkit.version: CUDA 13.4.59 is at /opt/cuda, and 13.0 was asked for\n"
-         "  → leave it at auto, or name another toolkit.path")),
     ],
 )  # fmt: skip
 def test_a_bad_path_is_told(

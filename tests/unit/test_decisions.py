@@ -48,6 +48,9 @@ def profile(yard: Path, text: str = "", on: Host = HOST) -> Profile:
     return found
 
 
+TOY = "extensions: [{name: toy, path: toy}]\n"
+
+
 def told(of: Profile, found: Found | None = None) -> dict[str, str]:
     rows: dict[str, str] = {}
     for decision in decisions(of, found or Found()):
@@ -83,21 +86,25 @@ def test_a_cpu_build_has_no_toolkit_and_no_arch_list(yard: Path) -> None:
     assert "environment" not in rows
 
 
+def test_a_compiler_is_no_decision_where_nothing_is_compiled(yard: Path) -> None:
+    assert told(profile(yard), Found(DEPS))["compiler"] == "not needed: nothing is compiled"
+
+
 def test_the_compiler_is_the_one_that_deps_found_or_what_it_will_look_for(yard: Path) -> None:
-    here = profile(yard)
+    here = profile(yard, f"target: {{gpus: ['12.0']}}\n{TOY}")
     assert (
         told(here)["compiler"] == "g++, else clang++: deps will look; CUDA 13.2 takes GCC up to 15"
     )
     assert told(here, Found(DEPS))["compiler"] == (
         "/usr/bin/g++-13 13.3.0: CUDA 13.2 takes GCC up to 15"
     )
-    asked = profile(yard, "build: {env: {CXX: g++-13}}\n")
+    asked = profile(yard, f"build: {{env: {{CXX: g++-13}}}}\n{TOY}")
     assert told(asked)["compiler"] == "g++-13: build.env CXX, which deps will look for"
 
 
 def test_windows_looks_for_visual_studio_and_has_the_pool_too(yard: Path) -> None:
     windows = Host("windows", "AMD64", Interpreter("C:\\py\\python.exe", "3.12.4"), HOST.gpus)
-    rows = told(profile(yard, on=windows))
+    rows = told(profile(yard, f"target: {{gpus: ['12.0']}}\n{TOY}", on=windows))
     assert rows["compiler"] == "cl.exe of Visual Studio: deps will look for it"
     assert rows["jobs"].endswith("while it builds")
 
@@ -147,7 +154,7 @@ def test_compiling_a_part_takes_its_share_of_the_last_whole_build() -> None:
 def test_what_ran_before_is_expected_to_take_as_long_again() -> None:
     found = expected([Past("deps", 30.0), Past("compile", 3600.0, 2048)])
     assert found == Expected(Known(3630.0, 2048, None, "last time"))
-    assert str(found) == "about 1 h, 2.0 GiB for one compiler (last time)"
+    assert str(found) == "about 1 h, 2 GiB for one compiler (last time)"
 
 
 def test_a_stage_that_may_turn_out_not_to_run_makes_it_the_most() -> None:

@@ -12,7 +12,7 @@ from tasks.errors import MissingToolError
 from tasks.knowledge.hostcompilers import Limits
 from tasks.model import Host, Stage
 from tasks.stages.deps import action
-from tasks.stages.deps.job import DepsJob
+from tasks.stages.deps.job import Cache, Captured, Deps, DepsJob, Program
 from tests.checkout import Heard
 from tests.unit.test_decide import CUDA_124, H200, host
 from tests.unit.test_plan import plan_of
@@ -30,6 +30,9 @@ def sources(**env: str) -> dict[str, Any]:
         "toolkit": {"provider": "system"},
         "build": {"env": env},
     }
+
+
+TOY = {"name": "toy", "path": "toy"}
 
 
 def test_the_limits_are_those_of_the_toolkit_and_the_sources() -> None:
@@ -57,7 +60,14 @@ def test_the_limits_make_nobodys_deps_run_again() -> None:
     }
     assert set(deps(GPU_124, **sources()).inputs) == known
     assert set(deps(GPU_124, **sources(CXX="g++-13")).inputs) == known
-    assert set(deps(host(system="windows")).inputs) == known
+    assert set(deps(host(system="windows"), extensions=[TOY]).inputs) == known
+
+
+def test_a_stage_that_needs_no_compiler_runs_again_where_one_is_needed() -> None:
+    assert deps(host()).inputs["compiles"] is False
+    assert not deps(host()).job.compiles
+    assert deps(host(), extensions=[TOY]).job.compiles
+    assert deps(GPU_124, **sources()).job.compiles
 
 
 def test_a_clang_that_was_asked_for_is_looked_at_again_where_the_limit_moves() -> None:
@@ -76,9 +86,30 @@ def test_deps_says_which_compiler_it_takes_in_place_of_the_usual_one(
             script.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     fields: dict[str, Any] = dict.fromkeys(DepsJob.__dataclass_fields__)
-    given = {"limits": Limits(cuda="12.8", gcc_max=14), "git_needed": "to stop here"}
+    given = {"limits": Limits("12.8", 14), "git_needed": "to stop here", "compiles": True}
     with pytest.raises(MissingToolError, match="git is needed to stop here"):
         action.run(DepsJob(**{**fields, **given}))
     assert heard == [
         "g++ 15.1.0 is newer than CUDA 12.8 takes (GCC up to 14): g++-14 (14.3.0) is used"
     ]
+
+
+@pytest.mark.parametrize("compiles", [True, False])
+@pytest.mark.skipif(sys.platform == "win32", reason="not run: compilers as scripts")
+def test_deps_refuses_a_compiler_only_where_something_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiles: bool
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    fields: dict[str, Any] = dict.fromkeys(DepsJob.__dataclass_fields__)
+    given = {"limits": Limits(), "git_needed": "to stop here", "compiles": compiles}
+    stops = "there is no C.. compiler" if compiles else "git is needed to stop here"
+    with pytest.raises(MissingToolError, match=stops):
+        action.run(DepsJob(**{**fields, **given}))
+
+
+def test_a_windows_sdk_that_goes_is_seen_like_a_compiler_that_moves() -> None:
+    msvc = Captured("", {"WindowsSdkDir": "C:\\Kits\\", "WindowsSDKVersion": "10.0\\"}, ())
+    cl = Program("cl.exe", "14.44")
+    made = Deps("", "3.12.0", "1", None, "", None, None, cl, cl, cl, cl, None, msvc)
+    stamped = action._stamps(made, Cache()).files
+    assert set(stamped) == {"cl.exe", "C:\\Kits\\Include\\10.0\\um\\Windows.h"}

@@ -10,14 +10,17 @@ import pytest
 from tasks.checks.combination import combination_of
 from tasks.checks.ids import ALL, GATE, IDS, WINDOWS_ONLY, CheckId
 from tasks.checks.judging import judge
+from tasks.checks.places import needed_mib
 from tasks.checks.symptom import Level, Symptom
 from tasks.choice import ToolkitChoice
 from tasks.knowledge.combinations import Combination
+from tasks.knowledge.costs import cost
 from tasks.model import Arch
 from tasks.reports.subject import Profile
-from tasks.surroundings import Nvidia, Surroundings, Tool, VisualStudio
+from tasks.size import size
+from tasks.surroundings import Memory, Nvidia, Surroundings, Tool, VisualStudio
 from tests.checkout import KNOWLEDGE
-from tests.situations import SITUATIONS, SOURCE, Situation, disk
+from tests.situations import CPU, SITUATIONS, SOURCE, Situation, disk
 from tests.surroundings import BUILD_TOOLS, CL, LINUX, RTX_5090, WINDOWS, profile_on
 from tests.unit.test_knowledge_combinations import CASES, UNJUDGED
 
@@ -166,3 +169,42 @@ def test_a_combination_takes_from_the_environment_what_the_environment_brings() 
 def test_paths_of_folders_beside_the_build_are_not_the_builds() -> None:
     beside = replace(LINUX, ninja=Tool("/home/me/torchyard/build/mine2/bin/ninja", "1.11.1"))
     assert worst(judge(beside, profile_on(LINUX), KNOWLEDGE))["ninja"] == "ok"
+
+
+@pytest.mark.parametrize(("cuda", "what"), [(False, "a compiler"), (True, "a kernel of flash")])
+def test_the_memory_that_a_build_must_have_is_what_the_facts_say(cuda: bool, what: str) -> None:
+    asked = SOURCE if cuda else SOURCE | CPU
+    most = cost(KNOWLEDGE, "source", int(cuda), 0).memory_mib
+
+    def told(mib: int) -> str:
+        s = replace(LINUX, memory=Memory(64 * 1024, mib, 8 * 1024, 0, 1))
+        found = judge(s, profile_on(s, **asked), KNOWLEDGE, frozenset({"memory"}))
+        return found[0].seen
+
+    assert f"{what}" in told(most - 1)
+    assert f"takes up to {size(most)}" in told(most - 1)
+    assert "takes up to" not in told(most)
+
+
+def test_a_profile_that_does_not_open_gets_the_room_of_a_prebuilt_torch() -> None:
+    least = cost(KNOWLEDGE, "prebuilt", 1, 0).disk_mib
+    found = judge(replace(LINUX, disks=disk((least - 1) / 1024)), None, KNOWLEDGE)
+    assert worst(found)["disk"] == "problem"
+    assert needed_mib(None, KNOWLEDGE) == (least, 2 * least)
+
+
+@pytest.mark.parametrize("s", [LINUX, WINDOWS], ids=["linux", "windows"])
+def test_a_compiler_is_not_needed_where_nothing_is_compiled(s: Surroundings) -> None:
+    bare = replace(s, cc=Tool(), cxx=Tool(), visual_studio=(), windows_sdk=(), glibc="2.42")
+    for profile, level in ((profile_on(s, extensions=[]), "ok"), (profile_on(s), "problem")):
+        found = judge(bare, profile, KNOWLEDGE)
+        told = [one for one in found if one.id in {"compiler", "visual-studio", "windows-sdk"}]
+        assert {one.level for one in told} == {level}
+        assert all(("not needed" in one.seen) is (level == "ok") for one in told)
+
+
+def test_what_compilers_cannot_do_is_of_no_account_where_nothing_is_compiled() -> None:
+    s = replace(LINUX, glibc="2.42", nvcc=None)
+    combination = combination_of(s, profile_on(s, extensions=[]))
+    assert (combination.gcc, combination.glibc, combination.extensions) == (None, None, False)
+    assert combination_of(s, profile_on(s)).glibc == "2.42"

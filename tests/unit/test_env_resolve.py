@@ -12,7 +12,7 @@ from tasks.errors import BuildError, SettingsError
 from tasks.knowledge.grammar import cmake_architectures, for_extension, for_torch_cmake
 from tasks.model import Arch, Interpreter, Layout
 from tasks.settings.schema import Build, Settings
-from tasks.stages.deps.job import CudaHome, Deps, Program
+from tasks.stages.deps.job import Captured, CudaHome, Deps, Program
 from tasks.stages.env.job import ArchLists, Environment, EnvJob
 from tasks.stages.env.plan import plan
 from tasks.stages.env.resolve import resolve
@@ -20,6 +20,11 @@ from tests.checkout import KNOWLEDGE
 
 NONE = Program("", "")
 PINS = ("nvidia-cuda-nvcc==13.2.86",)
+MSVC = Captured(
+    "vcvarsall x64",
+    {"INCLUDE": r"C:\VS\include;C:\SDK\include", "VCToolsVersion": "14.44.35207"},
+    (r"C:\VS\VC\bin", r"C:\SDK\bin"),
+)
 
 
 def deps(home: str | None = "/y/build/p/cuda", **changes: Any) -> Deps:
@@ -81,9 +86,8 @@ def windows(**changes: Any) -> tuple[Environment, Environment]:
     venv = PureWindowsPath("C:/y/build/p/venv")
     made = job(system="windows", venv=venv, flags={}, variables={}, **changes)
     toolkit = CudaHome(r"C:\y\build\p\cuda", "13.2.86", PINS)
-    return resolve(
-        made, deps(toolkit=toolkit, scripts=r"C:\y\build\p\venv\Scripts", cc=NONE, cxx=NONE)
-    )
+    scripts = r"C:\y\build\p\venv\Scripts"
+    return resolve(made, deps(toolkit=toolkit, scripts=scripts, cc=NONE, cxx=NONE, msvc=MSVC))
 
 
 def test_a_source_build_gets_exactly_this() -> None:
@@ -198,7 +202,11 @@ def test_windows_gets_exactly_this_for_extensions() -> None:
     assert extension.set == {
         "PYTHONNOUSERSITE": "1",
         "VIRTUAL_ENV": r"C:\y\build\p\venv",
+        **{name: MSVC.set[name] for name in ("INCLUDE", "VCToolsVersion")},
         "DISTUTILS_USE_SDK": "1",
+        "MSSdk": "1",
+        "CC": "cl",
+        "CXX": "cl",
         "CUDA_HOME": r"C:\y\build\p\cuda",
         "CUDA_PATH": r"C:\y\build\p\cuda",
         "CUDACXX": "C:/y/build/p/cuda/bin/nvcc.exe",
@@ -213,6 +221,8 @@ def test_windows_gets_exactly_this_for_extensions() -> None:
             r"C:\y\build\p\venv\Scripts",
             r"C:\y\build\p\cuda\bin",
             r"C:\y\build\p\cuda\bin\x86_64",
+            r"C:\VS\VC\bin",
+            r"C:\SDK\bin",
         )
     }
 
@@ -305,22 +315,3 @@ def test_what_torchs_cmake_cannot_read_is_refused_before_anything_is_built(
     with pytest.raises(SettingsError, match=what) as caught:
         plan(Settings(), LAYOUT, choice(strategy="source", **changes), KNOWLEDGE)
     assert caught.value.where == where
-
-
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        ("", "an empty arch list stands for the cards"),
-        ("native", '"native" stands for the cards'),
-        ("All", "archs that CUDA 13 cannot make"),
-        ("Blackwell", "other archs to each release"),
-        ("9.0", "makes no code for 12.0"),
-    ],
-)
-def test_a_persons_own_list_must_name_archs_and_reach_the_targets(text: str, what: str) -> None:
-    own = {"env": {"TORCH_CUDA_ARCH_LIST": text}}
-    with pytest.raises(SettingsError, match=what) as caught:
-        inputs(own, strategy="source")
-    assert caught.value.where == "build.env.TORCH_CUDA_ARCH_LIST"
-    inputs(own, strategy="source", targets=())
-    inputs({"env": {"TORCH_CUDA_ARCH_LIST": "9.0 12.0f;"}}, strategy="source")

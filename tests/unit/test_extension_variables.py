@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tasks.effects import capacity
-from tasks.errors import SettingsError
-from tasks.model import Arch, Layout
+from tasks.model import Layout
 from tasks.settings.schema import Settings
 from tasks.stages.deps.job import Cache, Deps, Program
 from tasks.stages.env.job import Caching
@@ -98,24 +96,3 @@ def test_a_persons_own_number_stays_until_fewer_are_to_go_on() -> None:
     job = extension(MAX_JOBS="2", CMAKE_BUILD_PARALLEL_LEVEL="8")
     told = [list(numbered(job, {}, jobs).values()) for jobs in (8, 4, 1)]
     assert told == [["2", "8"], ["2", "4"], ["1", "1"]]
-
-
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        ("", "an empty arch list stands for the cards"),
-        ("native", '"native" stands for the cards'),
-        ("9.0;12.0f", "does not accept 12.0f"),
-        ("9.0", "makes no code for 12.0"),
-    ],
-)
-def test_an_extensions_own_archs_must_be_some_that_torch_takes_and_reach_the_targets(
-    text: str, what: str
-) -> None:
-    listed = [{"name": "toy", "path": "toy", "env": {"TORCH_CUDA_ARCH_LIST": text}}]
-    settings = Settings.model_validate({"extensions": listed})
-    layout = Layout(Path("/yard"), "p", Path("/yard/wheelhouse"))
-    choice = replace(CHOICE, torch="2.15.0", targets=(Arch(12, 0),))
-    with pytest.raises(SettingsError, match=what) as caught:
-        plan(settings.extensions[0], settings, layout, choice, KNOWLEDGE)
-    assert caught.value.where == "extensions (toy).env.TORCH_CUDA_ARCH_LIST"

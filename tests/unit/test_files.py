@@ -233,7 +233,7 @@ def test_too_little_room_is_told_with_needs_and_has(tmp_path: Path) -> None:
     with pytest.raises(NoSpaceError) as told:
         require_space(tmp_path / "not" / "yet", 10**12, "torch")
     message = str(told.value)
-    assert "torch needs 1,000,000,000,000 MiB and the disk has " in message
+    assert "torch needs 976,562,500 GiB and the disk has " in message
     assert message.endswith("→ free some room, or put the checkout on a larger disk")
 
 

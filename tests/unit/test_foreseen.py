@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tasks.foreseen import foreseen
-from tasks.knowledge.combinations import Combination
 from tests.checkout import HOST, KNOWLEDGE, opened, write
 
 OLD = """
@@ -17,11 +17,11 @@ torch: {{strategy: {strategy}, version: "{torch}"}}
 """
 
 
-def warnings(yard: Path, strategy: str, torch: str, seen: Combination | None = None) -> list[str]:
+def warnings(yard: Path, strategy: str, torch: str) -> list[str]:
     write(yard, OLD.format(strategy=strategy, torch=torch))
     profile = opened(yard).opened
     assert profile
-    return list(foreseen(KNOWLEDGE, HOST, profile.choice, seen or Combination()))
+    return list(foreseen(KNOWLEDGE, HOST, profile.choice))
 
 
 def test_a_release_that_does_not_configure_with_a_toolkit_is_told(yard: Path) -> None:
@@ -36,12 +36,14 @@ def test_what_is_known_to_work_is_no_news(yard: Path, strategy: str, torch: str)
     assert not warnings(yard, strategy, torch)
 
 
-def test_what_the_caller_saw_of_this_machine_is_judged_too(yard: Path) -> None:
-    told = warnings(yard, "source", "2.15.0", Combination(glibc="2.42", gcc="10.2.1"))
-    assert [text for text in told if "rsqrt" in text]
-    assert [text for text in told if "GCC 10.2.1 with the sources of PyTorch 2.15.0" in text]
-
-
-def test_what_a_stage_cures_is_no_warning(yard: Path) -> None:
-    seen = Combination(gcc="16.1.0", clang="22.1.0", cmake="3.1", setuptools="50.0")
-    assert not warnings(yard, "source", "2.15.0", seen)
+@pytest.mark.parametrize("strategy", ["prebuilt", "source"])
+def test_a_capability_of_boards_is_told_of_on_a_machine_of_another_kind(
+    yard: Path, strategy: str
+) -> None:
+    write(yard, f"target: {{gpus: ['8.7', '12.0']}}\ntorch: {{strategy: {strategy}}}\n")
+    profile = opened(yard).opened
+    assert profile
+    (told,) = foreseen(KNOWLEDGE, HOST, profile.choice)
+    assert told.startswith("8.7 is in aarch64 machines alone (Orin (nvgpu), Jetson AGX Orin, ")
+    assert told.endswith("and this is Linux x86_64: what is built here does not run there")
+    assert not list(foreseen(KNOWLEDGE, replace(HOST, machine="aarch64"), profile.choice))

@@ -124,6 +124,15 @@ def test_a_changed_input_reruns_and_is_given_as_the_reason(bench: Bench) -> None
     assert 'flag: "A" → "B"' in bench.out.getvalue()
 
 
+def test_a_new_token_for_the_same_index_is_no_reason_to_build_again(bench: Bench) -> None:
+    bench.inputs = {"index": "https://index.example/simple?token=hunter2"}
+    bench.doit()
+    bench.inputs = {"index": "https://index.example/simple?token=hunter3"}
+    bench.ran.clear()
+    bench.doit()
+    assert bench.ran == []
+
+
 def test_identical_outputs_stop_the_rebuild_there(bench: Bench) -> None:
     bench.doit()
     bench.inputs = {"flag": "B"}

@@ -51,6 +51,14 @@ CASES = {
         Combination(strategy="source", torch="2.5.1", archs=(Arch(12, 0),)),
         Combination(strategy="source", torch="2.6.0", archs=(Arch(12, 0),)),
     ),
+    "libomp140-windows": (
+        Combination(system="windows", strategy="prebuilt", torch="2.4.0"),
+        Combination(system="windows", strategy="prebuilt", torch="2.4.1"),
+    ),
+    "libuv-windows": (
+        Combination(system="windows", strategy="source"),
+        Combination(system="linux", strategy="source"),
+    ),
     "ninja-windows": (
         Combination(system="windows", ninja="1.13.0"),
         Combination(system="windows", ninja="1.13.1"),
@@ -79,9 +87,9 @@ CASES = {
         Combination(torch="2.7.1", cuda="12.9"),
         Combination(torch="2.8.0", cuda="12.9"),
     ),
-    "sources-2.6-cuda-13": (
-        Combination(strategy="source", torch="2.6.0", cuda="13.0"),
-        Combination(strategy="prebuilt", torch="2.6.0", cuda="13.0"),
+    "sources-cuda-13": (
+        Combination(strategy="source", torch="2.8.0", cuda="13.0"),
+        Combination(strategy="source", torch="2.9.1", cuda="13.0"),
     ),
     "glibc-2.41": (
         Combination(system="linux", glibc="2.41", cuda="12.9.86"),
@@ -168,6 +176,17 @@ def test_cmake_of_2_6_takes_blackwell_where_its_cpp_extension_does_not() -> None
     source = Combination(strategy="source", torch="2.6.0", archs=(Arch(12, 0),), cuda="12.8")
     assert not {"torch26-blackwell", "torch25-two-digit-archs"} & set(ids(source))
     assert "torch26-blackwell" in ids(replace(source, extensions=True))
+
+
+@pytest.mark.parametrize("release", KNOWLEDGE.releases)
+def test_the_first_release_that_is_published_with_cuda_13_is_the_first_that_builds_with_it(
+    release: str,
+) -> None:
+    asked = Combination(strategy="source", torch=release, cuda="13.0")
+    published = any(cuda.startswith("13.") for cuda in KNOWLEDGE.releases[release].cudas_built)
+    assert ("sources-cuda-13" in ids(asked)) is not published
+    assert "sources-cuda-13" not in ids(replace(asked, cuda="12.9"))
+    assert "sources-cuda-13" not in ids(replace(asked, strategy="prebuilt"))
 
 
 def test_the_archs_of_the_entries_are_those_of_the_tables() -> None:

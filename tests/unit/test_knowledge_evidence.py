@@ -18,7 +18,7 @@ KNOWLEDGE = load(FOLDER)
 FILES = tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))
 # Lists and tables whose every entry is a fact of its own.
 ENTRIES = {
-    "gpus": ("names", "jetson_modules", "traps", "contradictions_settled", "notes"),
+    "gpus": ("names", "jetson_modules", "too_old", "traps", "contradictions_settled", "notes"),
     "toolkits": (
         "releases",
         "never_shipped",
@@ -30,6 +30,7 @@ ENTRIES = {
         "notes",
     ),
     "pytorch": (
+        "release_candidates",
         "platforms",
         "releases",
         "constraints",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,10 @@ import pytest
 from tasks.errors import KnowledgeError
 from tasks.knowledge import load
 from tasks.knowledge.facts import GpuFact
-from tasks.knowledge.gpus import resolve_gpu, short_name
+from tasks.knowledge.gpunames import key
+from tasks.knowledge.gpus import only_machine, resolve_gpu, short_name
 from tasks.knowledge.toolkits import require_toolkit
+from tasks.model import Arch
 
 KNOWLEDGE = load(Path(__file__).parents[2] / "config" / "knowledge")
 
@@ -212,3 +215,43 @@ def test_every_known_name_resolves_to_itself_or_its_twin() -> None:
     for gpu in KNOWLEDGE.gpus:
         assert resolve_gpu(KNOWLEDGE, gpu.name).arch == gpu.arch
         assert resolve_gpu(KNOWLEDGE, short_name(gpu.name).lower()).arch == gpu.arch
+
+
+@pytest.mark.parametrize("text", ["Quadro 4000", "quadro 5000", "NVIDIA Quadro 6000", "Quadro600"])
+def test_a_fermi_card_is_not_taken_for_a_newer_one_of_its_number(text: str) -> None:
+    with pytest.raises(
+        KnowledgeError, match=r"is a Fermi card \(2\.[01]\), and CUDA 8\.0 was the last"
+    ):
+        resolve_gpu(KNOWLEDGE, text)
+    number = re.sub(r"\D", "", text)
+    if number != "600":
+        assert str(resolve_gpu(KNOWLEDGE, f"Quadro RTX {number}").arch) == "7.5"
+
+
+def test_no_card_that_is_too_old_is_among_the_known_ones_nor_made_for() -> None:
+    known = {key(gpu.name) for gpu in KNOWLEDGE.gpus}
+    for row in KNOWLEDGE.gpu_notes["too_old"]:
+        assert not known & set(map(key, row["names"]))
+        arch = Arch.parse(row["cc"])
+        assert not any(arch in kit.makes for kit in KNOWLEDGE.toolkits.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "machine"),
+    [
+        *(("Jetson AGX Orin", "aarch64"), ("Orin", "aarch64"), ("Thor", "aarch64")),
+        *(("GH200", "aarch64"), ("DGX Spark", "aarch64"), ("H100", ""), ("B300", ""), ("8.7", "")),
+    ],
+)
+def test_a_name_says_in_which_machines_the_card_is(text: str, machine: str) -> None:
+    assert resolve_gpu(KNOWLEDGE, text).machine == machine
+
+
+@pytest.mark.parametrize(
+    ("arch", "machine"),
+    [("8.7", "aarch64"), ("11.0", "aarch64"), ("10.1", "aarch64"), ("9.0", ""), ("10.3", "")],
+)
+def test_a_capability_is_of_one_kind_of_machine_where_all_its_cards_are(
+    arch: str, machine: str
+) -> None:
+    assert only_machine(KNOWLEDGE, Arch.parse(arch))[0] == machine

@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 
 from tasks.errors import KnowledgeError
 from tasks.knowledge.archs import MachineCode, cmake_accepts, extension_accepts
-from tasks.knowledge.grammar import (
-    cmake_architectures,
-    for_extension,
-    for_torch_cmake,
-    gencode,
+from tasks.knowledge.grammar import cmake_architectures, for_extension, for_torch_cmake, gencode
+from tasks.knowledge.ownlists import (
+    read_for_cmake,
     read_for_extension,
     read_for_torch_cmake,
     require_targets,
@@ -216,6 +214,34 @@ def test_a_persons_list_is_read_as_each_parser_reads_it() -> None:
     assert read_for_extension(KNOWLEDGE, "2.7", "8.9+PTX 12.0") == both
     assert read_for_torch_cmake(KNOWLEDGE, "2.7", " 8.9+PTX;\t12.0;; ") == both
     assert read_for_torch_cmake(KNOWLEDGE, "2.9", "12.0f").cubins == frozenset(archs("12.0f"))
+
+
+@pytest.mark.parametrize(
+    ("cuda", "text", "cubins", "ptx"),
+    [
+        ("13.0", "89-real;120", "8.9 12.0", "12.0"),
+        ("13.0", "90a-virtual", "", "9.0a"),
+        ("13.0", "all-major", "7.5 8.0 9.0 10.0 11.0 12.0", "12.0"),
+        ("12.4", "all-major", "5.0 6.0 7.0 8.0 9.0", "9.0"),
+        ("13.0", "all", "7.5 8.0 8.6 8.7 8.8 8.9 9.0 10.0 10.3 11.0 12.0 12.1", "12.0"),
+    ],
+)
+def test_cmakes_own_list_is_read_as_cmake_and_nvcc_do(
+    cuda: str, text: str, cubins: str, ptx: str
+) -> None:
+    held = MachineCode(frozenset(archs(cubins)), frozenset(archs(ptx)))
+    assert read_for_cmake(KNOWLEDGE, cuda, text) == held
+
+
+def test_what_cmake_leaves_to_the_project_names_no_arch() -> None:
+    assert read_for_cmake(KNOWLEDGE, "13.0", "OFF") is None
+
+
+@pytest.mark.parametrize("text", ["", "native", "All", "12.0", "90;", "sm_90", "90 120"])
+def test_a_list_for_cmake_that_another_machine_would_read_otherwise_is_refused(text: str) -> None:
+    with pytest.raises(KnowledgeError, match="the same on every machine") as caught:
+        read_for_cmake(KNOWLEDGE, "13.0", text)
+    assert "89-real;120-real" in caught.value.todo
 
 
 def test_a_list_that_leaves_a_target_out_is_refused() -> None:

@@ -33,7 +33,7 @@ def test_every_file_fits_its_schema() -> None:
     assert [str(problem) for problem in check(FOLDER)] == []
 
 
-CARD = '"NVIDIA GB10": {cc: "12.1", status: "verified: D+P"}'
+CARD = '"NVIDIA GB10": {cc: "12.1", machine: aarch64, status: "verified: D+P"}'
 
 
 def test_an_unknown_key_is_named(folder: Path) -> None:

@@ -90,7 +90,7 @@ def test_arm_wheels_on_pypi_hold_cuda_from_2_11() -> None:
     assert (found.cuda, found.index) == ("13.2", "")
     assert choose("2.11.0", "9.0", "linux", "aarch64") is not None
     assert why("2.10.0", "9.0", "linux", "aarch64") == (
-        "no official CUDA wheel of torch 2.10.0 is known for linux aarch64"
+        "no official CUDA wheel of torch 2.10.0 is known for Linux aarch64"
     )
 
 
@@ -107,7 +107,7 @@ def test_a_nightly_comes_from_the_nightly_index() -> None:
     found = choose("2.16.0.dev20261101", "12.0", cuda="13.2")
     assert found is not None
     assert found.index == f"{WHL}/nightly/cu132"
-    assert index_url(KNOWLEDGE, None, nightly=True) == f"{WHL}/nightly/cpu"
+    assert index_url(KNOWLEDGE, None, "nightly") == f"{WHL}/nightly/cpu"
 
 
 @pytest.mark.parametrize(
@@ -211,3 +211,11 @@ def test_a_nightly_is_never_told_as_certain() -> None:
     found = choose("2.16.0.dev20261101", "12.0")
     assert found is not None
     assert not found.verified
+
+
+def test_where_another_platform_has_the_code_both_are_named() -> None:
+    thor = [Arch(11, 0)]
+    told = why_no_wheel(KNOWLEDGE, "2.15.0", thor, "linux", "x86_64")
+    assert told.startswith("no official wheel of torch 2.15.0 for Linux x86_64 holds code for 11.0")
+    assert told.endswith("; one for Linux aarch64 does")
+    assert "for Linux" not in why_no_wheel(KNOWLEDGE, "2.6.0", thor, "linux", "x86_64")

@@ -106,16 +106,6 @@ def test_a_record_tells_how_it_went(finished: Path) -> None:
     assert manifests.record_of(finished / "wheel.json").name == "wheel.record.json"
 
 
-def test_an_action_adds_to_its_own_record_once(finished: Path) -> None:
-    noted = stage(finished, cuda="13.0")
-    records.note(noted.leaves[0], cache={"hits": 3})
-    for expected in ({"hits": 3}, None):
-        records.write(noted, "again", 1.0, "0.1.0")
-        record = records.last_record(noted)
-        assert record is not None
-        assert record.get("cache") == expected
-
-
 def test_a_stage_without_a_record_runs_for_the_first_time(tmp_path: Path) -> None:
     assert records.reason(stage(tmp_path, cuda="13.0")) == "first time"
 

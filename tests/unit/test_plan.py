@@ -154,6 +154,15 @@ def test_profiles_for_cuda_plan_on_linux_and_windows(
     assert_within(plan, ROOTS[system])
 
 
+@pytest.mark.parametrize(
+    "name", ["rtx5090", "rtx5090-source", "windows-rtx5090", "cuda124-torch25"]
+)
+def test_profiles_for_cuda_are_refused_on_macos(shipped: dict[str, Settings], name: str) -> None:
+    with pytest.raises(SettingsError, match="CUDA builds are not for macOS") as caught:
+        planned(host(system="macos", machine="arm64"), shipped[name], name)
+    assert (caught.value.where, caught.value.todo) == ("target.gpus", "write gpus: []")
+
+
 def assert_within(plan: Plan, root: PurePath) -> None:
     """Every manifest is a path of that system, in the profile's own folder."""
     for stage in every_stage(plan):

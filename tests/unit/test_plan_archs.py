@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tasks.choice import Choice
 from tasks.errors import SettingsError
-from tasks.knowledge.grammar import gencode, read_for_extension, read_for_torch_cmake
+from tasks.knowledge.grammar import gencode
+from tasks.knowledge.ownlists import read_for_extension, read_for_torch_cmake
 from tasks.model import Layout, Plan, ToolkitFound
 from tasks.plan import make_plan
 from tasks.settings.schema import Settings
@@ -29,7 +30,12 @@ EXTENSION = {"name": "toy", "path": "toy"}
 
 
 def planned(
-    torch: dict[str, str], cuda: str, target: dict[str, object], *, extended: bool
+    torch: dict[str, str],
+    cuda: str,
+    target: dict[str, object],
+    *,
+    extended: bool,
+    machine: str = HOST.machine,
 ) -> tuple[Choice, Plan]:
     asked = {
         "torch": torch,
@@ -37,7 +43,9 @@ def planned(
         "toolkit": {"version": cuda},
         "extensions": [EXTENSION] * extended,
     }
-    return make_plan(Settings.model_validate(asked), EVERYTHING, KNOWLEDGE, LAYOUT)
+    return make_plan(
+        Settings.model_validate(asked), replace(EVERYTHING, machine=machine), KNOWLEDGE, LAYOUT
+    )
 
 
 def archs_of(plan: Plan) -> ArchLists:
@@ -90,8 +98,11 @@ def require_made(choice: Choice, lists: ArchLists, *, ptx: bool, extended: bool)
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_card_has_a_plan_with_the_newest_toolkit_that_makes_code_for_it(name: str) -> None:
-    (arch,) = (gpu.arch for gpu in KNOWLEDGE.gpus if gpu.name == name)
-    able = [cuda for cuda, kit in KNOWLEDGE.toolkits.items() if arch in kit.makes]
-    choice, plan = planned({"strategy": "source"}, able[-1], {"gpus": [name]}, extended=False)
-    assert choice.targets == (arch,)
-    assert archs_of(plan).torch == str(arch)
+    (card,) = (gpu for gpu in KNOWLEDGE.gpus if gpu.name == name)
+    able = [cuda for cuda, kit in KNOWLEDGE.toolkits.items() if card.arch in kit.makes]
+    machine = card.machine or HOST.machine
+    choice, plan = planned(
+        {"strategy": "source"}, able[-1], {"gpus": [name]}, extended=False, machine=machine
+    )
+    assert choice.targets == (card.arch,)
+    assert archs_of(plan).torch == str(card.arch)

@@ -18,11 +18,13 @@ from tasks.model import Gpu, Host, Interpreter, ToolkitFound
 from tasks.reports import doctor
 from tasks.reports import settings as settings_report
 from tasks.reports.subject import Subject
+from tasks.reports.table import table
 from tasks.surroundings import Asked, Disk, Memory, Nvidia, Reach, Surroundings, Tool
 from tasks.yard import open_yard
 from tests.checkout import HOST, Heard, broken, opened, write
 from tests.surroundings import LINUX
 
+COMPILES = "target: {gpus: ['12.0']}\nextensions: [{name: toy, path: toy}]\n"
 GIT = "https://me:hunter2@git.example/a.git"
 
 
@@ -106,6 +108,7 @@ def test_doctor_tells_that_all_is_there(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = look_nowhere(monkeypatch)
+    write(yard, COMPILES)
     doctor.run(opened(yard), json=str(yard / "out.json"))
     assert "ok           compiler       14.2.0 at /usr/bin/g++" in heard
     assert heard[-1] == "nothing would stop this build; no warnings"
@@ -138,6 +141,7 @@ def test_doctor_names_what_is_missing_with_the_command(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look_nowhere(monkeypatch, cxx=Tool(why="there is none", todo="apt install g++"), uv=Tool())
+    write(yard, COMPILES)
     with pytest.raises(BuildError, match="1 problem: compiler") as told:
         doctor.run(opened(yard), json=str(yard / "out.json"))
     assert "each has its remedy above" in str(told.value)
@@ -152,13 +156,14 @@ def test_the_gate_lists_the_problems_with_their_remedies(
 ) -> None:
     small = (Disk("build", "/home/me", 100),)
     wanted = look_nowhere(monkeypatch, cxx=Tool(), disks=small, uv=Tool())
+    write(yard, COMPILES)
     with pytest.raises(BuildError) as told:
         doctor.gate(opened(yard))
     assert str(told.value).splitlines() == [
         "2 problems: compiler, disk; nothing was built or changed",
         "  compiler: there is no C++ compiler here",
         "    → sudo apt install build-essential",
-        "  disk: 0.1 GiB free for the build (/home/me); it takes 6.2 GiB at the very least",
+        "  disk: 100 MiB free for the build (/home/me); it takes 6.2 GiB at the very least",
         "    → free some room, or put the checkout on a larger disk",
         "  → mend that (doit doctor looks again)",  # nothing goes on without a compiler
     ]
@@ -168,17 +173,38 @@ def test_the_gate_lists_the_problems_with_their_remedies(
         doctor.gate(opened(yard))
 
 
-def test_ignore_overrides_one(yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_problems_that_are_ignored_are_counted_and_named_and_stop_nothing(
+    yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     small = (Disk("build", "/home/me", 100),)
-    look_nowhere(monkeypatch, cxx=Tool(), disks=small)
-    write(yard, "{target: {gpus: ['12.0']}, doctor: {ignore: [disk]}}\n")
-    with pytest.raises(BuildError, match="1 problem: compiler; "):
+    away = (Reach("gsplat", "https://git.example/gsplat.git", answers=False),)
+    look_nowhere(monkeypatch, cxx=Tool(), disks=small, reach=away)
+    write(yard, f"{COMPILES}doctor: {{ignore: [disk, git-hosts]}}\n")
+    with pytest.raises(BuildError) as told:
         doctor.gate(opened(yard))
-    write(yard, "{target: {gpus: ['12.0']}, doctor: {ignore: [disk, compiler]}}\n")
+    assert str(told.value).startswith("1 problem: compiler; 1 ignored: disk; nothing")
+    write(yard, f"{COMPILES}doctor: {{ignore: [disk, compiler, git-hosts, swap]}}\n")
+    doctor.gate(opened(yard))
+    doctor.run(opened(yard), json=str(yard / "out.json"))
+    assert any(line.startswith("ignored      disk") for line in heard)
+    assert "stop there" not in heard.text
+    assert heard[-1] == (
+        "nothing would stop this build; no warnings; 3 ignored: compiler, disk, git-hosts"
+    )
+    found = json.loads((yard / "out.json").read_text(encoding="utf-8"))
+    assert found["problems"] == 0
+    assert {row["id"] for row in found["found"] if row["level"] == "ignored"} == {
+        *("compiler", "disk", "git-hosts")
+    }
+
+
+def test_doctor_asks_for_no_compiler_where_nothing_is_compiled(
+    yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_nowhere(monkeypatch, cxx=Tool(why="there is none"), glibc="2.42")
     doctor.gate(opened(yard))
     doctor.run(opened(yard))
-    assert any(line.startswith("warning      disk") for line in heard)
-    assert "(doctor.ignore)" in heard.text
+    assert "ok           compiler       not needed: nothing is compiled" in heard
 
 
 def test_what_doctor_ignores_is_no_reason_to_build_again(yard: Path) -> None:
@@ -200,6 +226,7 @@ def test_the_table_fits_the_terminal_and_leaves_commands_whole(
     away = (Reach(name, f"https://git.example/{name}.git", answers=False),)
     look_nowhere(monkeypatch, reach=away, cxx=Tool(), memory=Memory(8192, 8192, 4096, 0, 8))
     monkeypatch.setenv("COLUMNS", str(columns))
+    write(yard, COMPILES)
     with pytest.raises(BuildError):
         doctor.run(opened(yard))
     text = "\n".join(heard)
@@ -224,7 +251,7 @@ def test_commands_of_ours_name_the_profile(yard: Path, monkeypatch: pytest.Monke
 
 def test_every_line_of_one_check_is_told_with_its_name() -> None:
     found = [warning("disk", "a", "b"), warning("disk", "c", "d"), ok("git", "e"), ok("git", "f")]
-    lines = list(doctor.table(found, 80))
+    lines = list(table(found, 80))
     assert [line[:20].split() for line in lines] == [
         ["warning", "disk"], [], ["warning", "disk"], [], ["ok", "git"], ["ok"],
     ]  # fmt: skip

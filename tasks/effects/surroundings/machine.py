@@ -59,6 +59,16 @@ def _memory() -> Memory:
         total_mib=psutil.virtual_memory().total // _MIB,
         limit_mib=memory.limit_mib(above),
         available_mib=memory.measure(above).available_mib,
-        swap_mib=memory.swap_mib(),
+        swap_mib=_swap_mib(),
         cores=capacity.cores(),
     )
+
+
+def _swap_mib() -> int | None:
+    """psutil asks Windows' performance counters for it, which may be disabled."""
+    import psutil  # noqa: PLC0415 - not at load
+
+    try:
+        return int(psutil.swap_memory().total // _MIB)
+    except RuntimeError:
+        return None

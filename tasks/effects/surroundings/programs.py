@@ -56,8 +56,7 @@ def _compilers(asked: Asked) -> tuple[Tool, Tool]:
 def _of_the_build(venv: PurePath | None, name: str) -> Tool:
     """That of the build environment, else the one on PATH."""
     if venv:
-        suffix = ".exe" if sys.platform == "win32" else ""
-        within = environments.scripts_folder(venv) / f"{name}{suffix}"
+        within = environments.program_in(environments.scripts_folder(venv), name)
         if within.is_file():
             return _tool(str(within))
     return _tool(name)

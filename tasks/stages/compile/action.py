@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 
 from tasks.atwork import slowest
 from tasks.effects import compilercache, files, manifests, ninja, ninjalog, ninjaplan, runs, shell
@@ -109,10 +109,8 @@ def _configure(bench: Bench, told: Run, job: CompileJob, env: Mapping[str, str])
 
 
 def _configuring(bench: Bench, decision: Decision) -> Step:
-    """The command that makes the folder what is asked. On Windows only setup.py brings the
-    compiler's environment along: there CMake starts from an empty cache, and objects stay.
-    """
-    if decision.do == "reconfigure" and not isinstance(bench.work.tree, PureWindowsPath):
+    """The command that makes the folder what is asked."""
+    if decision.do == "reconfigure":
         given = arguments(bench.rules, decision, bench.wanted)
         return cmake_again(bench.work, bench.folder, given)
     buildfolder.prepare(bench.folder)

@@ -52,7 +52,7 @@ class Bench:
 def folder_of(job: CompileJob) -> PurePath:
     """Where CMake works."""
     tree = Path(manifests.read(job.source, SourceTree).tree)
-    work = _work(job, manifests.read(job.deps, Deps), tree)
+    work = work_of(job, manifests.read(job.deps, Deps), tree)
     return BACKENDS[_backend_of(job, tree)].folder(work)
 
 
@@ -64,7 +64,7 @@ def open_bench(job: CompileJob, environment: Environment | None = None) -> Bench
     deps = manifests.read(job.deps, Deps)
     asked = environment or manifests.read(job.environment, Environment)
     name = _backend_of(job, tree)
-    backend, work = BACKENDS[name], _work(job, deps, tree)
+    backend, work = BACKENDS[name], work_of(job, deps, tree)
     folder = backend.folder(work)
     held = buildfolder.read_cache(folder)
     settled = _settled(asked, held)
@@ -96,7 +96,8 @@ def _number(text: str) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def _work(job: CompileJob, deps: Deps, tree: Path) -> Work:
+def work_of(job: CompileJob, deps: Deps, tree: PurePath) -> Work:
+    """The build of that tree, before a folder and its variables are looked at. Pure."""
     return Work(
         tree=tree,
         ours=job.build,
@@ -127,8 +128,8 @@ def _backend_of(job: CompileJob, tree: Path) -> BackendName:
 def _toolchain(deps: Deps, variables: Mapping[str, str], work: Work) -> dict[str, str]:
     """The identity of each tool that is used; one that is not is left out."""
     used = {
-        "cc": variables.get("CC", deps.cc.path),
-        "cxx": variables.get("CXX", deps.cxx.path),
+        "cc": _compiler(variables.get("CC", ""), deps.cc.path),
+        "cxx": _compiler(variables.get("CXX", ""), deps.cxx.path),
         "nvcc": variables.get("CUDACXX", ""),
         "cudahost": variables.get("CUDAHOSTCXX", ""),
         "cmake": deps.cmake.version.partition(".")[0],
@@ -140,6 +141,11 @@ def _toolchain(deps: Deps, variables: Mapping[str, str], work: Work) -> dict[str
     }
     named = {f"toolchain.{name}": value for name, value in used.items() if value}
     return {name: toolchain.identity(name, value) for name, value in named.items()}
+
+
+def _compiler(named: str, ours: str) -> str:
+    """On Windows the one of deps goes by its name alone: see `tasks.stages.env.msvc`."""
+    return ours if named in {"", "cl"} else named
 
 
 def _release(tree: Path) -> str:

@@ -16,6 +16,7 @@ from tasks.stages.compile.fingerprint import (
     Fingerprint,
     entries,
     expected,
+    for_cmake,
     rule_for,
     same,
     setting,
@@ -139,7 +140,9 @@ def arguments(
     """
     forgotten = dict.fromkeys(entry for change in decision.changes for entry in _old(rules, change))
     again = expected(rules, wanted)
-    given = {entry: value for name, entry, value in again if rule_for(rules, name).defines}
+    given = {
+        entry: for_cmake(value) for name, entry, value in again if rule_for(rules, name).defines
+    }
     return (
         *(f"-U{entry}" for entry in forgotten),
         *(f"-D{entry}={value}" for entry, value in sorted(given.items())),

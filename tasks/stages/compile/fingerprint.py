@@ -32,6 +32,7 @@ _SETTINGS = {
     "unfinished": "the last configure",
 }
 _ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]")
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 _ON = ("1", "ON", "YES", "TRUE", "Y")
 _OFF = ("0", "OFF", "NO", "FALSE", "N")
 
@@ -74,7 +75,17 @@ def expected(rules: tuple[FolderRule, ...], wanted: Fingerprint) -> Iterator[tup
 def definitions(rules: tuple[FolderRule, ...], wanted: Fingerprint) -> dict[str, str]:
     """What CMake is given as -D in an empty folder, by entry."""
     found = _entries(rules, wanted)
-    return {entry: value for name, entry, value in found if rule_for(rules, name).defines}
+    return {
+        entry: for_cmake(value) for name, entry, value in found if rule_for(rules, name).defines
+    }
+
+
+def for_cmake(value: str) -> str:
+    """With forward slashes in the absolute paths of Windows: CMake writes what it is given into
+    files of its own, where a backslash would escape what follows it.
+    """
+    parts = value.split(";")
+    return ";".join(part.replace("\\", "/") if _DRIVE.match(part) else part for part in parts)
 
 
 def _entries(rules: tuple[FolderRule, ...], wanted: Fingerprint) -> Iterator[tuple[str, str, str]]:

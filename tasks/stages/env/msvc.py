@@ -1,8 +1,21 @@
-"""Flags that MSVC and nvcc need on Windows and that nobody else gives them. Pure."""
+"""Variables and flags that MSVC and nvcc need on Windows and that nobody else gives them. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+
+from tasks.stages.deps.job import Captured
+
+# setuptools then takes the cl.exe of PATH and looks for no Visual Studio of its own; MSSdk is what
+# its older releases ask for beside it. CMake looks for cc and gcc before it looks for cl, and finds
+# those of Git, Strawberry Perl or MSYS2; as PyTorch's setup.py does it, the name alone is given:
+# the one of PATH is ours, and cpp_extension before 2.14 breaks on a space in it.
+_OURS = {"DISTUTILS_USE_SDK": "1", "MSSdk": "1", "CC": "cl", "CXX": "cl"}
+
+
+def variables(captured: Captured | None) -> dict[str, str]:
+    """What vcvarsall sets, and what has it used."""
+    return {**(captured.set if captured else {}), **_OURS}
 
 
 def flags(toolkit: str, torch: str, *, extension: bool) -> dict[str, str]:

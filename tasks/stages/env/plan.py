@@ -8,13 +8,7 @@ from tasks.choice import Choice
 from tasks.digest import plain
 from tasks.errors import KnowledgeError, SettingsError
 from tasks.knowledge import Knowledge
-from tasks.knowledge.grammar import (
-    cmake_architectures,
-    for_extension,
-    for_torch_cmake,
-    read_for_torch_cmake,
-    require_targets,
-)
+from tasks.knowledge.grammar import cmake_architectures, for_extension, for_torch_cmake
 from tasks.model import Json, Layout, Stage
 from tasks.settings.schema import Settings
 from tasks.stages.env.job import ArchLists, EnvJob
@@ -26,9 +20,9 @@ RECIPE = 2
 def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledge) -> Stage:
     """The stage that resolves the environment and writes it down for people, too.
 
-    Raises `SettingsError` where a torch that is to be built cannot be built for the targets.
+    Raises `SettingsError` where a torch that is to be built cannot be built for the targets. The
+    arch lists of build.env are judged by `decide_grammar`.
     """
-    _require_own_list(settings, choice, knowledge)
     job = EnvJob(
         profile=layout.profile,
         system=choice.system,
@@ -93,19 +87,6 @@ def _extension_list(choice: Choice, knowledge: Knowledge) -> str:
         return for_extension(knowledge, choice.torch, choice.targets, choice.ptx)
     except KnowledgeError:
         return ";".join(map(str, sorted(set(choice.targets))))
-
-
-def _require_own_list(settings: Settings, choice: Choice, knowledge: Knowledge) -> None:
-    """A list in build.env goes before ours: it has to be one that torch's CMake reads."""
-    text = settings.build.env.get("TORCH_CUDA_ARCH_LIST")
-    if text is None or choice.strategy != "source" or not choice.targets:
-        return
-    try:
-        code = read_for_torch_cmake(knowledge, choice.torch, text)
-        require_targets(knowledge, code, choice.targets, text)
-    except KnowledgeError as error:
-        where = "build.env.TORCH_CUDA_ARCH_LIST"
-        raise SettingsError(error.what, where=where, todo=error.todo) from error
 
 
 def _inputs(job: EnvJob) -> dict[str, Json]:

@@ -47,8 +47,7 @@ def _python(job: EnvJob, deps: Deps) -> dict[str, str]:
 def _compilers(job: EnvJob, deps: Deps) -> dict[str, str]:
     """nvcc's host compiler is that of the C++ code: CUDAHOSTCXX for CMake, CC for cpp_extension."""
     if job.system == "windows":
-        # setuptools then takes the cl.exe of the surrounding MSVC environment
-        return {"DISTUTILS_USE_SDK": "1"}
+        return msvc.variables(deps.msvc)
     host = deps.cxx.path if job.cuda else ""
     found = {"CC": deps.cc.path, "CXX": deps.cxx.path, "CUDAHOSTCXX": host}
     return {name: path for name, path in found.items() if path}
@@ -134,10 +133,10 @@ def _environment(job: EnvJob, deps: Deps, values: Mapping[str, str]) -> Environm
 
 def _prepend(job: EnvJob, deps: Deps) -> dict[str, tuple[str, ...]]:
     """Our programs come first: a system toolkit's folder may hold a python and a ninja, too."""
-    toolkit = _toolkit(job, deps)
+    toolkit, compilers = _toolkit(job, deps), deps.msvc.path if deps.msvc else ()
     if not toolkit:
-        return {"PATH": (deps.scripts,)}
-    found = {"PATH": (deps.scripts, *_toolkit_programs(job, toolkit))}
+        return {"PATH": (deps.scripts, *compilers)}
+    found = {"PATH": (deps.scripts, *_toolkit_programs(job, toolkit), *compilers)}
     if _needs_library_path(job, toolkit):
         found["LD_LIBRARY_PATH"] = (str(_path(job, toolkit.home) / "lib64"),)
     return found

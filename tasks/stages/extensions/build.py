@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from tasks.effects import files, manifests, ninja, runs, shell
 from tasks.effects.crew import Crew, Take
@@ -30,8 +30,7 @@ def build(job: ExtensionJob, deps: Deps, tree: Path) -> Path:
     landing = Path(job.work) / "landing"
     files.remove_owned(landing)
     files.own(landing)
-    options = ("-v", "--no-build-isolation", "--no-deps", "--no-cache-dir", "-w", str(landing))
-    argv = (deps.python, "-m", "pip", "wheel", *options, str(tree / job.subdirectory))
+    argv = wheel_argv(job, deps, tree)
     tick("compiling")
     try:
         _compile(job, deps, Command(argv, environment(job), f"build {job.name}", log=job.log))
@@ -40,6 +39,13 @@ def build(job: ExtensionJob, deps: Deps, tree: Path) -> Path:
         raise
     (wheel,) = landing.glob("*.whl")
     return wheel
+
+
+def wheel_argv(job: ExtensionJob, deps: Deps, tree: PurePath) -> tuple[str, ...]:
+    """The command that builds it. Pure."""
+    landing = job.work / "landing"
+    options = ("-v", "--no-build-isolation", "--no-deps", "--no-cache-dir", "-w", str(landing))
+    return (deps.python, "-m", "pip", "wheel", *options, str(tree / job.subdirectory))
 
 
 def _compile(job: ExtensionJob, deps: Deps, command: Command) -> None:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tasks.effects import compilercache, files, records
+from tasks.effects import compilercache, files
 from tasks.effects.compilercache import Measured
 from tasks.effects.voice import say
 from tasks.stages.env.job import Caching
@@ -16,7 +16,8 @@ from tasks.stages.extensions.job import ExtensionJob
 
 @contextlib.contextmanager
 def cached(job: ExtensionJob, caching: Caching, env: Mapping[str, str]) -> Iterator[Measured]:
-    """The environment for the commands of the block; the record gets what the cache did for them.
+    """The environment for the commands of the block, and afterwards what the cache did for them,
+    which is said here and written down by `build` with everything else of the run.
 
     What the extension's own settings say stays as it is.
     """
@@ -25,7 +26,6 @@ def cached(job: ExtensionJob, caching: Caching, env: Mapping[str, str]) -> Itera
     with compilercache.measure(caching.cache, given, Path(job.work) / "cache.log") as measured:
         yield measured
     if measured.counts:
-        records.note(job.manifest, cache=measured.counts.noted(caching.cache))
         say(measured.counts.told(caching.cache))
 
 

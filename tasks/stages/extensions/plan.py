@@ -6,9 +6,8 @@ from typing import Literal
 
 from tasks.choice import Choice
 from tasks.digest import plain
-from tasks.errors import KnowledgeError, SettingsError
+from tasks.errors import SettingsError
 from tasks.knowledge import Knowledge
-from tasks.knowledge.grammar import read_for_extension, require_targets
 from tasks.model import Layout, Stage
 from tasks.settings.schema import Extension, Settings
 from tasks.stages.extensions.job import ExtensionJob
@@ -31,10 +30,9 @@ _SHOWN = (
 def plan(
     extension: Extension, settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledge
 ) -> Stage:
-    """The stage of one extension, for targets that this torch can build for (`decide_grammar`).
-    Raises `SettingsError` for an arch list, or a name, of its own that cannot be meant.
+    """The stage of one extension, for targets, and with arch lists of its own, that this torch can
+    build for (`decide_grammar`). Raises `SettingsError` for a name that cannot be meant.
     """
-    _require_own_list(choice, knowledge, extension)
     _require_own_name(knowledge, extension)
     job = _job(extension, settings, layout, choice, knowledge)
     reads = ("deps", "extension-env", "surface")
@@ -108,19 +106,6 @@ def _shelf(choice: Choice) -> str:
     cuda = f"cu{choice.cuda.replace('.', '')}" if choice.cuda else "cpu"
     archs = "".join(f"-{arch.sm.replace('_', '')}" for arch in choice.targets)
     return f"for-torch-{choice.torch.partition('+')[0]}-{cuda}{archs}"
-
-
-def _require_own_list(choice: Choice, knowledge: Knowledge, extension: Extension) -> None:
-    """A list of the extension's own goes before ours, and must reach as far."""
-    text = extension.env.get("TORCH_CUDA_ARCH_LIST")
-    if text is None or not choice.targets:
-        return
-    try:
-        code = read_for_extension(knowledge, choice.torch, text)
-        require_targets(knowledge, code, choice.targets, text)
-    except KnowledgeError as error:
-        where = f"extensions ({extension.name}).env.TORCH_CUDA_ARCH_LIST"
-        raise SettingsError(error.what, where=where, todo=error.todo) from error
 
 
 def _require_own_name(knowledge: Knowledge, extension: Extension) -> None:

@@ -17,7 +17,12 @@ _COMPILERS = ("CC", "CXX", "CUDACXX", "PYTORCH_NVCC", *LAUNCHERS)
 
 def environment(job: ExtensionJob) -> Mapping[str, str]:
     """The extensions' environment with this one's own variables and forced headers."""
-    env = manifests.read(job.environment, Environment).over(shell.host_env())
+    return own_over(job, manifests.read(job.environment, Environment).over(shell.host_env()))
+
+
+def own_over(job: ExtensionJob, shared: Mapping[str, str]) -> dict[str, str]:
+    """What this extension adds to the environment that all of them have. Pure."""
+    env = dict(shared)
     env["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
     env.update(job.env)
     for variable, option in _forcing(job).items() if job.includes else ():

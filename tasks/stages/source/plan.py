@@ -39,7 +39,7 @@ def _job(source: Source, layout: Layout, release: str) -> SourceJob:
         sha256=source.sha256,
         patches=tuple(layout.root / patch for patch in source.patches),
         mirrors=source.mirrors,
-        tree=PurePath(location) if kind == "path" else state / "pytorch",
+        tree=layout.root / location if kind == "path" else state / "pytorch",
         state=state,
         manifest=layout.manifest("source"),
         log=layout.logs / "source.log",

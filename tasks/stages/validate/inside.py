@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tasks.effects import probe, shell
 from tasks.errors import CommandFailedError
@@ -36,8 +35,8 @@ class Said:
 
 def ask(job: ValidateJob, wheel: Wheel, built: Mapping[str, Built], env: Mapping[str, str]) -> Said:
     """Run the probe. A crash or a hang of it ends what it has left to say, and nothing else."""
-    given = _given(job, wheel, built)
-    argv = (wheel.python, "-X", "faulthandler", str(_PROBE), json.dumps(given))
+    cards = len(probe.cards()) if wheel.cuda else 0
+    argv = probe_argv(job, wheel, built, cards)
     lines: list[str] = []
     try:
         shell.run(Command(argv, env, "the probe", log=job.log, timeout=job.timeout), lines.append)
@@ -46,15 +45,19 @@ def ask(job: ValidateJob, wheel: Wheel, built: Mapping[str, Built], env: Mapping
     return Said(reported(lines), "")
 
 
-def _given(job: ValidateJob, wheel: Wheel, built: Mapping[str, Built]) -> dict[str, Any]:
-    return {
+def probe_argv(
+    job: ValidateJob, wheel: Wheel, built: Mapping[str, Built], cards: int
+) -> tuple[str, ...]:
+    """The command for it, where the driver has so many cards. Pure."""
+    given = {
         "checks": job.checks,
         "version": wheel.version,
         "folder": wheel.folder,
         "cuda": wheel.cuda,
-        "cards": len(probe.cards()) if wheel.cuda else 0,
+        "cards": cards,
         "imports": _imports(job, built),
     }
+    return (wheel.python, "-X", "faulthandler", str(_PROBE), json.dumps(given))
 
 
 def _imports(job: ValidateJob, built: Mapping[str, Built]) -> dict[str, tuple[str, ...]]:

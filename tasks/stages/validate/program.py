@@ -21,7 +21,7 @@ def program_check(job: ValidateJob, deps: Deps, wheel: Wheel, env: Mapping[str, 
     build = files.own(job.work) / "libtorch"
     lines: list[str] = []
     try:
-        for what, argv in _steps(job, deps, wheel, build):
+        for what, argv in steps(job, deps, wheel, build):
             command = Command(
                 argv, _with_libraries(job, wheel, env), what, log=job.log, timeout=job.timeout
             )
@@ -31,13 +31,14 @@ def program_check(job: ValidateJob, deps: Deps, wheel: Wheel, env: Mapping[str, 
     return Check(NAME, "passed", lines[-1] if lines else "exit 0")
 
 
-def _steps(
+def steps(
     job: ValidateJob, deps: Deps, wheel: Wheel, build: PurePath
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """What is run, one after the other, with the name of each. Pure."""
     configure = (
         deps.cmake.path, "-S", str(job.templates), "-B", str(build), "-G", "Ninja",
-        f"-DCMAKE_MAKE_PROGRAM={deps.ninja.path}", "-DCMAKE_BUILD_TYPE=Release",
-        f"-DCMAKE_PREFIX_PATH={wheel.prefix}",
+        f"-DCMAKE_MAKE_PROGRAM={_slashes(job, deps.ninja.path)}", "-DCMAKE_BUILD_TYPE=Release",
+        f"-DCMAKE_PREFIX_PATH={_slashes(job, wheel.prefix or '')}",
         f"-DTORCHYARD_CXX_STANDARD={cxx_standard(wheel.release)}",
     )  # fmt: skip
     suffix = ".exe" if job.system == "windows" else ""
@@ -46,6 +47,11 @@ def _steps(
         ("compile against the C++ libraries", (deps.cmake.path, "--build", str(build))),
         ("run the C++ program", (str(build / f"check{suffix}"),)),
     )
+
+
+def _slashes(job: ValidateJob, path: str) -> str:
+    """CMake writes it into files of its own, where a backslash would escape what follows it."""
+    return path.replace("\\", "/") if job.system == "windows" else path
 
 
 def cxx_standard(release: str) -> str:

@@ -1,0 +1,12 @@
+"""What would help where a choice cannot be: other settings, each tried before it is named. Pure.
+
+Nothing is advised that the facts know to be bad. `trial` tries; `pythons`, `toolkits`, `torches`
+and `cards` know of one kind of change each, and `advice` puts them into a sentence.
+"""
+
+from __future__ import annotations
+
+from tasks.remedies.advice import advice, remedies
+from tasks.remedies.trial import Remedy, known_bad
+
+__all__ = ["Remedy", "advice", "known_bad", "remedies"]

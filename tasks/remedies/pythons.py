@@ -1,0 +1,48 @@
+"""Another Python, where the release is not for the one that is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tasks.decide_toolkit import ARCHIVE
+from tasks.errors import BuildError
+from tasks.knowledge.facts import Release
+from tasks.knowledge.releases import release, supports_python
+from tasks.knowledge.wheels import numbers
+from tasks.remedies.trial import Remedy, Trial
+
+
+def pythons(trial: Trial) -> Iterator[Remedy]:
+    """The end of the release's range that is nearer to the Python that is meant, then the other.
+
+    Which others this machine has is not known: to look for them takes processes, and this is pure.
+    """
+    found = _refusing(trial)
+    for version in _nearest_first(found, trial.host.python.version) if found else ():
+        python = replace(trial.host.python, version=version, torch=None)
+        if choice := trial.of(replace(trial.host, python=python)):
+            get = f"uv python install {version}"
+            yield Remedy(f'set python: "{version}" ({get} where it is not installed)', choice)
+
+
+def pythons_and_toolkits(trial: Trial) -> Iterator[Remedy]:
+    """Where neither alone helps: another Python, and a toolkit installed."""
+    for remedy in pythons(trial.with_every_toolkit()):
+        cuda = remedy.choice.toolkit.version
+        yield replace(remedy, todo=f"{remedy.todo} and install CUDA {cuda} ({ARCHIVE})")
+
+
+def _refusing(trial: Trial) -> Release | None:
+    """The release that was asked for, where it is known and not for this Python."""
+    try:
+        found = release(trial.knowledge, trial.settings.torch.version)
+    except BuildError:
+        return None
+    return None if supports_python(found, trial.host.python.version) else found
+
+
+def _nearest_first(found: Release, python: str) -> tuple[str, ...]:
+    first, last = found.python
+    older = numbers(python) < numbers(first)
+    return tuple(dict.fromkeys((first, last) if older else (last, first)))

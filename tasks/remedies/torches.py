@@ -1,0 +1,77 @@
+"""Another release of torch, or another way to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tasks.choice import Choice
+from tasks.decide_toolkit import ARCHIVE
+from tasks.decide_torch import wants_source
+from tasks.knowledge.releases import nearest, wheel_for
+from tasks.model import Strategy
+from tasks.remedies.trial import Remedy, Trial
+from tasks.settings.schema import Settings
+
+_AUTO = {"version": "auto"}
+
+
+def torches(trial: Trial) -> Iterator[Remedy]:
+    """The nearest release, newer before older, and one whose wheel was looked at before one that is
+    known by inference. Not where a tree or an index of one's own is meant.
+    """
+    settings = trial.settings
+    if settings.torch.strategy == "existing" or wants_source(settings):
+        return
+    if settings.torch.index != "auto":
+        return
+    kept = settings.toolkit.version == "auto" or trial.of(toolkit=_AUTO)
+    unsure = []
+    for other in nearest(trial.knowledge, settings.torch.version):
+        for more in ({},) if kept else ({}, _AUTO):
+            choice = trial.of(torch={"version": other.patch}, toolkit=more)
+            if choice and choice.strategy == _meant(settings):
+                remedy = Remedy(_take(other.patch, choice, more), choice)
+                if _looked_at(trial, choice):
+                    yield remedy
+                unsure.append(remedy)
+    yield from unsure
+
+
+def torches_and_toolkits(trial: Trial) -> Iterator[Remedy]:
+    """Where neither alone helps: another release, with its toolkit installed."""
+    for remedy in torches(trial.with_every_toolkit()):
+        cuda = remedy.choice.toolkit.version
+        yield replace(remedy, todo=f"install CUDA {cuda} ({ARCHIVE}) and {remedy.todo}")
+
+
+def strategies(trial: Trial) -> Iterator[Remedy]:
+    """A build, where a wheel was asked for."""
+    if trial.settings.torch.strategy != "prebuilt":
+        return
+    choice = trial.of(torch={"strategy": "source"})
+    if choice:
+        yield Remedy("torch.strategy: source, to build it", choice)
+
+
+def _meant(settings: Settings) -> Strategy:
+    """Nobody is sent to hours of compiling who asked for a torch only."""
+    return "source" if settings.torch.strategy == "source" else "prebuilt"
+
+
+def _looked_at(trial: Trial, choice: Choice) -> bool:
+    if choice.strategy != "prebuilt":
+        return True
+    host = trial.host
+    wheel = wheel_for(
+        trial.knowledge, choice.torch, choice.targets, host.system, host.machine, choice.cuda
+    )
+    return wheel is not None and wheel.verified
+
+
+def _take(version: str, choice: Choice, more: dict[str, str]) -> str:
+    also = " with toolkit.version: auto" if more else ""
+    why = choice.strategy_why
+    if choice.strategy == "source":
+        why = f"it builds with CUDA {choice.cuda}" if choice.cuda else "it builds for the CPU"
+    return f"take torch {version}{also}: {why}"

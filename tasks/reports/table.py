@@ -1,0 +1,40 @@
+"""Symptoms as lines for a terminal, what was seen and what to do below each other. Pure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+
+from tasks.checks.symptom import Symptom
+
+_MARKS = {"problem": "PROBLEM"}  # what must not be missed
+_INDENT = 28  # of what was seen
+
+
+def table(found: Iterable[Symptom], columns: int) -> Iterator[str]:
+    """A line for each symptom, what is longer than `columns` going on below. Commands are left in
+    one piece, to be copied.
+    """
+    room = max(columns - _INDENT, 30)
+    before = ""
+    for symptom in found:
+        name = symptom.id if symptom.id != before or symptom.level != "ok" else ""
+        before = symptom.id
+        known = f" [{symptom.known}]" if symptom.known else ""
+        first, *more = _wrapped(f"{symptom.seen}{known}", room)
+        yield f"{_MARKS.get(symptom.level, symptom.level):<12} {name:<14} {first}".rstrip()
+        yield from (f"{'':{_INDENT}}{line}" for line in more)
+        yield from _remedy(symptom.todo, room - 2)
+
+
+def _remedy(todo: str, room: int) -> Iterator[str]:
+    mark = "→ "
+    for line in todo.splitlines():
+        pieces = [line.strip()] if line.startswith("  ") else _wrapped(line, room)
+        for piece in pieces:
+            yield f"{'':{_INDENT}}{mark}{piece}"
+            mark = "  "
+
+
+def _wrapped(text: str, room: int) -> list[str]:
+    return textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]

@@ -1,0 +1,154 @@
+"""What opens an index or a repository is in nothing that is shown or kept for people to read."""
+
+from __future__ import annotations
+
+import io
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tasks.console import Console
+from tasks.effects import download, records, runs, shell, wheelhouse
+from tasks.errors import BuildError, FetchError, redact
+from tasks.model import Command, Plan
+from tasks.reports import doctor, explain
+from tasks.reports import settings as settings_report
+from tasks.reports.subject import Subject
+from tasks.surroundings import Asked, Reach, Surroundings
+from tests.checkout import Heard, opened, write
+from tests.surroundings import LINUX
+
+INDEXES = [
+    "https://index.example/simple?token=hunter2",
+    "https://index.example/simple?a=1&X-Amz-Signature=hunter2&b=2",
+    "https://me:hunter2@index.example/simple",
+]
+PROFILE = """\
+target: {{gpus: ["12.0"]}}
+torch: {{strategy: {strategy}, index: "{index}"}}
+source: {{git: "{index}"}}
+extensions: [{{name: toy, git: "{index}", ref: main}}]
+"""
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("token", "access_token", "private-token", "authToken", "X-Amz-Security-Token"),
+        *("key", "api_key", "apikey", "access-key", "AWSAccessKeyId", "x-functions-key"),
+        *("password", "passwd", "pwd", "pass", "client_secret", "secret", "auth", "jwt"),
+        *("sig", "Signature", "X-Amz-Signature", "X-Goog-Signature", "X-Amz-Credential"),
+    ],
+)
+@pytest.mark.parametrize("before", ["?", "?a=1&", "?a=1&amp;", "#"])
+def test_a_parameter_that_opens_something_is_taken_out(query: str, before: str) -> None:
+    text = f"https://host.example/simple{before}{query}=hun%20ter+2/=&last=1"
+    assert redact(text) == f"https://host.example/simple{before}{query}=***&last=1"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("https://h/?token=x: no answer", "https://h/?token=***: no answer"),
+        ("see (https://h/?token=x).", "see (https://h/?token=***)."),
+        ('{"index": "https://h/?token=x", "n": 1}', '{"index": "https://h/?token=***", "n": 1}'),
+        ("curl 'https://h/?token=x' -o y", "curl 'https://h/?token=***' -o y"),
+        ("https://me:a?b@h/?token=x", "https://***@h/?token=***"),
+    ],
+)
+def test_what_is_around_a_secret_stays(text: str, shown: str) -> None:
+    assert redact(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://h/simple?keyword=torch&monkey=1&signed=no&page=2#sha256=0a1b",
+        "token=1 key=2",
+        "https://h/?token=&page=2",
+        "Building CUDA object a&b.cu.o",
+    ],
+)
+def test_what_opens_nothing_stays(text: str) -> None:
+    assert redact(text) == text
+
+
+@pytest.fixture(params=INDEXES)
+def index(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=["prebuilt", "source"])
+def subject(
+    request: pytest.FixtureRequest, yard: Path, index: str, monkeypatch: pytest.MonkeyPatch
+) -> Subject:
+    def look(asked: Asked, _: object) -> Surroundings:
+        away = tuple(Reach(url.what, redact(url.url), answers=False) for url in asked.urls)
+        return replace(LINUX, host=asked.host, root=asked.root, reach=away)
+
+    monkeypatch.setattr(doctor, "look", look)
+    write(yard, PROFILE.format(strategy=request.param, index=index))
+    return opened(yard)
+
+
+def plan_of(subject: Subject) -> Plan:
+    assert subject.opened
+    return subject.opened.plan
+
+
+def test_no_report_shows_it(subject: Subject, heard: Heard, tmp_path: Path) -> None:
+    out = str(tmp_path / "out.json")
+    settings_report.run(subject, json=out)
+    shown = Path(out).read_text(encoding="utf-8")
+    explain.run(subject, json=out)
+    shown += Path(out).read_text(encoding="utf-8")
+    with pytest.raises(BuildError) as told:
+        doctor.run(subject, json=out)
+    shown += Path(out).read_text(encoding="utf-8") + str(told.value) + heard.text
+    assert "index.example" in shown
+    assert "hunter2" not in shown
+
+
+def test_the_head_of_a_build_does_not_show_it(subject: Subject, index: str) -> None:
+    out = io.StringIO()
+    console = Console(plan_of(subject), out, notices=lambda: [f"{index} is slow"])
+    console.head()
+    console.fail("wheel", f"Traceback\nValueError: {index}")
+    console.say(index)
+    assert out.getvalue().count("index.example") >= 3
+    assert "hunter2" not in out.getvalue()
+
+
+def test_neither_records_nor_runs_keep_it(subject: Subject, index: str, tmp_path: Path) -> None:
+    for stage in plan_of(subject).stages:
+        records.write(stage, index, 1.0, "0.1.0")
+    runs.add(tmp_path / "runs.jsonl", 1.0, (), asked=index)
+    kept = [path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.json*")]
+    assert any("index.example" in text for text in kept)
+    assert not [text for text in kept if "hunter2" in text]
+
+
+def test_a_log_keeps_neither_the_command_nor_what_it_says(
+    index: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "PAUSES", ())
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    nobody = index.replace("https", "http").replace("index.example", "127.0.0.1:9")
+    log = tmp_path / "log"
+    code = "import sys; print('looking in', sys.argv[1])"
+    shell.run(Command((sys.executable, "-c", code, index), shell.host_env(), "ask", log=log))
+    with pytest.raises(FetchError) as told:
+        download.download(nobody, tmp_path / "a", None, log)
+    shown = log.read_text(encoding="utf-8") + str(told.value)
+    assert "looking in https://" in shown
+    assert "hunter2" not in shown
+
+
+def test_a_wheel_is_kept_with_where_it_is_from_and_no_more(index: str, tmp_path: Path) -> None:
+    wheel = tmp_path / "a-1-py3-none-any.whl"
+    wheel.write_bytes(b"wheel")
+    place, _ = wheelhouse.keep(wheel, tmp_path / "house", "a", index)
+    assert "hunter2" not in Path(wheelhouse.origin_of(place)).read_text(encoding="utf-8")
+    assert wheelhouse.kept(tmp_path / "house", "a", index), "the same question finds it again"

@@ -1,0 +1,159 @@
+"""The profile windows-rtx5090 on a Windows host, command by command: what each stage runs, and in
+which environment. Read it from top to bottom as what is done there.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import PureWindowsPath
+
+from tasks.effects import environments
+from tasks.effects.packages import Download, Extra, Packages, download_argv
+from tasks.model import Artifact
+from tasks.stages.env.resolve import resolve
+from tasks.stages.extensions.build import wheel_argv
+from tasks.stages.extensions.job import Built
+from tasks.stages.extensions.variables import own_over
+from tasks.stages.validate.inside import probe_argv
+from tasks.stages.wheel.job import Wheel
+from tests.surroundings import TOOLSET
+from tests.windowshost import BASE, KITS, MSVC, PYTHON, UV, deps, stages
+
+NAME = "windows-rtx5090"
+STAGES = stages(NAME)
+DEPS = deps(NAME, "13.2.86")
+BUILD = "C:\\ty\\build\\windows-rtx5090"
+VENV = f"{BUILD}\\venv"
+CUDA = f"{VENV}\\Lib\\site-packages\\nvidia\\cu13"
+TOOLS = ("ninja>=1.13.1", "pip", "wheel", "build", "numpy", "setuptools>=77.0.3", "cmake>=3.27")
+SHARED = {
+    "PYTHONNOUSERSITE": "1",
+    "VIRTUAL_ENV": VENV,
+    **MSVC.set,
+    "DISTUTILS_USE_SDK": "1",
+    "MSSdk": "1",
+    "CC": "cl",
+    "CXX": "cl",
+    "CUDA_HOME": CUDA,
+    "CUDA_PATH": CUDA,
+    "CUDACXX": CUDA.replace("\\", "/") + "/bin/nvcc.exe",
+    "TORCH_CUDA_ARCH_LIST": "12.0",
+    "CUDAARCHS": "120-real",
+    "CL": "/Zc:preprocessor /DUSE_CUDA",
+    "NVCC_APPEND_FLAGS": "-Xcompiler /Zc:preprocessor -DUSE_CUDA",
+}
+PATH = (
+    f"{VENV}\\Scripts",
+    f"{CUDA}\\bin",
+    f"{CUDA}\\bin\\x86_64",
+    f"{TOOLSET}\\bin\\HostX64\\x64",
+    f"{KITS}bin\\10.0.26100.0\\x64",
+)
+EXTENSIONS = ("smoke", "diff-gaussian-rasterization", "simple-knn")
+
+
+def test_the_stages_are_those_of_an_official_wheel() -> None:
+    names = [f"extensions:{name}" for name in EXTENSIONS]
+    assert list(STAGES) == ["deps", "env", "wheel", *names, "validate"]
+
+
+def test_deps_makes_the_venv_and_installs_tools_and_toolkit() -> None:
+    job = STAGES["deps"].job
+    assert environments.venv_argv(job.venv, job.base, UV) == (
+        *(UV, "venv", "--seed", "--allow-existing", "--no-python-downloads"),
+        *("--python", PYTHON, VENV),
+    )
+    assert environments.venv_argv(job.venv, job.base, None) == (PYTHON, "-m", "venv", VENV)
+    packages = ("cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,cuobjdump]==13.2.*",)
+    assert (job.tools, job.toolkit_packages) == (TOOLS, packages)
+    into = Packages(DEPS.python, UV, job.log)
+    assert into.install_argv([*job.tools, *job.toolkit_packages]) == (
+        *(UV, "pip", "install", "--python", f"{VENV}\\Scripts\\python.exe", "--no-progress"),
+        *TOOLS,
+        *packages,
+    )
+    assert job.limits.msvc == (1920, 1960)
+
+
+def test_the_environment_is_that_of_vcvarsall_under_ours() -> None:
+    full, extension = resolve(STAGES["env"].job, DEPS)
+    assert full == extension
+    assert extension.set == SHARED
+    assert extension.prepend == {"PATH": PATH}
+    assert not extension.defaults
+    assert extension.separator == ";"
+    assert extension.over(BASE) == {
+        **BASE,
+        **SHARED,
+        "PATH": ";".join([*PATH, "C:\\Windows\\System32", "C:\\Windows"]),
+    }
+
+
+def test_wheel_fetches_the_one_of_pytorchs_own_index_and_installs_it() -> None:
+    job = STAGES["wheel"].job
+    download = Download(DEPS.python, job.requirement, job.index, job.landing, job.log)
+    assert download_argv(download) == (
+        *(DEPS.python, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"),
+        *("--progress-bar", "off", "-d", f"{BUILD}\\landing"),
+        *("--index-url", "https://download.pytorch.org/whl/cu132", "torch==2.15.0"),
+    )
+    wheel = "C:\\ty\\wheelhouse\\torch-2.15.0+cu132-cp312-cp312-win_amd64.whl"
+    extra = Extra(("nvidia-cuda-nvcc==13.2.86",), job.index)
+    assert Packages(DEPS.python, UV, job.log).install_argv([wheel], extra) == (
+        *(UV, "pip", "install", "--python", DEPS.python, "--no-progress"),
+        *("-c", f"{BUILD}\\logs\\constraints.txt"),
+        *("--extra-index-url", "https://download.pytorch.org/whl/cu132", wheel),
+    )
+
+
+def test_extensions_are_fetched_from_where_the_profile_says() -> None:
+    jobs = [STAGES[f"extensions:{name}"].job for name in EXTENSIONS]
+    assert [(job.kind, job.location, job.ref) for job in jobs] == [
+        ("path", "C:\\ty\\templates\\smoke", "HEAD"),
+        ("git", "https://github.com/graphdeco-inria/diff-gaussian-rasterization.git", "main"),
+        ("git", "https://gitlab.inria.fr/bkerbl/simple-knn.git", "master"),
+    ]
+
+
+def test_an_extension_is_built_by_pip_in_its_own_tree() -> None:
+    job = STAGES["extensions:simple-knn"].job
+    work = f"{BUILD}\\extensions\\simple-knn"
+    assert wheel_argv(job, DEPS, PureWindowsPath(work, "tree")) == (
+        *(DEPS.python, "-m", "pip", "wheel", "-v", "--no-build-isolation", "--no-deps"),
+        *("--no-cache-dir", "-w", f"{work}\\landing", f"{work}\\tree"),
+    )
+
+
+def test_an_extension_gets_its_missing_headers_from_cl_and_nvcc_alike() -> None:
+    shared = resolve(STAGES["env"].job, DEPS)[1].over(BASE)
+    smoke = own_over(STAGES["extensions:smoke"].job, shared)
+    assert smoke == {**shared, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    knn = own_over(STAGES["extensions:simple-knn"].job, shared)
+    assert knn == {
+        **smoke,
+        "CL": "/Zc:preprocessor /DUSE_CUDA /FIcfloat",
+        "NVCC_APPEND_FLAGS": "-Xcompiler /Zc:preprocessor -DUSE_CUDA -include cfloat",
+    }
+
+
+def test_validate_runs_the_probe_with_the_interpreter_of_the_build() -> None:
+    job = STAGES["validate"].job
+    folder = f"{VENV}\\Lib\\site-packages\\torch"
+    artifact = Artifact("torch.whl", "", 0)
+    wheel = Wheel("2.15.0+cu132", "2.15.0", "13.2", folder, DEPS.python, "wheel", artifact)
+    smoke = Built("smoke", "built", {}, imports=("torchyard_smoke",))
+    *argv, given = probe_argv(job, wheel, {"smoke": smoke}, cards=1)
+    assert argv[:3] == [DEPS.python, "-X", "faulthandler"]
+    assert argv[3].endswith("torch_probe.py")
+    assert json.loads(given) == {
+        "checks": [
+            *("import", "version", "cuda", "archs", "machine_code"),
+            *("device", "matmul", "convolution", "extensions"),
+        ],
+        "version": "2.15.0+cu132",
+        "folder": folder,
+        "cuda": "13.2",
+        "cards": 1,
+        "imports": {"smoke": ["torchyard_smoke"]},
+    }
+    assert job.smokes["smoke"].script == PureWindowsPath("C:/ty/templates/smoke/check.py")

@@ -1,0 +1,329 @@
+"""The profile rtx5090-source on a Windows host, command by command: what each stage runs, and in
+which environment. What it shares with windows-rtx5090 is in test_windows_prebuilt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path, PureWindowsPath
+
+import pytest
+
+from tasks.effects import git, shell
+from tasks.knowledge.thresholds import DEEPEST, MAX_PATH
+from tasks.model import Command
+from tasks.settings.schema import Build, Source
+from tasks.stages.compile.backends import BACKENDS
+from tasks.stages.compile.bench import work_of
+from tasks.stages.compile.decision import Change, Decision, arguments
+from tasks.stages.compile.fingerprint import Fingerprint, definitions, rule_for
+from tasks.stages.compile.job import BackendName, Compiled
+from tasks.stages.compile.work import Step, Work, cmake_again
+from tasks.stages.env.launchers import caching
+from tasks.stages.env.resolve import resolve
+from tasks.stages.validate.program import steps
+from tasks.stages.wheel.job import Wheel
+from tests.checkout import KNOWLEDGE
+from tests.surroundings import TOOLSET
+from tests.windowshost import KITS, MSVC, SCCACHE, deps, stages
+
+NAME = "rtx5090-source"
+STAGES = stages(NAME)
+DEPS = deps(NAME, "13.0.88")
+BUILD = "C:\\ty\\build\\rtx5090-source"
+VENV = f"{BUILD}\\venv"
+SCRIPTS = f"{VENV}\\Scripts"
+CUDA = f"{VENV}\\Lib\\site-packages\\nvidia\\cu13"
+TREE = f"{BUILD}\\src\\pytorch"
+OURS = f"{BUILD}\\compile"
+LAUNCHER = "C:/Users/me/scoop/shims/sccache.exe"
+PREFIX = "C:/ty/build/rtx5090-source/libtorch"
+MAKE_WHEEL = (
+    *(DEPS.python, "-m", "build", "--wheel", "--no-isolation", "--skip-dependency-check"),
+    *("--outdir",),
+)
+
+
+def work() -> Work:
+    """The build, with a number of jobs."""
+    return replace(work_of(STAGES["compile"].job, DEPS, PureWindowsPath(TREE)), jobs=8)
+
+
+def test_the_stages_are_those_of_a_build() -> None:
+    names = ["extensions:diff-gaussian-rasterization", "extensions:simple-knn"]
+    expected = ["deps", "source", "env", "compile", "wheel", *names, "validate"]
+    assert list(STAGES) == expected
+
+
+def test_deps_installs_what_a_build_of_torch_needs() -> None:
+    job = STAGES["deps"].job
+    assert job.tools == (
+        *("ninja>=1.13.1", "pip", "wheel", "build", "numpy"),
+        *("setuptools>=77.0.3", "cmake>=3.27"),
+    )
+    assert job.cache_package == "sccache>=0.14"
+    assert job.limits.msvc == (1920, 1950)  # Visual Studio 2026 is from CUDA 13.2 on
+    assert job.git_needed == "to read PyTorch's source tree"
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Command]:
+    """Every command, none of which runs; git says that it has nothing yet."""
+    commands: list[Command] = []
+
+    def run(command: Command, on_line: Callable[[str], None] | None = None) -> None:
+        commands.append(command)
+
+    def capture(command: Command) -> str:
+        return "0123abcd\n" if "FETCH_HEAD^{commit}" in command.argv else ""
+
+    monkeypatch.setattr(shell, "run", run)
+    monkeypatch.setattr(shell, "capture", capture)
+    return commands
+
+
+def test_source_is_a_clone_of_the_tag_alone(recorded: list[Command], tmp_path: Path) -> None:
+    job = STAGES["source"].job
+    assert (str(job.tree), job.ref) == (TREE, "v2.15.0")
+    git.clone_at(job.location, job.ref, tmp_path / "pytorch", job.submodules, log=job.log)
+    options = (
+        *("-c", "protocol.ext.allow=never", "-c", "advice.detachedHead=false"),
+        *("-c", "core.longpaths=true"),
+        *("-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60"),
+    )
+    assert {command.argv[: 1 + len(options)] for command in recorded} == {("git", *options)}
+    asked = "https://github.com/pytorch/pytorch.git v2.15.0 submodules=True"
+    assert [command.argv[1 + len(options) :] for command in recorded] == [
+        ("init", "--quiet"),
+        ("config", "remote.origin.url", "https://github.com/pytorch/pytorch.git"),
+        ("config", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*"),
+        (
+            *("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--depth", "1"),
+            *("--", "origin", "v2.15.0"),
+        ),
+        ("config", "torchyard.checkout", ""),
+        ("config", "torchyard.pending", "0123abcd"),
+        ("checkout", "--quiet", "--detach", "--force", "0123abcd", "--"),
+        ("config", "torchyard.pending", ""),
+        ("config", "torchyard.checkout", asked),
+    ]
+
+
+def test_a_persons_own_tree_is_one_of_windows() -> None:
+    job = stages(NAME, source=Source(path="D:/src/pytorch"))["source"].job
+    assert (job.kind, str(job.tree)) == ("path", "D:\\src\\pytorch")
+
+
+def test_the_environment_of_the_build() -> None:
+    full, extension = resolve(STAGES["env"].job, DEPS, SCCACHE, TREE)
+    shared = {
+        "PYTHONNOUSERSITE": "1",
+        "VIRTUAL_ENV": VENV,
+        **MSVC.set,
+        "DISTUTILS_USE_SDK": "1",
+        "MSSdk": "1",
+        "CC": "cl",
+        "CXX": "cl",
+        "CUDA_HOME": CUDA,
+        "CUDA_PATH": CUDA,
+        "CUDACXX": CUDA.replace("\\", "/") + "/bin/nvcc.exe",
+    }
+    assert full.set == {
+        **shared,
+        # not before nvcc, which races behind a cache there
+        "CMAKE_C_COMPILER_LAUNCHER": LAUNCHER,
+        "CMAKE_CXX_COMPILER_LAUNCHER": LAUNCHER,
+        "USE_CUDA": "1",
+        "TORCH_CUDA_ARCH_LIST": "12.0",
+        "BUILD_TEST": "0",
+        "CMAKE_GENERATOR": "Ninja",
+        "CMAKE_BUILD_TYPE": "Release",
+        "CMAKE_LINK_DEPENDS_NO_SHARED": "ON",
+    }
+    assert full.defaults == {
+        "SCCACHE_CACHE_SIZE": "20G",
+        "SCCACHE_IDLE_TIMEOUT": "3600",
+        "SCCACHE_IGNORE_SERVER_IO_ERROR": "1",
+        "SCCACHE_BASEDIRS": BUILD,
+    }
+    assert full.prepend == {
+        "PATH": (
+            SCRIPTS,
+            f"{CUDA}\\bin",
+            f"{CUDA}\\bin\\x86_64",
+            f"{TOOLSET}\\bin\\HostX64\\x64",
+            f"{KITS}bin\\10.0.26100.0\\x64",
+        )
+    }
+    # CUDA 13.0 takes the old preprocessor; the headers of torch 2.15 still ask for USE_CUDA
+    assert extension.set == {
+        **shared,
+        "TORCH_CUDA_ARCH_LIST": "12.0",
+        "CUDAARCHS": "120-real",
+        "CL": "/DUSE_CUDA",
+        "NVCC_APPEND_FLAGS": "-DUSE_CUDA",
+    }
+
+
+@pytest.mark.parametrize("kind", ["RelWithDebInfo", "Debug"])
+def test_debug_information_goes_into_the_objects_where_a_cache_keeps_them(kind: str) -> None:
+    job = stages(NAME, build=Build(type=kind))["env"].job  # type: ignore[arg-type]
+    assert resolve(job, DEPS, SCCACHE)[0].set["CMAKE_MSVC_DEBUG_INFORMATION_FORMAT"] == "Embedded"
+    assert "CMAKE_MSVC_DEBUG_INFORMATION_FORMAT" not in resolve(job, DEPS)[0].set
+
+
+def test_cuda_13_2_has_torchs_own_build_take_the_new_preprocessor() -> None:
+    full, _ = resolve(STAGES["env"].job, deps(NAME, "13.2.86"))
+    assert full.set["CL"] == "/Zc:preprocessor"
+    assert full.set["NVCC_APPEND_FLAGS"] == "-Xcompiler /Zc:preprocessor"
+
+
+def test_mkl_of_the_venv_is_named_with_forward_slashes() -> None:
+    job = stages(NAME, build=Build(blas="mkl"))["env"].job
+    assert resolve(job, DEPS)[0].set["CMAKE_PREFIX_PATH"] == "C:/ty/build/rtx5090-source/venv"
+
+
+def test_no_cache_is_put_before_the_compilers_of_an_extension() -> None:
+    assert caching(STAGES["env"].job, DEPS, SCCACHE).set == {"TORCH_NO_COMPILER_WRAPPER": "1"}
+
+
+STEPS: dict[BackendName, tuple[Step, Step, Step]] = {
+    # trees from 2.14 on, as this profile's
+    "scikit_build_core": (
+        Step(
+            "configure PyTorch",
+            (
+                *(*MAKE_WHEEL, f"{OURS}\\scratch", f"-Cbuild-dir={OURS}\\cmake"),
+                *("-Ccmake.build-type=Release", "-Cbuild.targets=help"),
+                *("-Cinstall.components=nothing", "."),
+            ),
+            {"MAX_JOBS": "8", "CMAKE_BUILD_PARALLEL_LEVEL": "8"},
+        ),
+        Step(
+            "compile PyTorch",
+            (f"{SCRIPTS}\\cmake.exe", "--build", f"{OURS}\\cmake", "--target", "all"),
+            {"CMAKE_BUILD_PARALLEL_LEVEL": "8"},
+        ),
+        Step(
+            "make the wheel",
+            (
+                *(*MAKE_WHEEL, "{dest}", f"-Cbuild-dir={OURS}\\cmake"),
+                *("-Ccmake.build-type=Release", "."),
+            ),
+            {"MAX_JOBS": "8", "CMAKE_BUILD_PARALLEL_LEVEL": "8"},
+        ),
+    ),
+    # trees up to 2.13
+    "setup_py": (
+        Step(
+            "configure PyTorch",
+            (DEPS.python, "setup.py", "build", "--cmake-only"),
+            {"CMAKE_BUILD_TYPE": "Release", "MAX_JOBS": "8"},
+        ),
+        Step(
+            "compile PyTorch",
+            (f"{SCRIPTS}\\cmake.exe", "--build", f"{TREE}\\build", "--target", "install"),
+            {"CMAKE_BUILD_PARALLEL_LEVEL": "8"},
+        ),
+        Step(
+            "make the wheel",
+            (
+                *(*MAKE_WHEEL, "{dest}", "-C--build-option=--compression=stored"),
+                *("-C--build-option=--bdist-dir=build/bdist.torchyard/wheel", "."),
+            ),
+            {"CMAKE_BUILD_TYPE": "Release", "MAX_JOBS": "8"},
+        ),
+    ),
+    # build.backend: cmake
+    "cmake": (
+        Step(
+            "configure PyTorch",
+            (
+                *(f"{SCRIPTS}\\cmake.exe", "-S", TREE, "-B", f"{OURS}\\cmake", "-G", "Ninja"),
+                "-DCMAKE_MAKE_PROGRAM=C:/ty/build/rtx5090-source/venv/Scripts/ninja.exe",
+                "-DPYTHON_EXECUTABLE=C:/ty/build/rtx5090-source/venv/Scripts/python.exe",
+                "-DBUILD_PYTHON=OFF",
+                "-DBUILD_SHARED_LIBS=ON",
+                "-DCMAKE_BUILD_TYPE=Release",
+                "-DPython_EXECUTABLE=C:/ty/build/rtx5090-source/venv/Scripts/python.exe",
+            ),
+            {},
+        ),
+        Step(
+            "compile PyTorch",
+            (f"{SCRIPTS}\\cmake.exe", "--build", f"{OURS}\\cmake", "--target", "all"),
+            {"CMAKE_BUILD_PARALLEL_LEVEL": "8"},
+        ),
+        Step(
+            "install the libraries",
+            (f"{SCRIPTS}\\cmake.exe", "--install", f"{OURS}\\cmake", "--prefix", "{dest}"),
+            {},
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_compile_and_wheel_run_this(name: BackendName) -> None:
+    backend = BACKENDS[name]
+    made = (backend.configure_step(work()), backend.compile_step(work()))
+    assert (*made, backend.wheel_command(work())) == STEPS[name]
+
+
+def test_the_wheel_lands_in_a_folder_of_ours() -> None:
+    argv = STEPS["scikit_build_core"][2].argv
+    compiled = Compiled("scikit_build_core", TREE, f"{OURS}\\cmake", None, "", argv, {})
+    assert compiled.wheel_argv(STAGES["wheel"].job.landing)[7] == f"{BUILD}\\landing"
+    assert STAGES["wheel"].job.local == "cu130.sm120"
+
+
+def test_what_cmake_is_told_again_has_forward_slashes() -> None:
+    wanted = Fingerprint(
+        {"USE_NCCL": "0", "CMAKE_PREFIX_PATH": "C:\\a\\b;D:\\c", "CMAKE_CXX_FLAGS": r'/DA="\b"'},
+        {"toolchain.ninja": f"{SCRIPTS}\\ninja.exe", "toolchain.python": DEPS.python},
+    )
+    change = Change("toolchain.ninja", "C:\\gone\\ninja.exe", "", "reconfigure", "")
+    given = arguments(KNOWLEDGE.folder_rules, Decision("reconfigure", (change,)), wanted)
+    assert cmake_again(work(), PureWindowsPath(OURS, "cmake"), given).argv == (
+        *(f"{SCRIPTS}\\cmake.exe", "-UCMAKE_MAKE_PROGRAM", r'-DCMAKE_CXX_FLAGS=/DA="\b"'),
+        "-DCMAKE_MAKE_PROGRAM=C:/ty/build/rtx5090-source/venv/Scripts/ninja.exe",
+        "-DPython_EXECUTABLE=C:/ty/build/rtx5090-source/venv/Scripts/python.exe",
+        "-DUSE_NCCL=0",
+        f"{OURS}\\cmake",
+    )
+    first = definitions(KNOWLEDGE.folder_rules, wanted)
+    assert first["CMAKE_PREFIX_PATH"] == "C:/a/b;D:/c"
+
+
+def test_validate_builds_a_program_with_the_libraries() -> None:
+    job = STAGES["validate"].job
+    wheel = Wheel(
+        "2.15.0", "2.15.0", "13.0", "", DEPS.python, "libtorch", prefix=f"{BUILD}\\libtorch"
+    )
+    build = f"{BUILD}\\validate\\libtorch"
+    assert [argv for _, argv in steps(job, DEPS, wheel, job.work / "libtorch")] == [
+        (
+            *(f"{SCRIPTS}\\cmake.exe", "-S", "C:\\ty\\templates\\libtorch", "-B", build),
+            *("-G", "Ninja"),
+            "-DCMAKE_MAKE_PROGRAM=C:/ty/build/rtx5090-source/venv/Scripts/ninja.exe",
+            "-DCMAKE_BUILD_TYPE=Release",
+            f"-DCMAKE_PREFIX_PATH={PREFIX}",
+            "-DTORCHYARD_CXX_STANDARD=20",
+        ),
+        (f"{SCRIPTS}\\cmake.exe", "--build", build),
+        (f"{build}\\check.exe",),
+    ]
+
+
+def test_a_changed_sdk_makes_the_folder_anew_and_another_name_of_visual_studio_does_not() -> None:
+    names = (*MSVC.set, "DISTUTILS_USE_SDK", "MSSdk", "CC", "CXX")
+    effects = {name: rule_for(KNOWLEDGE.folder_rules, name).effect for name in names}
+    assert {name for name in names if effects[name] == "wipe"} == {
+        *("INCLUDE", "LIB", "WindowsSDKVersion"),
+    }
+    assert set(effects.values()) == {"wipe", "reuse"}
+
+
+def test_a_checkout_near_the_root_leaves_room_for_the_paths_of_pytorchs_tree() -> None:
+    assert MAX_PATH - len(BUILD) > DEEPEST
