@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -50,7 +50,7 @@ def test_ref_is_taken_as_it_is() -> None:
 
 def test_path_is_built_in_where_it_is_and_taken_from_the_checkout() -> None:
     assert stage(path="../pytorch", tarball="a.zip").job.location == "/yard/../pytorch"
-    assert stage(path="/src/pytorch").job.tree == PurePath("/src/pytorch")
+    assert stage(path="/src/pytorch").job.tree == PurePosixPath("/src/pytorch")
     assert stage(path="/src/pytorch").job.kind == "path"
 
 

@@ -40,6 +40,7 @@ from tasks.surroundings import (
     Wanted,
 )
 from tests.checkout import HOST, KNOWLEDGE, opened, write
+from tests.systems import is_wine
 
 unix = pytest.mark.skipif(sys.platform == "win32", reason="programs are shell scripts here")
 SELF = Interpreter(sys.executable, ".".join(map(str, sys.version_info[:3])))
@@ -79,7 +80,8 @@ def test_looking_writes_nothing(yard: Path, monkeypatch: pytest.MonkeyPatch) -> 
     found = look(ask(yard, profile.host, profile), ALL)
     assert listing(yard) == before
     told = judge(found, profile, KNOWLEDGE)
-    assert [symptom for symptom in told if symptom.level == "not checked"] == []
+    silent = {"swap"} if is_wine() else set()  # it has no performance counters
+    assert {symptom.id for symptom in told if symptom.level == "not checked"} == silent
 
 
 def test_the_gate_starts_nothing_slow_and_asks_nobody(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
@@ -17,6 +16,7 @@ PAUSES = (2.0, 8.0)  # seconds before the second and the third try
 _OPTIONS = (
     "protocol.ext.allow=never",  # a URL, a submodule's above all, must not be able to run a command
     "advice.detachedHead=false",
+    "core.longpaths=true",  # Windows: some of PyTorch's submodules have longer ones
     "core.longpaths=true",  # read by git for Windows: PyTorch's tree has paths beyond its limit
     "http.lowSpeedLimit=1000",  # bytes per second: a host that hangs is given up
     "http.lowSpeedTime=60",
@@ -43,8 +43,6 @@ def command(
     came from this machine, so that its submodules may too.
     """
     options = [*_OPTIONS]
-    if sys.platform == "win32":
-        options.append("core.longpaths=true")  # of PyTorch's submodules some have longer ones
     if local or any(is_local(mirror) for mirror in (mirrors or {}).values()):
         options.append("protocol.file.allow=always")
     argv = ("git", *(part for option in options for part in ("-c", option)), *args)
