@@ -16,7 +16,6 @@ PAUSES = (2.0, 8.0)  # seconds before the second and the third try
 _OPTIONS = (
     "protocol.ext.allow=never",  # a URL, a submodule's above all, must not be able to run a command
     "advice.detachedHead=false",
-    "core.longpaths=true",  # Windows: some of PyTorch's submodules have longer ones
     "core.longpaths=true",  # read by git for Windows: PyTorch's tree has paths beyond its limit
     "http.lowSpeedLimit=1000",  # bytes per second: a host that hangs is given up
     "http.lowSpeedTime=60",
