@@ -62,5 +62,16 @@ CheckName = Annotated[
     str, AfterValidator(_known_check), Field(json_schema_extra={"enum": list(IDS)})
 ]
 Caching = Annotated[Literal["auto", "ccache", "sccache", "off"], BeforeValidator(_word)]
+Check = Literal[
+    "import",
+    "version",
+    "cuda",
+    "archs",
+    "machine_code",
+    "device",
+    "matmul",
+    "convolution",
+    "extensions",
+]
 Variable = Annotated[str, Field(pattern=forms.VARIABLE), AfterValidator(_no_secret)]
 Variables = dict[Variable, str]
