@@ -38,7 +38,7 @@ Switch = Annotated[str, Field(pattern=forms.SWITCH)]
 
 
 def _no_secret(name: str) -> str:
-    """What stands in env is written into env.sh and the manifests."""
+    """What stands in env is written into the scripts and the manifests."""
     if names_a_secret(name):
         raise ValueError(
             f"{name} reads like a secret, and what stands here is written to files and logs; "
