@@ -28,8 +28,8 @@ SHELLS = {
     name: (path, *options) for name, options in _WANTED.items() if (path := shutil.which(name))
 }
 _ENV = shutil.which("env") or "/usr/bin/env"
-# What shells set by themselves
-OF_THE_SHELL = {"_", "PWD", "OLDPWD", "SHLVL", "HOME", "LOGNAME"}
+# What shells set by themselves, and the locale that they are tried in
+OF_THE_SHELL = {"_", "PWD", "OLDPWD", "SHLVL", "HOME", "LOGNAME", "LC_ALL"}
 HOSTILE = [
     *("$(touch pwned)", "`touch pwned`", "${HOME}", "%PATH%", "!x!", "it's", '"', "\\", "a\\"),
     *("a\nb\n", " ", "", "*", "~", "#", ";", "|", "&& touch pwned", "ünï🜨", "-n", "''", "\t"),
@@ -128,7 +128,9 @@ def script(environment: Environment, path: Path) -> Path:
     return path
 
 
-def require_all(shell: Sequence[str], place: Path, tried: Sequence[Case]) -> None:
+def require_all(
+    shell: Sequence[str], place: Path, tried: Sequence[Case], locale: str = "C"
+) -> None:
     """Sources each script, some twice, and takes it back, under set -eu, in one process.
 
     Raises `AssertionError` with the first case that went another way.
@@ -140,7 +142,12 @@ def require_all(shell: Sequence[str], place: Path, tried: Sequence[Case]) -> Non
     driver.write_text("".join(_try(*pair) for pair in enumerate(tried)), encoding="utf-8")
     files = {item.name for item in place.iterdir()}
     done = subprocess.run(
-        [*shell, driver], env={}, cwd=place, capture_output=True, check=False, timeout=600
+        [*shell, driver],
+        env={"LC_ALL": locale},
+        cwd=place,
+        capture_output=True,
+        check=False,
+        timeout=600,
     )
     _same(shell, (done.stdout, done.stderr[:600]), (b"", b""))
     for number, one in enumerate(tried):
