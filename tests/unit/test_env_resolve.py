@@ -204,9 +204,10 @@ def test_windows_gets_exactly_this_for_extensions() -> None:
     assert extension.set == {
         "PYTHONNOUSERSITE": "1",
         "VIRTUAL_ENV": r"C:\y\build\p\venv",
-        **{name: MSVC.set[name] for name in ("INCLUDE", "VCToolsVersion")},
+        "INCLUDE": MSVC.set["INCLUDE"],
+        "VCTOOLSVERSION": "14.44.35207",
         "DISTUTILS_USE_SDK": "1",
-        "MSSdk": "1",
+        "MSSDK": "1",
         "CC": "cl",
         "CXX": "cl",
         "CUDA_HOME": r"C:\y\build\p\cuda",

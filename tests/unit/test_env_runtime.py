@@ -17,7 +17,7 @@ import pytest
 from tasks.digest import canonical
 from tasks.effects import manifests
 from tasks.settings.schema import Settings
-from tasks.stages.deps.job import Cache, CudaHome
+from tasks.stages.deps.job import Cache, Captured, CudaHome
 from tasks.stages.env.action import run
 from tasks.stages.env.job import Environment
 from tasks.stages.env.plan import plan
@@ -33,6 +33,8 @@ def test_a_program_gets_exactly_this() -> None:
     assert found.set == {
         "PYTHONNOUSERSITE": "1",
         "VIRTUAL_ENV": "/y/build/p/venv",
+        "CC": deps().cc.path,
+        "CXX": deps().cxx.path,
         "CUDA_HOME": "/y/build/p/cuda",
         "CUDA_PATH": "/y/build/p/cuda",
         "TORCH_CUDA_ARCH_LIST": "8.9;12.0",
@@ -54,8 +56,18 @@ def test_an_existing_interpreter_is_the_python_that_runs() -> None:
 
 
 def test_a_torch_for_the_cpu_gets_no_toolkit() -> None:
-    found = resolve_runtime(job(cuda=None, targets=()), deps(home=None))
+    found = resolve_runtime(job(cuda=None, targets=()), deps(home=None, cc=NONE, cxx=NONE))
     assert found.set == {"PYTHONNOUSERSITE": "1", "VIRTUAL_ENV": "/y/build/p/venv"}
+
+
+def test_what_is_compiled_at_first_use_on_windows_has_msvc_around_it() -> None:
+    windows = job(system="windows", venv=PureWindowsPath(r"C:\y\venv"))
+    msvc = Captured("vcvarsall x64", {"INCLUDE": r"C:\VS\include"}, (r"C:\VS\bin",))
+    found = resolve_runtime(windows, deps(msvc=msvc))
+    assert found.set["INCLUDE"] == r"C:\VS\include"
+    assert found.why["INCLUDE"] == "vcvarsall x64"
+    assert found.prepend["PATH"][-1] == r"C:\VS\bin"
+    assert "-DUSE_CUDA" in found.set["NVCC_APPEND_FLAGS"]
 
 
 def test_libraries_of_the_toolkit_are_found_where_torch_was_linked_against_them() -> None:

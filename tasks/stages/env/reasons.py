@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tasks.stages.deps.job import Deps
 from tasks.stages.env import leaks
 from tasks.stages.env.job import Environment, EnvJob
 
@@ -19,6 +20,7 @@ SET = {
     "PYTHONNOUSERSITE": _NO_USER_SITE,
     "VIRTUAL_ENV": "the environment that torch and the extensions are installed into",
     "PYTHONPATH": "build tools that lie beside the existing interpreter",
+    "MSSDK": "what older releases of setuptools ask for beside DISTUTILS_USE_SDK",
     "DISTUTILS_USE_SDK": "setuptools is to take the compiler of this MSVC environment",
     "CC": "the C compiler that was found fit; nvcc's host compiler for cpp_extension",
     "CXX": "the C++ compiler that was found fit",
@@ -61,19 +63,27 @@ _PREPENDED = {
 }
 
 
-def explained(job: EnvJob, environment: Environment) -> Environment:
+def explained(job: EnvJob, deps: Deps, environment: Environment) -> Environment:
     """The environment of a build, with its reasons."""
-    asked = {}
+    asked = _captured(deps)
     if job.strategy == "source":
-        asked = {**dict.fromkeys(job.flags, "build.flags says so")}
+        asked |= dict.fromkeys(job.flags, "build.flags says so")
         asked |= dict.fromkeys(job.variables, "build.env says so")
     return _with(environment, asked)
 
 
-def explained_at_run_time(job: EnvJob, environment: Environment) -> Environment:
+def explained_at_run_time(job: EnvJob, deps: Deps, environment: Environment) -> Environment:
     """The environment of programs that run, with its reasons."""
     theirs = [name for name in job.runtime if name != "CUDA_LAUNCH_BLOCKING"]
-    return _with(environment, dict.fromkeys(theirs, "runtime.env says so"))
+    asked = _captured(deps) | dict.fromkeys(theirs, "runtime.env says so")
+    return _with(environment, asked)
+
+
+def _captured(deps: Deps) -> dict[str, str]:
+    """Windows knows a name in any case, and the environment has it in capitals."""
+    if not deps.msvc:
+        return {}
+    return {name.upper(): deps.msvc.by for name in deps.msvc.set}
 
 
 def _with(environment: Environment, asked: dict[str, str]) -> Environment:

@@ -30,13 +30,13 @@ def resolve(
 
     `cache` is the compiler cache of a source build, `tree` its source. Only the first says why.
     """
-    shared = {**python(job, deps), **_compilers(job, deps), **cuda(job, deps)}
+    shared = {**python(job, deps), **compilers(job, deps), **cuda(job, deps)}
     extension = _environment(job, deps, {**shared, **_extension(job, deps)})
     if job.strategy != "source":
-        return explained(job, extension), extension
+        return explained(job, deps, extension), extension
     full = _environment(job, deps, {**shared, **_source(job, deps, cache)})
     tuned = tuning(job, deps, cache, base_dir(job, tree))
-    return explained(job, replace(full, defaults=tuned, offered=offered(job))), extension
+    return explained(job, deps, replace(full, defaults=tuned, offered=offered(job))), extension
 
 
 def python(job: EnvJob, deps: Deps) -> dict[str, str]:
@@ -45,8 +45,11 @@ def python(job: EnvJob, deps: Deps) -> dict[str, str]:
     return {"PYTHONNOUSERSITE": "1", **home}
 
 
-def _compilers(job: EnvJob, deps: Deps) -> dict[str, str]:
-    """nvcc's host compiler is that of the C++ code: CUDAHOSTCXX for CMake, CC for cpp_extension."""
+def compilers(job: EnvJob, deps: Deps) -> dict[str, str]:
+    """The compilers, and on Windows the environment that they work in.
+
+    nvcc's host compiler is that of the C++ code: CUDAHOSTCXX for CMake, CC for cpp_extension.
+    """
     if job.system == "windows":
         return msvc.variables(deps.msvc)
     host = deps.cxx.path if job.cuda else ""
@@ -75,7 +78,7 @@ def _extension(job: EnvJob, deps: Deps) -> dict[str, str]:
     if not _toolkit(job, deps):
         return {}
     lists = {"TORCH_CUDA_ARCH_LIST": job.arch_lists.extensions, "CUDAARCHS": job.arch_lists.cmake}
-    return {**_written(lists), **_msvc(job, deps, extension=True)}
+    return {**_written(lists), **msvc_flags(job, deps, extension=True)}
 
 
 def _source(job: EnvJob, deps: Deps, cache: Cache) -> dict[str, str]:
@@ -90,7 +93,7 @@ def _source(job: EnvJob, deps: Deps, cache: Cache) -> dict[str, str]:
         # a changed libc10 is no reason to link all that uses it once more: see ADR 13
         "CMAKE_LINK_DEPENDS_NO_SHARED": "ON",
         **_blas(job),
-        **_msvc(job, deps, extension=False),
+        **msvc_flags(job, deps, extension=False),
         **job.variables,
         **namespace(cache, job.variables),
     }
@@ -105,7 +108,8 @@ def _written(lists: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in lists.items() if value}
 
 
-def _msvc(job: EnvJob, deps: Deps, *, extension: bool) -> dict[str, str]:
+def msvc_flags(job: EnvJob, deps: Deps, *, extension: bool) -> dict[str, str]:
+    """Options of cl.exe and nvcc on Windows, for torch itself or for an extension."""
     toolkit = _toolkit(job, deps)
     if job.system != "windows" or not toolkit:
         return {}
