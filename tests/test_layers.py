@@ -44,9 +44,10 @@ PURE = [
         *("plan.py", "job.py", "choice.py", "resolve.py", "ways.py"),
         *("decide.py", "decide_grammar.py", "decide_targets.py", "decide_torch.py"),
         "decide_toolkit.py",
+        *("leaks.py", "reasons.py", "runtime.py", "writable.py"),
         *("decision.py", "fingerprint.py", "governor.py", "killed.py", "launchers.py"),
     }
-    or {"knowledge", "checks", "remedies"} & set(path.relative_to(ROOT).parts)
+    or {"knowledge", "checks", "remedies", "shells"} & set(path.relative_to(ROOT).parts)
     or name_of(path) == "tasks/surroundings.py"
 ]
 

@@ -35,7 +35,7 @@ _MARK = (
 )
 
 
-def write_atomic(path: PurePath, text: str) -> None:
+def write_atomic(path: PurePath, text: str, mode: int = 0o644) -> None:
     """Put `text` at `path` so that a reader, or a crash, sees the old file or the new one."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ def write_atomic(path: PurePath, text: str) -> None:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
-        Path(name).chmod(0o644)
+        Path(name).chmod(mode)
         move(Path(name), target)
     except BaseException:
         Path(name).unlink(missing_ok=True)
@@ -62,6 +62,15 @@ def move(source: Path, target: Path) -> None:
             return
         time.sleep(pause)
     source.replace(target)
+
+
+def link_atomic(path: PurePath, to: str) -> None:
+    """Put a symbolic link to `to` at `path`, in the place of what is there."""
+    target = Path(path)
+    new = target.with_name(f".{target.name}.{os.getpid()}")
+    new.unlink(missing_ok=True)
+    new.symlink_to(to)
+    new.replace(target)
 
 
 def deliver(path: PurePath, text: str) -> None:

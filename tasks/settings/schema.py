@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from tasks.settings import forms
 from tasks.settings.values import (
     Caching,
+    Check,
     CheckName,
     GitUrl,
     Module,
@@ -127,6 +128,15 @@ class Build(Section):
     """
 
 
+class Runtime(Section):
+    """What programs run with under `build/PROFILE/run`."""
+
+    env: Variables = {}
+    """Variables for training and serving; an empty one is unset on Windows."""
+    launch_blocking: bool = False
+    """CUDA_LAUNCH_BLOCKING=1: an error is told at the kernel that made it, and all is slower."""
+
+
 class Wheel(Section):
     """What is made of the build."""
 
@@ -193,19 +203,6 @@ class Extension(Section):
         return self
 
 
-Check = Literal[
-    "import",
-    "version",
-    "cuda",
-    "archs",
-    "machine_code",
-    "device",
-    "matmul",
-    "convolution",
-    "extensions",
-]
-
-
 class Validation(Section):
     """What `doit validate` looks at."""
 
@@ -244,6 +241,7 @@ class Settings(Section):
     torch: Torch = Torch()
     source: Source = Source()
     build: Build = Build()
+    runtime: Runtime = Runtime()
     wheel: Wheel = Wheel()
     extensions: Annotated[tuple[Extension, ...], AfterValidator(_distinct)] = ()
     """Extensions, each built by itself; none may need another to be built first."""

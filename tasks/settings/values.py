@@ -38,7 +38,7 @@ Switch = Annotated[str, Field(pattern=forms.SWITCH)]
 
 
 def _no_secret(name: str) -> str:
-    """What stands in env is written into env.sh and the manifests."""
+    """What stands in env is written into the scripts and the manifests."""
     if names_a_secret(name):
         raise ValueError(
             f"{name} reads like a secret, and what stands here is written to files and logs; "
@@ -62,5 +62,16 @@ CheckName = Annotated[
     str, AfterValidator(_known_check), Field(json_schema_extra={"enum": list(IDS)})
 ]
 Caching = Annotated[Literal["auto", "ccache", "sccache", "off"], BeforeValidator(_word)]
+Check = Literal[
+    "import",
+    "version",
+    "cuda",
+    "archs",
+    "machine_code",
+    "device",
+    "matmul",
+    "convolution",
+    "extensions",
+]
 Variable = Annotated[str, Field(pattern=forms.VARIABLE), AfterValidator(_no_secret)]
 Variables = dict[Variable, str]

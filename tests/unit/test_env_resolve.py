@@ -60,6 +60,7 @@ def job(**changes: Any) -> EnvJob:
         blas="auto",
         flags={"USE_NCCL": False, "BUILD_TEST": True, "USE_BLAS_X": "some"},
         variables={"TORCH_NVCC_FLAGS": "-Xfatbin -compress-all"},
+        runtime={},
         caching="auto",
         cache_size="auto",
         venv=PurePosixPath("/y/build/p/venv"),
@@ -67,6 +68,7 @@ def job(**changes: Any) -> EnvJob:
         cache=PurePath("cache.json"),
         source=None,
         scripts=(),
+        wrappers=(),
         templates=PurePath("templates"),
         log=PurePath("env.log"),
     )
@@ -132,7 +134,7 @@ def test_torchs_own_tree_gets_no_cmake_architectures() -> None:
 @pytest.mark.parametrize("strategy", ["prebuilt", "existing"])
 def test_without_a_source_build_both_are_the_same(strategy: str) -> None:
     full, extension = resolve(job(strategy=strategy), deps())
-    assert full == extension
+    assert replace(full, why={}) == extension
     assert "USE_NCCL" not in full.set
 
 
@@ -202,9 +204,10 @@ def test_windows_gets_exactly_this_for_extensions() -> None:
     assert extension.set == {
         "PYTHONNOUSERSITE": "1",
         "VIRTUAL_ENV": r"C:\y\build\p\venv",
-        **{name: MSVC.set[name] for name in ("INCLUDE", "VCToolsVersion")},
+        "INCLUDE": MSVC.set["INCLUDE"],
+        "VCTOOLSVERSION": "14.44.35207",
         "DISTUTILS_USE_SDK": "1",
-        "MSSdk": "1",
+        "MSSDK": "1",
         "CC": "cl",
         "CXX": "cl",
         "CUDA_HOME": r"C:\y\build\p\cuda",
@@ -275,13 +278,13 @@ def test_the_stage_leaves_three_manifests_and_a_script_per_shell() -> None:
     assert [leaf.name for leaf in stage.leaves] == [
         *("env.json", "extension-env.json", "cache-env.json"),
     ]
-    assert stage.also == (LAYOUT.build / "env.sh", LAYOUT.build / "env.ps1")
+    names = ("env.sh", "env.ps1", "run.sh", "run.ps1", "run")
+    assert stage.also == tuple(LAYOUT.build / name for name in names)
     assert stage.reads == (LAYOUT.manifest("deps"), LAYOUT.manifest("cache"))
     source = plan(Settings(), LAYOUT, choice(strategy="source"), KNOWLEDGE)
     assert source.reads == (*stage.reads, LAYOUT.manifest("source"))
-    assert plan(Settings(), LAYOUT, choice(system="windows"), KNOWLEDGE).also == (
-        LAYOUT.build / "env.ps1",
-    )
+    windows = plan(Settings(), LAYOUT, choice(system="windows"), KNOWLEDGE).also
+    assert [path.name for path in windows] == ["env.bat", "env.ps1", "run.bat", "run.ps1"]
 
 
 def test_jobs_never_rerun_it_and_flags_only_where_torch_is_built() -> None:

@@ -1,265 +1,227 @@
-"""The scripts, read back from real shells and a PowerShell parser, against Environment.over."""
+"""env.sh in real shells: what sourcing gives, what torchyard_deactivate takes back, and what goes
+wrong quietly. Hostile values by the thousand are in tests/integration/test_env_shells.py.
+"""
 
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import pytest
-import tree_sitter_powershell
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tree_sitter import Language, Node, Parser
 
-from tasks.effects import render
 from tasks.effects.capacity import safe_jobs
 from tasks.errors import BuildError
-from tasks.stages.env.action import write_scripts
-from tasks.stages.env.job import ArchLists, Environment, EnvJob
+from tasks.stages.env.job import Environment
+from tasks.stages.env.scripts import write_scripts
+from tests.shellcases import JOB, SHELLS, Case, cases, environment_of, require_all, script, seen
 
-TEMPLATES = Path(__file__).parents[2] / "templates"
-SHELLS = [(shell, path) for shell in ("bash", "dash", "zsh") if (path := shutil.which(shell))]
-ENV = shutil.which("env") or "/usr/bin/env"
-OF_THE_SHELL = {"_", "PWD", "OLDPWD", "SHLVL", "HOME", "LOGNAME", "MAX_JOBS"}
-HOSTILE = [
-    *("$(touch pwned)", "`touch pwned`", "${HOME}", "%PATH%", "!x!", "it's", '"', "\\", "a\\"),
-    *("a\nb\n", " ", "", "*", "~", "#", ";", "|", "&& touch pwned", "ünï🜨", "-n", "''", "\t"),
-    *("\r", "{}", "{{ x }}", "\u2019; touch pwned; \u2018"),
-]
+FOLDERS = {"PATH": ("/a", "/b"), "LD_LIBRARY_PATH": ("/c",)}
+SMALL = Environment({"V_A": "1", "MAX_JOBS": "2"}, FOLDERS, ("V_B",), ":", {"V_D": "d"})
+every_shell = pytest.mark.parametrize("shell", SHELLS)
 
-text = st.one_of(
-    st.sampled_from(HOSTILE),
-    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20),
-)
-folder = st.one_of(
-    st.sampled_from([item for item in HOSTILE if item and ":" not in item]),
-    st.text(
-        st.characters(exclude_categories=["Cs"], exclude_characters="\0:"), min_size=1, max_size=9
+
+def said(shell: str, code: str, at: Path, base: Mapping[str, str] | None = None) -> str:
+    """What a shell prints that runs this, with nothing to say to stderr."""
+    argv = [*SHELLS[shell], "-c", code]
+    env = {"PATH": "/usr/bin:/bin"} if base is None else base
+    done = subprocess.run(argv, env=env, cwd=at, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@every_shell
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+@given(batch=st.lists(cases, min_size=25, max_size=25))
+def test_sourcing_gives_the_environment_of_the_tools_own_children_and_takes_it_back(
+    shell: str, batch: list[Case], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    require_all(SHELLS[shell], tmp_path_factory.mktemp("many"), batch)
+
+
+STATE = "set -o; set; alias; case ${ZSH_VERSION-}${BASH_VERSION-} in (?*) typeset -f;; esac"
+
+
+def names(told: str) -> set[str]:
+    """Options as they stand, and variables and functions by name."""
+    lines = told.splitlines()
+    return {
+        line.partition("=")[0] for line in lines if not line.startswith(("BASH_", "_=", "RANDOM"))
+    }
+
+
+@every_shell
+@pytest.mark.parametrize("options", ["set -eu", "set -fu", "set -a", "IFS=/:a", ":"])
+def test_nothing_is_left_after_torchyard_deactivate(
+    shell: str, options: str, tmp_path: Path
+) -> None:
+    written = script(SMALL, tmp_path / "env.sh")
+    before = said(shell, f"V_B=b; {options}; {STATE}", tmp_path)
+    code = f"V_B=b; {options}; . {written}; . {written}; torchyard_deactivate; {STATE}"
+    assert names(said(shell, code, tmp_path)) == names(before)
+    inside = f"f() {{ . {written}; }}; f; g() {{ torchyard_deactivate; }}; g; unset -f f g; "
+    assert names(said(shell, f"V_B=b; {options}; {inside}{STATE}", tmp_path)) == names(before)
+
+
+@every_shell
+def test_the_callers_options_stay_as_they_are_in_between(shell: str, tmp_path: Path) -> None:
+    written = script(SMALL, tmp_path / "env.sh")
+    for options in ("set -eu", "set -fa", ":"):
+        before = said(shell, f"{options}; set -o; printf '%s' \"$-\"", tmp_path)
+        code = f"{options}; . {written}; set -o; printf '%s' \"$-\""
+        assert said(shell, code, tmp_path) == before
+
+
+ZSH = (
+    *("nounset errexit ksharrays extendedglob", "shwordsplit globsubst nonomatch", "rcquotes"),
+    *(
+        "warncreateglobal warnnestedvar",
+        "noclobber nullglob cshnullglob",
+        "globassign noglobalexport",
     ),
-)
-name = st.from_regex(r"V_[A-Za-z0-9_]{0,6}", fullmatch=True)
-variables = st.dictionaries(name, text, max_size=4)
-prepends = st.dictionaries(
-    st.sampled_from(["PATH", "LD_LIBRARY_PATH", "V_", "rest", "item", "kept"]),
-    st.lists(folder, min_size=1, max_size=3).map(tuple),
-    max_size=3,
+    *("posixbuiltins", "shglob kshglob", "cshjunkieloops", "typesetsilent allexport"),
 )
 
 
-def script(environment: Environment, place: Path, kind: str = "env.sh") -> Path:
-    job = EnvJob(
-        profile="quick",
-        system="linux",
-        strategy="prebuilt",
-        cuda=None,
-        torch="2.15.0",
-        targets=(),
-        ptx=False,
-        arch_lists=ArchLists(),
-        build_type="Release",
-        blas="auto",
-        flags={},
-        variables={},
-        caching="auto",
-        cache_size="auto",
-        venv=PurePath("venv"),
-        deps=PurePath("deps.json"),
-        cache=PurePath("cache.json"),
-        source=None,
-        scripts=(place / kind,),
-        templates=TEMPLATES,
-        log=PurePath("env.log"),
+@pytest.mark.skipif("zsh" not in SHELLS, reason="not run: no zsh")
+@pytest.mark.parametrize("options", ZSH)
+def test_zsh_may_have_any_options(options: str, tmp_path: Path) -> None:
+    nasty = replace(SMALL, set={**SMALL.set, "V_A": "a'b''c*=~ (x) [y]"})
+    written = script(nasty, tmp_path / "env.sh")
+    base = {"PATH": "/usr/bin:/bin", "V_A": "x y", "V_B": "*"}
+    look = f"V_C='*'; f() {{ . {written}; }}; f; /usr/bin/env -0 > in; f; torchyard_deactivate; "
+    said("zsh", f"setopt {options}; {look}/usr/bin/env -0 > out; exit 0", tmp_path, base)
+    own = {"V_C": "*"} if "allexport" in options else {}
+    assert environment_of(tmp_path / "in") == seen({**nasty.over(base), **own})
+    assert environment_of(tmp_path / "out") == seen({**base, **own})
+
+
+@every_shell
+def test_aliases_of_what_it_uses_do_not_matter(shell: str, tmp_path: Path) -> None:
+    written = script(SMALL, tmp_path / "env.sh")
+    hostile = "".join(
+        f"alias {word}='echo {word} >&2 #'\n"
+        for word in ("export", "unset", "set", "printf", "eval")
     )
-    write_scripts(job, environment)
-    return place / kind
+    expand = "case ${BASH_VERSION-} in (?*) shopt -s expand_aliases;; esac\n"
+    code = f"{expand}{hostile}. {written}\n/usr/bin/env -0 > in\ntorchyard_deactivate\n"
+    said(shell, f"{code}/usr/bin/env -0 > out", tmp_path)
+    base = {"PATH": "/usr/bin:/bin"}
+    assert environment_of(tmp_path / "in") == SMALL.over(base)
+    assert environment_of(tmp_path / "out") == base
 
 
-def sourced(shell: str, path: Path, base: Mapping[str, str], times: int = 1) -> dict[str, str]:
-    """The environment of a child of `shell` after it has sourced the script under set -eu."""
-    again = f". {render.sh(str(path))}; " * times
-    argv = [shell, *(["-f"] if "zsh" in shell else []), "-c", f"set -eu; {again}exec {ENV} -0"]
-    done = subprocess.run(argv, env=base, capture_output=True, check=True, cwd=path.parent)
-    assert done.stderr == b""
-    pairs = (item.decode().partition("=") for item in done.stdout.split(b"\0") if item)
-    return {name: value for name, _, value in pairs if name not in OF_THE_SHELL}
+@every_shell
+@pytest.mark.parametrize("locked", ["V_A", "V_B", "PATH"])
+def test_a_read_only_variable_changes_nothing_and_ends_no_shell(
+    shell: str, locked: str, tmp_path: Path
+) -> None:
+    written = script(SMALL, tmp_path / "env.sh")
+    code = (
+        f"V_B=b; readonly {locked}; {{ {STATE}; }} > before; /usr/bin/env -0 > x\n"
+        f". {written} 2> told; echo $?; {{ {STATE}; }} > after; /usr/bin/env -0 > y"
+    )
+    assert said(shell, code, tmp_path) == "1\n"
+    assert (tmp_path / "told").read_text() == (
+        f"torchyard: {locked} is read-only in this shell; nothing was changed\n"
+    )
+    before, after = ((tmp_path / name).read_text() for name in ("before", "after"))
+    assert names(before) == names(after)
+    assert environment_of(tmp_path / "x") == environment_of(tmp_path / "y")
 
 
-def expected(environment: Environment, base: Mapping[str, str]) -> dict[str, str]:
-    return {k: v for k, v in environment.over(base).items() if k not in OF_THE_SHELL}
+@every_shell
+def test_what_became_read_only_since_is_told_and_stays(shell: str, tmp_path: Path) -> None:
+    written = script(SMALL, tmp_path / "env.sh")
+    code = f". {written}; readonly V_A; torchyard_deactivate 2> told; echo $? $V_A"
+    assert said(shell, code, tmp_path) == "1 1\n"
+    assert "V_A is read-only" in (tmp_path / "told").read_text()
 
 
-environments = st.builds(
-    lambda values, prepend, gone, mild: Environment(
-        values,
-        prepend,
-        tuple(gone - values.keys()),
-        ":",
-        {name: value for name, value in mild.items() if name not in gone},
-    ),
-    variables,
-    prepends,
-    st.sets(name, max_size=3),
-    variables,
+@every_shell
+def test_another_profile_takes_the_first_one_back(shell: str, tmp_path: Path) -> None:
+    one = script(SMALL, tmp_path / "one.sh")
+    other = Environment({"V_B": "2", "MAX_JOBS": "3"}, {"PATH": ("/z",)}, (), ":")
+    two = script(other, tmp_path / "two.sh")
+    base = {"PATH": "/usr/bin:/bin:/b", "V_B": "b"}
+    code = f". {one}; . {two}; /usr/bin/env -0 > in; torchyard_deactivate; /usr/bin/env -0 > out"
+    said(shell, code, tmp_path, base)
+    assert environment_of(tmp_path / "in") == other.over(base)
+    assert environment_of(tmp_path / "out") == base
+
+
+@every_shell
+@pytest.mark.parametrize(
+    ("before", "change", "after"),
+    [
+        ("/usr/bin:/bin:/b", "PATH=/new:$PATH", "/new:/b:/usr/bin:/bin"),
+        ("/usr/bin::/bin:", "PATH=/new:$PATH", "/new:/usr/bin:/bin"),
+        ("/usr/bin::/bin:", ":", "/usr/bin::/bin:"),
+        ("/usr/bin", "PATH=/a:/b", None),
+        ("/usr/bin", "unset PATH", None),
+    ],
 )
-
-
-@pytest.mark.parametrize(("shell", "path"), SHELLS)
-@settings(max_examples=40, deadline=None)
-@given(environment=environments, base=variables)
-def test_sourcing_gives_the_environment_of_the_tools_own_children(
-    shell: str, path: str, environment: Environment, base: dict[str, str]
+def test_a_path_that_was_changed_since_loses_our_folders_alone(
+    shell: str, before: str, change: str, after: str | None, tmp_path: Path
 ) -> None:
-    before = {"PATH": "/usr/bin::/bin:", "LD_LIBRARY_PATH": ":", **base}
-    with tempfile.TemporaryDirectory() as place:
-        written = script(environment, Path(place))
-        once = sourced(path, written, before)
-        assert once == expected(environment, before), shell
-        assert sourced(path, written, before, times=2) == once
-        assert [item.name for item in Path(place).iterdir()] == ["env.sh"]
+    written = script(SMALL, tmp_path / "env.sh")
+    code = f". {written}; {change}; torchyard_deactivate; /usr/bin/env -0 > out"
+    said(shell, code, tmp_path, {"PATH": before})
+    assert environment_of(tmp_path / "out").get("PATH") == after
 
 
-@pytest.mark.parametrize(("shell", "path"), SHELLS)
-def test_the_callers_shell_keeps_its_options_and_gets_no_new_names(
-    shell: str, path: str, tmp_path: Path
-) -> None:
-    folders = {"PATH": ("/a", "/b"), "LD_LIBRARY_PATH": ("/c",)}
-    written = script(Environment({"V_A": "1"}, folders, ("V_B",), ":"), tmp_path)
-    plain = tmp_path / "plain.sh"
-    plain.write_text("export V_A=1 PATH=/a LD_LIBRARY_PATH=/c MAX_JOBS=1\n")
-    assert state(shell, path, written) == state(shell, path, plain)
+@every_shell
+def test_a_path_that_was_not_there_is_gone_again(shell: str, tmp_path: Path) -> None:
+    written = script(SMALL, tmp_path / "env.sh")
+    look = "/usr/bin/env -0"
+    code = f"unset PATH; . {written}; {look} > in; torchyard_deactivate; {look} > out"
+    said(shell, code, tmp_path)
+    assert environment_of(tmp_path / "in")["PATH"] == "/a:/b"
+    assert "PATH" not in environment_of(tmp_path / "out")
 
 
-def state(shell: str, path: str, source: Path) -> set[str]:
-    """The options of a shell, and the names of its variables and functions, after it sourced."""
-    look = "set -o; set" if shell == "dash" else "set -o; set; typeset -f"
-    argv = [path, *(["-f"] if shell == "zsh" else []), "-c", f". {render.sh(str(source))}; {look}"]
-    done = subprocess.run(argv, env={"PATH": "/bin"}, capture_output=True, text=True, check=True)
-    lines = done.stdout.splitlines()
-    return {line.partition("=")[0] for line in lines if not line.startswith("BASH_")}
+@every_shell
+def test_a_number_that_was_declared_as_one_is_no_obstacle(shell: str, tmp_path: Path) -> None:
+    written = script(replace(SMALL, set={"MAX_JOBS": "a b"}), tmp_path / "env.sh")
+    declare = "case ${ZSH_VERSION-}${BASH_VERSION-} in (?*) typeset -i MAX_JOBS=4;; esac"
+    assert said(shell, f'{declare}; . {written}; printf %s "$MAX_JOBS"', tmp_path) == "a b"
 
 
 @pytest.mark.skipif(not SHELLS, reason="not run: no shell of POSIX")
 def test_a_folder_that_is_there_already_moves_to_the_front(tmp_path: Path) -> None:
-    environment = Environment({}, {"PATH": ("/a", "/b")}, (), ":")
-    written = script(environment, tmp_path)
-    got = sourced(SHELLS[0][1], written, {"PATH": "/c:/b::/d:/a"})
-    assert got["PATH"] == "/a:/b:/c:/d" == environment.over({"PATH": "/c:/b::/d:/a"})["PATH"]
+    written = script(Environment({}, {"PATH": ("/a", "/b")}, (), ":"), tmp_path / "env.sh")
+    base = {"PATH": "/c:/b::/d:/a"}
+    said(next(iter(SHELLS)), f". {written}; /usr/bin/env -0 > in", tmp_path, base)
+    assert environment_of(tmp_path / "in")["PATH"] == "/a:/b:/c:/d"
 
 
-@pytest.mark.parametrize("bad", ["V A", "V-A", "2V", "V(x)", "V\nA", "", "Ä", "V;x"])
+@pytest.mark.parametrize("bad", ["V A", "V-A", "2V", "V(x)", "V\nA", "", "Ä", "V;x", "UID", "path"])
 def test_a_name_that_the_shell_cannot_hold_is_refused(bad: str, tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match=r"cannot hold a variable named .*\n.*rename it"):
-        script(Environment({bad: "1"}, {}, (), ":"), tmp_path)
+    job = replace(JOB, scripts=(tmp_path / "env.sh",))
+    with pytest.raises(BuildError, match=r"(?s)variable .*→ (rename it|take it out)"):
+        write_scripts(job, Environment({bad: "1"}, {}, (), ":"))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_nul_is_refused_by_name(tmp_path: Path) -> None:
-    for kind in ("env.sh", "env.ps1"):
-        with pytest.raises(BuildError, match="NUL"):
-            script(Environment({"V_A": "a\0b"}, {}, (), ":"), tmp_path, kind)
 
 
 def test_jobs_by_hand_are_in_the_script_unless_a_person_chose_them(tmp_path: Path) -> None:
     assert safe_jobs() >= 1
-    mine = Environment({"MAX_JOBS": "7"}, {}, (), ":")
-    assert f"MAX_JOBS='{safe_jobs()}'" in script(replace(mine, set={}), tmp_path).read_text()
-    assert re.findall("MAX_JOBS='.*'", script(mine, tmp_path).read_text()) == ["MAX_JOBS='7'"]
+    job = replace(JOB, scripts=(tmp_path / "env.sh",))
+    mine = replace(SMALL, set={"MAX_JOBS": "7"})
+    write_scripts(job, replace(mine, set={}, unset=("MAX_JOBS",)))
+    assert re.search(r"MAX_JOBS='\d+'  # for use by hand", (tmp_path / "env.sh").read_text())
+    write_scripts(job, mine)
+    found = re.findall("MAX_JOBS='.*'", (tmp_path / "env.sh").read_text())
+    assert found == ["MAX_JOBS='7'"]
 
 
-# PowerShell: read back from the parse tree by a reader that shares no code with the writer.
-
-QUOTES = "'\u2018\u2019\u201a\u201b"
-
-
-def tree(source: bytes) -> Node:
-    return Parser(Language(tree_sitter_powershell.language())).parse(source).root_node
-
-
-def nodes(node: Node) -> Iterator[Node]:
-    yield node
-    for child in node.children:
-        yield from nodes(child)
-
-
-def text_of(node: Node) -> str:
-    return (node.text or b"").decode()
-
-
-def unquoted(literal: str) -> str:
-    """A verbatim string as PowerShell reads it: any two quotes in a row are the second one."""
-    assert literal[0] == literal[-1] == "'"
-    inner, out = iter(literal[1:-1]), []
-    for character in inner:
-        if character in QUOTES:
-            second = next(inner)
-            assert second in QUOTES
-            out.append(second)
-        else:
-            out.append(character)
-    return "".join(out)
-
-
-def read_back(path: Path) -> tuple[dict[str, str], list[str]]:
-    """The assignments of a quoted text, and the variables that are removed."""
-    raw = path.read_bytes()
-    assert raw.startswith(b"\xef\xbb\xbf")
-    root = tree(raw[3:])
-    assert not root.has_error
-    assigned: dict[str, str] = {}
-    removed: list[str] = []
-    for node in nodes(root):
-        if node.type == "assignment_expression":
-            left, right = text_of(node.children[0]), text_of(node.children[-1])
-            found = re.fullmatch(r"\$(?:env:(\w+)|\{env:(.+)\})", left)
-            if found and right.startswith("'"):
-                assigned[found[1] or found[2]] = unquoted(right)
-        elif node.type == "command" and text_of(node).startswith("Remove-Item"):
-            literals = [one for one in nodes(node) if one.type == "verbatim_string_characters"]
-            removed = [unquoted(text_of(one)).removeprefix("Env:") for one in literals]
-    return assigned, removed
-
-
-powershell_name = st.from_regex(r"[A-Z_][A-Za-z0-9_]{0,6}(\(x86\))?", fullmatch=True)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    values=st.dictionaries(powershell_name, text, max_size=4),
-    gone=st.sets(powershell_name, max_size=3),
-    folders=st.lists(folder, min_size=1, max_size=3),
-)
-def test_powershell_reads_the_values_that_were_written(
-    values: dict[str, str], gone: set[str], folders: list[str]
-) -> None:
-    values.pop("MAX_JOBS", None)
-    environment = Environment(values, {"PATH": tuple(folders)}, tuple(sorted(gone)), ";")
-    with tempfile.TemporaryDirectory() as place:
-        path = script(environment, Path(place), "env.ps1")
-        assigned, removed = read_back(path)
-        assert assigned == {**values, "MAX_JOBS": str(safe_jobs())}
-        assert removed == sorted(gone)
-
-
-def test_a_default_gives_way_in_powershell_too(tmp_path: Path) -> None:
-    path = script(Environment({}, {}, (), ";", {"V_A": "it's"}), tmp_path, "env.ps1")
-    assert read_back(path)[0]["V_A"] == "it's"
-    condition = "if (-not (Test-Path -LiteralPath 'Env:V_A'))"
-    assert condition in path.read_text(encoding="utf-8-sig")
-
-
-@pytest.mark.skipif(not shutil.which("pwsh"), reason="not run: no pwsh")
-def test_real_powershell_gives_the_same_environment(tmp_path: Path) -> None:
-    environment = Environment({"V_A": "it's \u2019 $x"}, {"PATH": ("/a",)}, ("V_B",), ":")
-    path = script(environment, tmp_path, "env.ps1")
-    base = {"PATH": "/usr/bin:/bin:/a", "V_B": "1", "HOME": str(tmp_path)}
-    argv = [shutil.which("pwsh") or "", "-NoProfile", "-c", f". {render.ps(str(path))}; . {ENV} -0"]
-    done = subprocess.run(argv, env=base, capture_output=True, check=True)
-    got = dict(item.decode().split("=", 1) for item in done.stdout.split(b"\0") if b"=" in item)
-    assert {n: got.get(n) for n in ("V_A", "V_B", "PATH")} == {
-        n: environment.over(base).get(n) for n in ("V_A", "V_B", "PATH")
-    }
+def test_reasons_stand_beside_what_they_are_for_and_end_no_line(tmp_path: Path) -> None:
+    why = {"V_A": "one\ntouch pwned", "V_B": "two", "PATH": "three", "V_D": "four"}
+    found = script(replace(SMALL, why=why), tmp_path / "env.sh").read_text()
+    assert "\\export V_A='1'  # one?touch pwned\n" in found
+    assert "  # two\n  \\unset -v V_B\n" in found
+    assert "_torchyard_prepend PATH '/a:/b'  # three\n" in found
+    assert "\\export V_D='d' ;; esac  # four\n" in found

@@ -177,7 +177,8 @@ def test_a_plan_for_windows_has_its_paths_and_scripts(shipped: dict[str, Setting
     smoke = stages["extensions:smoke"]
     assert str(smoke.leaves[0]) == r"C:\ty\build\w\extensions\smoke.json"
     assert smoke.job.location == r"C:\ty\templates\smoke"
-    assert [str(path) for path in stages["env"].also] == [r"C:\ty\build\w\env.ps1"]
+    scripts = ("env.bat", "env.ps1", "run.bat", "run.ps1")
+    assert [str(path) for path in stages["env"].also] == [rf"C:\ty\build\w\{n}" for n in scripts]
     assert str(stages["wheel"].job.wheelhouse) == r"C:\ty\wheelhouse"
     assert dict(plan.headline)["into"] == r"C:\ty\build\w, wheels in C:\ty\wheelhouse"
 

@@ -17,8 +17,8 @@ EXTENSION_KEYS = (
     "subdirectory, submodules"
 )
 ROOT_KEYS = (
-    "known here: build, doctor, extensions, python, source, target, toolkit, torch, validation, "
-    "wheel"
+    "known here: build, doctor, extensions, python, runtime, source, target, toolkit, torch, "
+    "validation, wheel"
 )
 
 

@@ -120,9 +120,9 @@ def test_the_environment_of_the_build() -> None:
     shared = {
         "PYTHONNOUSERSITE": "1",
         "VIRTUAL_ENV": VENV,
-        **MSVC.set,
+        **{name.upper(): value for name, value in MSVC.set.items()},
         "DISTUTILS_USE_SDK": "1",
-        "MSSdk": "1",
+        "MSSDK": "1",
         "CC": "cl",
         "CXX": "cl",
         "CUDA_HOME": CUDA,
@@ -317,10 +317,10 @@ def test_validate_builds_a_program_with_the_libraries() -> None:
 
 
 def test_a_changed_sdk_makes_the_folder_anew_and_another_name_of_visual_studio_does_not() -> None:
-    names = (*MSVC.set, "DISTUTILS_USE_SDK", "MSSdk", "CC", "CXX")
+    names = (*map(str.upper, MSVC.set), "DISTUTILS_USE_SDK", "MSSDK", "CC", "CXX")
     effects = {name: rule_for(KNOWLEDGE.folder_rules, name).effect for name in names}
     assert {name for name in names if effects[name] == "wipe"} == {
-        *("INCLUDE", "LIB", "WindowsSDKVersion"),
+        *("INCLUDE", "LIB", "WINDOWSSDKVERSION"),
     }
     assert set(effects.values()) == {"wipe", "reuse"}
 

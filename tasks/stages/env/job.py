@@ -28,7 +28,8 @@ class Environment:
     variables hold, and `unset` are variables that would change what is compiled and must not leak
     in from a person's shell. `defaults` are variables that give way to a person's own; they change
     nothing of what is compiled. `offered` are names that a folder which CMake has configured need
-    not take: see `settled`.
+    not take: see `settled`. `why` has the reason for each of these variables, for people; that of
+    extensions holds none, so that a better sentence makes no extension run again.
     """
 
     set: Mapping[str, str]
@@ -37,6 +38,12 @@ class Environment:
     separator: str
     defaults: Mapping[str, str] = field(default_factory=dict)
     offered: tuple[str, ...] = ()
+    why: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every variable that it may change, sorted."""
+        return tuple(sorted({*self.set, *self.defaults, *self.prepend, *self.unset}))
 
     def settled(self, held: Mapping[str, str]) -> Environment:
         """For a folder that CMake has configured, with `held` in its cache.
@@ -112,10 +119,11 @@ class EnvJob:
     """What the environment is resolved from.
 
     `flags` and `variables` are the settings build.flags and build.env, `deps` and `source` the
-    manifests to read (`source` only with strategy source), `scripts` the files to render, all from
-    one template folder. `caching` and `cache_size` are the settings build.cache and
-    build.cache_size, `cache` the manifest that says which one is here. `arch_lists` are the targets
-    as each reader wants them.
+    manifests to read (`source` only with strategy source). `runtime` are variables that programs
+    run with, beside what running them takes. `scripts` are the files to render for a shell to read,
+    `wrappers` those that run a program, all from one template folder. `caching` and `cache_size`
+    are the settings build.cache and build.cache_size, `cache` the manifest that says which one is
+    here. `arch_lists` are the targets as each reader wants them.
     """
 
     profile: str
@@ -130,6 +138,7 @@ class EnvJob:
     blas: str
     flags: Mapping[str, bool | str]
     variables: Mapping[str, str]
+    runtime: Mapping[str, str]
     caching: str
     cache_size: str
     venv: PurePath
@@ -137,5 +146,6 @@ class EnvJob:
     cache: PurePath
     source: PurePath | None
     scripts: tuple[PurePath, ...]
+    wrappers: tuple[PurePath, ...]
     templates: PurePath
     log: PurePath

@@ -1,12 +1,14 @@
 """Variables of a person's shell that would change what is compiled, or what it is compiled with.
 
-The tool's own children never see them (`shell.PASSED` is an allow-list); env.sh and env.ps1 take
-them away by hand. From the manuals of GCC, MSVC, nvcc, CMake, setuptools and scikit-build-core, and
+The tool's own children never see them (`shell.PASSED` is an allow-list); the scripts take them away
+by hand. From the manuals of GCC, MSVC, nvcc, CMake, setuptools and scikit-build-core, and
 PyTorch's setup.py, tools/setup_helpers, cmake/EnvVarForwarding.cmake and
 torch/utils/cpp_extension.py.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 _COMPILER = """
 CC CXX CPP CFLAGS CXXFLAGS CPPFLAGS LDFLAGS LDSHARED CUDAFLAGS ASMFLAGS AR CL _CL_ LINK _LINK_
@@ -48,4 +50,13 @@ BUILD_SHARED_LIBS BUILD_SPLIT_CUDA BUILD_CUSTOM_PROTOBUF BUILD_FUNCTORCH BUILD_L
 BUILD_PYTHON_ONLY BUILD_LAZY_TS_BACKEND BUILD_CAFFE2 BUILD_JNI
 """
 
-LEAKS = frozenset(f"{_COMPILER}{_CUDA}{_CMAKE}{_PYTHON}{_TORCH}".split())
+# What a variable of each group would do, were it left in a person's shell
+_GROUPS = {
+    "would change what the compilers are given": _COMPILER,
+    "would lead to another CUDA toolkit, or change nvcc's flags": _CUDA,
+    "would change how CMake configures": _CMAKE,
+    "would change which Python, or which packages, are found": _PYTHON,
+    "would change what torch's build, or that of its extensions, makes": _TORCH,
+}
+WHY: Mapping[str, str] = {name: why for why, names in _GROUPS.items() for name in names.split()}
+LEAKS = frozenset(WHY)

@@ -10,12 +10,15 @@ from tasks.stages.deps.job import Captured
 # its older releases ask for beside it. CMake looks for cc and gcc before it looks for cl, and finds
 # those of Git, Strawberry Perl or MSYS2; as PyTorch's setup.py does it, the name alone is given:
 # the one of PATH is ours, and cpp_extension before 2.14 breaks on a space in it.
-_OURS = {"DISTUTILS_USE_SDK": "1", "MSSdk": "1", "CC": "cl", "CXX": "cl"}
+_OURS = {"DISTUTILS_USE_SDK": "1", "MSSDK": "1", "CC": "cl", "CXX": "cl"}
 
 
 def variables(captured: Captured | None) -> dict[str, str]:
-    """What vcvarsall sets, and what has it used."""
-    return {**(captured.set if captured else {}), **_OURS}
+    """What vcvarsall sets, and what has it used. Windows knows a name in any case: all are in
+    capitals, so that none comes twice.
+    """
+    given = {name.upper(): value for name, value in captured.set.items()} if captured else {}
+    return {**given, **_OURS}
 
 
 def flags(toolkit: str, torch: str, *, extension: bool) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import PurePath
 
 from tasks.choice import Choice
@@ -13,8 +14,9 @@ from tasks.model import Json, Layout, Stage
 from tasks.settings.schema import Settings
 from tasks.stages.env.job import ArchLists, EnvJob
 from tasks.stages.env.launchers import of_caches
+from tasks.stages.env.writable import require_writable
 
-RECIPE = 2
+RECIPE = 3
 
 
 def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledge) -> Stage:
@@ -23,6 +25,7 @@ def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledg
     Raises `SettingsError` where a torch that is to be built cannot be built for the targets. The
     arch lists of build.env are judged by `decide_grammar`.
     """
+    require_writable(settings, choice.system)
     job = EnvJob(
         profile=layout.profile,
         system=choice.system,
@@ -35,26 +38,28 @@ def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledg
         build_type=settings.build.type,
         blas=settings.build.blas,
         flags=settings.build.flags,
-        variables=settings.build.env,
+        variables=_named(settings.build.env, choice),
+        runtime=_runtime(settings, choice),
         caching=settings.build.cache,
         cache_size=settings.build.cache_size,
         venv=layout.venv,
         deps=layout.manifest("deps"),
         cache=layout.manifest("cache"),
         source=layout.manifest("source") if choice.strategy == "source" else None,
-        scripts=_scripts(layout, choice),
+        scripts=_files(layout, choice, "env"),
+        wrappers=_files(layout, choice, "run"),
         templates=layout.templates,
         log=layout.logs / "env.log",
     )
     return Stage(
         name="env",
         room="env",
-        doc="resolve the build environment; env.sh and env.ps1 give it to a shell",
+        doc="resolve the environment; env.* give it to a shell, run runs a program",
         job=job,
         inputs={"recipe": RECIPE, **_inputs(job)},
         leaves=tuple(layout.manifest(name) for name in ("env", "extension-env", "cache-env")),
         reads=tuple(path for path in (job.deps, job.cache, job.source) if path),
-        also=job.scripts,
+        also=(*job.scripts, *job.wrappers, *_command(layout, choice)),
     )
 
 
@@ -90,8 +95,10 @@ def _extension_list(choice: Choice, knowledge: Knowledge) -> str:
 
 
 def _inputs(job: EnvJob) -> dict[str, Json]:
-    """What is compiled with. Flags and variables count only where torch itself is built."""
-    names = ["system", "strategy", "cuda", "torch", "venv", "ptx", "arch_lists"]
+    """What is compiled with, and what programs run with, which reaches no other stage. Flags and
+    variables count only where torch itself is built.
+    """
+    names = ["system", "strategy", "cuda", "torch", "venv", "ptx", "arch_lists", "runtime"]
     if job.strategy == "source":
         names += ["build_type", "blas", "flags", "variables"]
     return {
@@ -101,7 +108,23 @@ def _inputs(job: EnvJob) -> dict[str, Json]:
     }
 
 
-def _scripts(layout: Layout, choice: Choice) -> tuple[PurePath, ...]:
-    """Windows gets no env.sh: its shells that read one hold PATH in another form."""
-    names = ("env.ps1",) if choice.system == "windows" else ("env.sh", "env.ps1")
-    return tuple(layout.build / name for name in names)
+def _runtime(settings: Settings, choice: Choice) -> dict[str, str]:
+    blocking = {"CUDA_LAUNCH_BLOCKING": "1"} if settings.runtime.launch_blocking else {}
+    return {**blocking, **_named(settings.runtime.env, choice)}
+
+
+def _named(variables: Mapping[str, str], choice: Choice) -> dict[str, str]:
+    """On Windows names are compared without case; Python has them in capitals."""
+    windows = choice.system == "windows"
+    return {name.upper() if windows else name: value for name, value in variables.items()}
+
+
+def _files(layout: Layout, choice: Choice, stem: str) -> tuple[PurePath, ...]:
+    """Windows gets none for sh: its shells that read one hold PATH in another form."""
+    shell = "bat" if choice.system == "windows" else "sh"
+    return tuple(layout.build / f"{stem}.{kind}" for kind in (shell, "ps1"))
+
+
+def _command(layout: Layout, choice: Choice) -> tuple[PurePath, ...]:
+    """`run`, which on Windows PATHEXT makes of run.bat."""
+    return () if choice.system == "windows" else (layout.build / "run",)

@@ -7,7 +7,7 @@ they are the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import PurePath, PurePosixPath, PureWindowsPath
 
@@ -17,6 +17,7 @@ from tasks.stages.env import msvc
 from tasks.stages.env.job import Environment, EnvJob, namespace
 from tasks.stages.env.launchers import base_dir, launchers, offered, tuning
 from tasks.stages.env.leaks import LEAKS
+from tasks.stages.env.reasons import explained
 
 _NO_CACHE = Cache()
 _BLAS = {"mkl": "MKL", "openblas": "OpenBLAS", "generic": "Generic"}  # PyTorch's BLAS variable
@@ -27,25 +28,28 @@ def resolve(
 ) -> tuple[Environment, Environment]:
     """The full environment and that of the extensions.
 
-    `cache` is the compiler cache of a source build, `tree` its source.
+    `cache` is the compiler cache of a source build, `tree` its source. Only the first says why.
     """
-    shared = {**_python(job, deps), **_compilers(job, deps), **_cuda(job, deps)}
+    shared = {**python(job, deps), **compilers(job, deps), **cuda(job, deps)}
     extension = _environment(job, deps, {**shared, **_extension(job, deps)})
     if job.strategy != "source":
-        return extension, extension
+        return explained(job, deps, extension), extension
     full = _environment(job, deps, {**shared, **_source(job, deps, cache)})
     tuned = tuning(job, deps, cache, base_dir(job, tree))
-    return replace(full, defaults=tuned, offered=offered(job)), extension
+    return explained(job, deps, replace(full, defaults=tuned, offered=offered(job))), extension
 
 
-def _python(job: EnvJob, deps: Deps) -> dict[str, str]:
+def python(job: EnvJob, deps: Deps) -> dict[str, str]:
     """No user site-packages; the built environment, or the tools beside an existing one."""
     home = {"PYTHONPATH": deps.overlay} if deps.overlay else {"VIRTUAL_ENV": str(job.venv)}
     return {"PYTHONNOUSERSITE": "1", **home}
 
 
-def _compilers(job: EnvJob, deps: Deps) -> dict[str, str]:
-    """nvcc's host compiler is that of the C++ code: CUDAHOSTCXX for CMake, CC for cpp_extension."""
+def compilers(job: EnvJob, deps: Deps) -> dict[str, str]:
+    """The compilers, and on Windows the environment that they work in.
+
+    nvcc's host compiler is that of the C++ code: CUDAHOSTCXX for CMake, CC for cpp_extension.
+    """
     if job.system == "windows":
         return msvc.variables(deps.msvc)
     host = deps.cxx.path if job.cuda else ""
@@ -53,7 +57,8 @@ def _compilers(job: EnvJob, deps: Deps) -> dict[str, str]:
     return {name: path for name, path in found.items() if path}
 
 
-def _cuda(job: EnvJob, deps: Deps) -> dict[str, str]:
+def cuda(job: EnvJob, deps: Deps) -> dict[str, str]:
+    """Where the toolkit is, for all who look for one; nothing where none is used."""
     toolkit = _toolkit(job, deps)
     if not toolkit:
         return {}
@@ -73,7 +78,7 @@ def _extension(job: EnvJob, deps: Deps) -> dict[str, str]:
     if not _toolkit(job, deps):
         return {}
     lists = {"TORCH_CUDA_ARCH_LIST": job.arch_lists.extensions, "CUDAARCHS": job.arch_lists.cmake}
-    return {**_written(lists), **_msvc(job, deps, extension=True)}
+    return {**_written(lists), **msvc_flags(job, deps, extension=True)}
 
 
 def _source(job: EnvJob, deps: Deps, cache: Cache) -> dict[str, str]:
@@ -88,7 +93,7 @@ def _source(job: EnvJob, deps: Deps, cache: Cache) -> dict[str, str]:
         # a changed libc10 is no reason to link all that uses it once more: see ADR 13
         "CMAKE_LINK_DEPENDS_NO_SHARED": "ON",
         **_blas(job),
-        **_msvc(job, deps, extension=False),
+        **msvc_flags(job, deps, extension=False),
         **job.variables,
         **namespace(cache, job.variables),
     }
@@ -103,7 +108,8 @@ def _written(lists: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in lists.items() if value}
 
 
-def _msvc(job: EnvJob, deps: Deps, *, extension: bool) -> dict[str, str]:
+def msvc_flags(job: EnvJob, deps: Deps, *, extension: bool) -> dict[str, str]:
+    """Options of cl.exe and nvcc on Windows, for torch itself or for an extension."""
     toolkit = _toolkit(job, deps)
     if job.system != "windows" or not toolkit:
         return {}
@@ -123,15 +129,28 @@ def _switch(value: bool | str) -> str:
 
 
 def _environment(job: EnvJob, deps: Deps, values: Mapping[str, str]) -> Environment:
+    return made(job, values, folders(job, deps), LEAKS)
+
+
+def made(
+    job: EnvJob,
+    values: Mapping[str, str],
+    prepend: Mapping[str, tuple[str, ...]],
+    leaks: Iterable[str],
+) -> Environment:
+    """The environment with these values; what leaks and has none is unset.
+
+    On Windows an empty value is none: cmd and PowerShell remove a variable that is set to nothing.
+    """
     separator = ";" if job.system == "windows" else ":"
-    prepend = _prepend(job, deps)
-    for name, folders in prepend.items():
-        _require_one_element(name, folders, separator)
-    unset = tuple(sorted(LEAKS - values.keys() - prepend.keys()))
-    return Environment(set=values, prepend=prepend, unset=unset, separator=separator)
+    for name, first in prepend.items():
+        _require_one_element(name, first, separator)
+    held = {name: value for name, value in values.items() if value or job.system != "windows"}
+    unset = tuple(sorted({*leaks, *values} - held.keys() - prepend.keys()))
+    return Environment(set=held, prepend=prepend, unset=unset, separator=separator)
 
 
-def _prepend(job: EnvJob, deps: Deps) -> dict[str, tuple[str, ...]]:
+def folders(job: EnvJob, deps: Deps) -> dict[str, tuple[str, ...]]:
     """Our programs come first: a system toolkit's folder may hold a python and a ninja, too."""
     toolkit, compilers = _toolkit(job, deps), deps.msvc.path if deps.msvc else ()
     if not toolkit:

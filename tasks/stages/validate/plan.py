@@ -6,7 +6,8 @@ from typing import get_args
 
 from tasks.choice import Choice
 from tasks.model import Layout, Stage
-from tasks.settings.schema import Check, Settings
+from tasks.settings.schema import Settings
+from tasks.settings.values import Check
 from tasks.stages.validate.job import SmokeCheck, ValidateJob
 
 RECIPE = 1
