@@ -25,6 +25,7 @@ from tasks.stages.env.runtime import resolve_runtime
 from tasks.stages.env.scripts import write_wrappers
 from tests.checkout import KNOWLEDGE
 from tests.shellcases import HOSTILE, JOB, TEMPLATES, environment_of, seen
+from tests.systems import needs_links
 from tests.unit.test_env_resolve import LAYOUT, NONE, PINS, choice, deps, job
 
 
@@ -100,6 +101,7 @@ def test_errors_are_told_where_they_happen_on_request() -> None:
     assert stage(both).job.runtime == {"CUDA_LAUNCH_BLOCKING": "0"}
 
 
+@needs_links  # `run` is one
 def test_a_changed_run_time_environment_rebuilds_nothing(tmp_path: Path) -> None:
     """The stage runs again, and what others read of it keeps its bytes."""
     assert stage({}).inputs != stage({"env": {"DEVICE": "cpu"}}).inputs
