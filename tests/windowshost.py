@@ -31,6 +31,15 @@ MSVC = Captured(
     },
     path=(f"{TOOLSET}\\bin\\HostX64\\x64", f"{KITS}bin\\10.0.26100.0\\x64"),
 )
+# What both environments of a profile have of it
+COMPILERS = {
+    **{name.upper(): value for name, value in MSVC.set.items()},
+    "DISTUTILS_USE_SDK": "1",
+    "MSSDK": "1",
+    "CC": "cl",
+    "CXX": "cl",
+    "VSLANG": "1033",
+}
 SCCACHE = Cache("sccache", "C:\\Users\\me\\scoop\\shims\\sccache.exe", "0.16.0")
 # What a child is let have of the person's own (tasks.effects.shell)
 BASE = {"PATH": "C:\\Windows\\System32;C:\\Windows", "TEMP": "C:\\T", "SYSTEMROOT": "C:\\Windows"}

@@ -67,10 +67,16 @@ def begin(child: Popen[str], *, serves: bool) -> None:
 
 def end(child: Popen[str], grace: float) -> None:
     """End who is left, its leader so many seconds after it was asked to stop."""
-    if child.poll() is None:
-        interrupt(child)
-        with contextlib.suppress(TimeoutExpired):
-            child.wait(grace)
+    try:
+        if child.poll() is None:
+            interrupt(child)
+            with contextlib.suppress(TimeoutExpired):
+                child.wait(grace)
+    finally:
+        _end_all(child)
+
+
+def _end_all(child: Popen[str]) -> None:
     if child in _jobs:
         _terminate(_jobs[child], _EXIT)
     elif child.poll() is None:
@@ -81,8 +87,11 @@ def end(child: Popen[str], grace: float) -> None:
 
 
 def interrupt(child: Popen[str]) -> None:
-    """Tell it to stop; without a console nobody can be told."""
-    with contextlib.suppress(OSError):
+    """Tell it to stop; without a console nobody can be told.
+
+    Pythons before 3.13 report that as a SystemError (https://github.com/python/cpython/issues/87128)
+    """
+    with contextlib.suppress(OSError, SystemError):
         child.send_signal(signal.CTRL_BREAK_EVENT)
 
 

@@ -26,7 +26,13 @@ def start(argv: Sequence[str], *, serves: bool = False, **options: Any) -> subpr
     """
     child: subprocess.Popen[str] = subprocess.Popen(argv, **group.OPTIONS, **options)
     _live.add(child)
-    group.begin(child, serves=serves)
+    try:
+        group.begin(child, serves=serves)
+    except BaseException:  # on Windows it would wait for ever to be begun
+        _live.discard(child)
+        child.kill()
+        child.wait()
+        raise
     return child
 
 

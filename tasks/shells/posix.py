@@ -7,7 +7,7 @@ from tasks.shells.text import IDENTIFIER, bad_name, holdable
 
 # Names that bash, dash or zsh sets, or reads in a way of its own, as soon as it runs: what is
 # assigned to them is refused, or means something else. From `readonly -p` and `typeset` of a shell
-# that was just started, and zshparam(1)
+# that was just started, zshparam(1), and zsh/parameter in zshmodules(1)
 _KEPT = """
 _ BASHOPTS BASHPID BASH_ARGC BASH_ARGV BASH_COMMAND BASH_LINENO BASH_SOURCE BASH_SUBSHELL
 BASH_VERSINFO DIRSTACK EUID FUNCNAME GROUPS LINENO PIPESTATUS PPID RANDOM SECONDS SHELLOPTS
@@ -17,6 +17,11 @@ PROMPT3 PROMPT4 SAVEHIST TRY_BLOCK_ERROR TRY_BLOCK_INTERRUPT TTY TTYIDLE USERNAM
 ZSH_EVAL_CONTEXT ZSH_SUBSHELL ZSH_ARGZERO ZSH_NAME ZSH_VERSION COLUMNS LINES
 argv cdpath fignore fpath histchars mailpath manpath module_path path pipestatus prompt psvar
 signals status watch zsh_eval_context zsh_scheduled_events
+aliases builtins commands dirstack funcfiletrace funcsourcetrace funcstack functions
+functions_source functrace galiases history historywords jobdirs jobstates jobtexts modules
+nameddirs options parameters patchars reswords saliases userdirs usergroups
+dis_aliases dis_builtins dis_functions dis_functions_source dis_galiases dis_patchars dis_reswords
+dis_saliases
 """
 _OWN = frozenset(_KEPT.split())
 

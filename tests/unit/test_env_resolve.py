@@ -210,6 +210,7 @@ def test_windows_gets_exactly_this_for_extensions() -> None:
         "MSSDK": "1",
         "CC": "cl",
         "CXX": "cl",
+        "VSLANG": "1033",
         "CUDA_HOME": r"C:\y\build\p\cuda",
         "CUDA_PATH": r"C:\y\build\p\cuda",
         "CUDACXX": "C:/y/build/p/cuda/bin/nvcc.exe",

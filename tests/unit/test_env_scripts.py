@@ -225,3 +225,28 @@ def test_reasons_stand_beside_what_they_are_for_and_end_no_line(tmp_path: Path) 
     assert "  # two\n  \\unset -v V_B\n" in found
     assert "_torchyard_prepend PATH '/a:/b'  # three\n" in found
     assert "\\export V_D='d' ;; esac  # four\n" in found
+
+
+@every_shell
+def test_under_set_a_only_the_environment_is_exported(shell: str, tmp_path: Path) -> None:
+    script(Environment({"V_A": "1"}, {"PATH": ("/a",)}, ("V_B",), ":"), tmp_path / "e.sh")
+    code = "set -a; . ./e.sh; case $- in *a*) echo still;; esac; set +a; env"
+    told = said(shell, code, tmp_path).splitlines()
+    assert {"still", "V_A=1"} <= set(told)
+    assert not [line for line in told if line.startswith(("_torchyard", "BASH_FUNC"))]
+
+
+@every_shell
+def test_one_may_ask_whether_it_worked(shell: str, tmp_path: Path) -> None:
+    """dash ends at a `return` of a sourced file under set -e, whoever asked."""
+    script(Environment({"V_A": "1"}, {}, (), ":"), tmp_path / "e.sh")
+    code = "readonly V_A=0; set -e; . ./e.sh 2>/dev/null || echo handled; echo $V_A alive"
+    assert said(shell, code, tmp_path).splitlines() == ["handled", "0 alive"]
+
+
+@pytest.mark.skipif("zsh" not in SHELLS, reason="not run: no zsh")
+def test_a_list_that_zsh_has_tied_to_a_path_stays_tied(tmp_path: Path) -> None:
+    script(Environment({}, {"LD_LIBRARY_PATH": ("/ours",)}, (), ":"), tmp_path / "e.sh")
+    tied = "typeset -xT LD_LIBRARY_PATH ld_library_path; LD_LIBRARY_PATH=/q"
+    code = f"{tied}; . ./e.sh; torchyard_deactivate; ld_library_path+=/z; echo $LD_LIBRARY_PATH"
+    assert said("zsh", code, tmp_path) == "/q:/z\n"

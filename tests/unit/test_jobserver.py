@@ -223,6 +223,20 @@ def test_a_bug_from_the_start_withholds_nothing(
     assert len(heard) == 1
 
 
+@posix_only
+def test_a_chair_that_nobody_may_take_ends_no_build(
+    tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: object) -> bool:
+        raise PermissionError("of a build with higher rights")
+
+    monkeypatch.setattr("tasks.effects.jobserver.pipe.Chair.take", refused)
+    build = Build(tmp_path / "b", 4)
+    with jobserver.pool(tmp_path / "pool", 4, lambda _: Verdict(4), {}, tick=TICK) as pool:
+        assert build.start(pool.environment()).wait() == 0
+    assert "jobs are not held back by memory any more" in heard.text
+
+
 @linux_only
 def test_nothing_is_left_open(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 4)

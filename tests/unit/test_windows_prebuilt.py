@@ -18,7 +18,7 @@ from tasks.stages.extensions.variables import own_over
 from tasks.stages.validate.inside import probe_argv
 from tasks.stages.wheel.job import Wheel
 from tests.surroundings import TOOLSET
-from tests.windowshost import BASE, KITS, MSVC, PYTHON, UV, deps, stages
+from tests.windowshost import BASE, COMPILERS, KITS, PYTHON, UV, deps, stages
 
 NAME = "windows-rtx5090"
 STAGES = stages(NAME)
@@ -30,11 +30,7 @@ TOOLS = ("ninja>=1.13.1", "pip", "wheel", "build", "numpy", "setuptools>=77.0.3"
 SHARED = {
     "PYTHONNOUSERSITE": "1",
     "VIRTUAL_ENV": VENV,
-    **{name.upper(): value for name, value in MSVC.set.items()},
-    "DISTUTILS_USE_SDK": "1",
-    "MSSDK": "1",
-    "CC": "cl",
-    "CXX": "cl",
+    **COMPILERS,
     "CUDA_HOME": CUDA,
     "CUDA_PATH": CUDA,
     "CUDACXX": CUDA.replace("\\", "/") + "/bin/nvcc.exe",

@@ -26,7 +26,7 @@ from tasks.stages.validate.program import steps
 from tasks.stages.wheel.job import Wheel
 from tests.checkout import KNOWLEDGE
 from tests.surroundings import TOOLSET
-from tests.windowshost import KITS, MSVC, SCCACHE, deps, stages
+from tests.windowshost import COMPILERS, KITS, MSVC, SCCACHE, deps, stages
 
 NAME = "rtx5090-source"
 STAGES = stages(NAME)
@@ -120,11 +120,7 @@ def test_the_environment_of_the_build() -> None:
     shared = {
         "PYTHONNOUSERSITE": "1",
         "VIRTUAL_ENV": VENV,
-        **{name.upper(): value for name, value in MSVC.set.items()},
-        "DISTUTILS_USE_SDK": "1",
-        "MSSDK": "1",
-        "CC": "cl",
-        "CXX": "cl",
+        **COMPILERS,
         "CUDA_HOME": CUDA,
         "CUDA_PATH": CUDA,
         "CUDACXX": CUDA.replace("\\", "/") + "/bin/nvcc.exe",
@@ -317,7 +313,7 @@ def test_validate_builds_a_program_with_the_libraries() -> None:
 
 
 def test_a_changed_sdk_makes_the_folder_anew_and_another_name_of_visual_studio_does_not() -> None:
-    names = (*map(str.upper, MSVC.set), "DISTUTILS_USE_SDK", "MSSDK", "CC", "CXX")
+    names = (*map(str.upper, MSVC.set), "DISTUTILS_USE_SDK", "MSSDK", "VSLANG", "CC", "CXX")
     effects = {name: rule_for(KNOWLEDGE.folder_rules, name).effect for name in names}
     assert {name for name in names if effects[name] == "wipe"} == {
         *("INCLUDE", "LIB", "WINDOWSSDKVERSION"),

@@ -123,9 +123,12 @@ class Chair:
         self._handle = 0
 
     def take(self) -> bool:
-        """Whether it is ours, now or since before."""
+        """Whether it is ours, now or since before; not where it is that of an elevated build."""
         if not self.taken and self._name:
-            handle = _event(None, True, False, self._name)
+            try:
+                handle = _event(None, True, False, self._name)
+            except PermissionError:
+                return False
             self.taken = not kernel32.was_there()
             self._handle = handle if self.taken else 0
             if not self.taken:

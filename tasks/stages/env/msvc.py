@@ -9,8 +9,9 @@ from tasks.stages.deps.job import Captured
 # setuptools then takes the cl.exe of PATH and looks for no Visual Studio of its own; MSSdk is what
 # its older releases ask for beside it. CMake looks for cc and gcc before it looks for cl, and finds
 # those of Git, Strawberry Perl or MSYS2; as PyTorch's setup.py does it, the name alone is given:
-# the one of PATH is ours, and cpp_extension before 2.14 breaks on a space in it.
-_OURS = {"DISTUTILS_USE_SDK": "1", "MSSDK": "1", "CC": "cl", "CXX": "cl"}
+# the one of PATH is ours, and cpp_extension before 2.14 breaks on a space in it. VSLANG has its
+# programs speak English, as all that is read here does.
+_OURS = {"DISTUTILS_USE_SDK": "1", "MSSDK": "1", "CC": "cl", "CXX": "cl", "VSLANG": "1033"}
 
 
 def variables(captured: Captured | None) -> dict[str, str]:

@@ -20,6 +20,7 @@ SET = {
     "PYTHONNOUSERSITE": _NO_USER_SITE,
     "VIRTUAL_ENV": "the environment that torch and the extensions are installed into",
     "PYTHONPATH": "build tools that lie beside the existing interpreter",
+    "VSLANG": "compilers say what they have to say in English",
     "MSSDK": "what older releases of setuptools ask for beside DISTUTILS_USE_SDK",
     "DISTUTILS_USE_SDK": "setuptools is to take the compiler of this MSVC environment",
     "CC": "the C compiler that was found fit; nvcc's host compiler for cpp_extension",
@@ -55,7 +56,7 @@ SET = {
     "CCACHE_NOHASHDIR": _CACHE,
     "SCCACHE_IDLE_TIMEOUT": "its server is to outlive the longest compilation",
     "SCCACHE_IGNORE_SERVER_IO_ERROR": "a server that went away is no reason to fail",
-    "CUDA_LAUNCH_BLOCKING": "runtime.launch_blocking: errors are told at the kernel that made them",
+    "CUDA_LAUNCH_BLOCKING": "errors are told at the kernel that made them",
 }
 _PREPENDED = {
     "PATH": "this profile's programs go before those of the same name",
@@ -74,8 +75,9 @@ def explained(job: EnvJob, deps: Deps, environment: Environment) -> Environment:
 
 def explained_at_run_time(job: EnvJob, deps: Deps, environment: Environment) -> Environment:
     """The environment of programs that run, with its reasons."""
-    theirs = [name for name in job.runtime if name != "CUDA_LAUNCH_BLOCKING"]
-    asked = _captured(deps) | dict.fromkeys(theirs, "runtime.env says so")
+    asked = _captured(deps) | dict.fromkeys(job.runtime, "runtime.env says so")
+    if job.runtime.get("CUDA_LAUNCH_BLOCKING") == "1":
+        del asked["CUDA_LAUNCH_BLOCKING"]  # whichever setting asked for it, this is what it is for
     return _with(environment, asked)
 
 

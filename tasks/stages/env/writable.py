@@ -16,6 +16,7 @@ def require_writable(settings: Settings, system: System) -> None:
     """
     for section, variables in _variables(settings):
         _require_different(section, variables, system)
+        _require_free(section, variables)
         for name, value in variables.items():
             try:
                 _write(system, name, value)
@@ -29,6 +30,17 @@ def _variables(settings: Settings) -> Iterator[tuple[str, Mapping[str, str]]]:
     yield "build.flags", {name: value for name, value in flags if isinstance(value, str)}
     yield "build.env", settings.build.env
     yield "runtime.env", settings.runtime.env
+
+
+def _require_free(section: str, variables: Mapping[str, str]) -> None:
+    """The scripts keep what they take back in variables of their own."""
+    for name in variables:
+        if name.lower().startswith("_torchyard"):
+            raise SettingsError(
+                f"{name} is a name that the environment scripts use for themselves",
+                where=f"{section}.{name}",
+                todo="choose one that does not begin with _torchyard",
+            )
 
 
 def _write(system: System, name: str, value: str) -> None:
