@@ -70,7 +70,7 @@ def link_atomic(path: PurePath, to: str) -> None:
     new = target.with_name(f".{target.name}.{os.getpid()}")
     new.unlink(missing_ok=True)
     new.symlink_to(to)
-    new.replace(target)
+    move(new, target)
 
 
 def deliver(path: PurePath, text: str) -> None:

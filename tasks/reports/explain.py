@@ -59,15 +59,13 @@ def run(subject: Subject, json: str = "") -> None:
     """
     if subject.opened is None:
         raise subject.problem or BuildError("this profile cannot be opened", where=subject.name)
-    plan = subject.opened.plan
+    opened, plan = subject.opened, subject.opened.plan
     found = list(explain(plan))
-    decided = decisions(subject.opened, _found(plan, found))
-    takes = expected(_past(plan, found), _by_facts(subject.opened))
-    opened = subject.opened
+    decided = decisions(opened, _found(plan, found))
+    takes = expected(_past(plan, found), _by_facts(opened))
     warnings = list(foreseen(opened.knowledge, opened.host, opened.choice))
     if json:
-        document = _document(subject.name, decided, found, takes)
-        document["warnings"] = warnings
+        document = {**_document(subject.name, decided, found, takes), "warnings": warnings}
         deliver(Path(json), redact(canonical(document)))
     _show_decisions(decided)
     for known in warnings:

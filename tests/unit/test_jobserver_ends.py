@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tasks.effects import jobserver
+from tasks.effects.jobserver.tokens import Tokens
 from tasks.jobs import Verdict, View
 from tests.checkout import ROOT
 from tests.sleepers import Build, stopped, wait_for, watching
@@ -57,6 +58,21 @@ def kill(child: subprocess.Popen[str]) -> None:
     child.communicate()
 
 
+def make_at_work(folder: Path, pool: jobserver.Pool) -> subprocess.Popen[bytes]:
+    """By its name a make, and in the pool."""
+    make = shutil.copy(shutil.which("sleep") or "sleep", folder / "make")
+    return subprocess.Popen(["sleep", "60"], executable=make, env=pool.environment())
+
+
+def require_kept(watch: Tokens, child: subprocess.Popen[bytes]) -> None:
+    """Two tokens are out as long as the make is at work, and back once it has ended."""
+    time.sleep(20 * TICK)  # longer than the audit takes
+    assert watch.count() == MOST - 1 - 2
+    child.kill()
+    child.wait()
+    wait_for(lambda: watch.count() == MOST - 1)
+
+
 def test_tokens_are_back_after_success(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 8)
     with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK) as pool:
@@ -91,45 +107,34 @@ def test_what_a_governor_withheld_is_back_at_its_end(tmp_path: Path) -> None:
 
 @posix_only
 def test_what_a_make_without_ninja_holds_is_not_made_anew(tmp_path: Path) -> None:
-    make = shutil.copy(shutil.which("sleep") or "sleep", tmp_path / "make")
     with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK) as pool:
-        child = subprocess.Popen(["sleep", "60"], executable=make, env=pool.environment())
+        child = make_at_work(tmp_path, pool)
         with watching(tmp_path / "pool") as watch:
             assert watch.take(2) == 2
-            time.sleep(20 * TICK)  # longer than the audit takes
-            assert watch.count() == MOST - 1 - 2
-            child.kill()
-            child.wait()
-            wait_for(lambda: watch.count() == MOST - 1)
+            require_kept(watch, child)
 
 
 @posix_only
 def test_who_governs_next_makes_nothing_anew_of_what_a_make_holds(tmp_path: Path) -> None:
-    make = shutil.copy(shutil.which("sleep") or "sleep", tmp_path / "make")
     first, _ = govern(tmp_path / "pool", "lambda _: Verdict(4)")
     with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK) as pool:
-        child = subprocess.Popen(["sleep", "60"], executable=make, env=pool.environment())
+        child = make_at_work(tmp_path, pool)
         with watching(tmp_path / "pool") as watch:
             wait_for(lambda: watch.take(2) == 2)
             time.sleep(4 * TICK)  # until the make is seen
             kill(first)
-            time.sleep(20 * TICK)  # longer than the audit takes
-            assert watch.count() == MOST - 1 - 2
-            child.kill()
-            child.wait()
-            wait_for(lambda: watch.count() == MOST - 1)
+            require_kept(watch, child)
 
 
 @posix_only
 def test_what_a_make_holds_is_not_withheld_from_others(tmp_path: Path) -> None:
-    make = shutil.copy(shutil.which("sleep") or "sleep", tmp_path / "make")
     granted = [MOST]  # and then no more than there are
 
     def decide(view: View) -> Verdict:
         return Verdict(max(view.idle, granted[0]))
 
     with jobserver.pool(tmp_path / "pool", MOST, decide, {}, tick=TICK) as pool:
-        child = subprocess.Popen(["sleep", "60"], executable=make, env=pool.environment())
+        child = make_at_work(tmp_path, pool)
         time.sleep(4 * TICK)  # until the make is seen
         with watching(tmp_path / "pool") as watch:
             assert watch.take(2) == 2
