@@ -1,8 +1,8 @@
 """What a person sees of a run: who and why first, then a line for each stage, then what came of it.
 
-It listens to `tasks.effects.voice`. On a terminal the stage at work shows live progress in place;
-elsewhere (CI, a pipe) each line is written once, and a long build leaves one now and then. It
-decides nothing.
+It listens to `tasks.effects.voice`. On a terminal the stages at work show live progress in place;
+elsewhere (CI, a pipe) each line is written once, and a long build leaves one now and then. Where
+several are at work each line names its own. It decides nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Literal, TextIO
 
 from tasks import bar
 from tasks.duration import elapsed
+from tasks.effects.voice import speaker
 from tasks.model import Plan, Stage
 from tasks.progress import Minutes, Progress
 from tasks.screen import Screen
@@ -44,7 +45,7 @@ class _Said:
 
 @dataclass
 class _Work:
-    """The stage at work."""
+    """A stage at work."""
 
     doing: str
     what: str
@@ -70,7 +71,7 @@ class Console:
         self.failed = False
         self.interrupted = False
         self._headed = False
-        self._work: _Work | None = None
+        self._works: dict[str, _Work] = {}
 
     def head(self) -> None:
         """Profile, strategy, target, torch, toolkit and places, each with its reason: once, before
@@ -88,15 +89,15 @@ class Console:
         """A stage starts."""
         self.ran += 1
         doing, what, now = VERBS[stage.room][0], _subject(stage), time.monotonic()
-        self._work = _Work(doing, what, now, _Said(reason, None, now))
-        if self.screen.live:
-            self.screen.follow(self._moving)
-        else:
+        self._works[stage.name] = _Work(doing, what, now, _Said(reason, None, now))
+        if not self.screen.live:
             self._line(doing, f"{what} ({reason})")
+        elif len(self._works) == 1:
+            self.screen.follow(self._moving)
 
     def end(self, stage: Stage, reason: str, outcome: Outcome) -> None:
         """A stage is done. One that only looked and found nothing moved says so."""
-        took = self._rest()
+        took = self._rest(stage.name)
         done, what = VERBS[stage.room][1], _subject(stage)
         if outcome == "skipped":
             self.ran -= 1
@@ -110,7 +111,7 @@ class Console:
 
     def say(self, text: str) -> None:
         """A line to keep."""
-        self.screen.write(f"{'':{_WIDTH}} {text}")
+        self.screen.write(f"{'':{_WIDTH}} {self._named(text)}")
 
     def show(self, text: str) -> None:
         """Lines of a report, as they are."""
@@ -118,26 +119,27 @@ class Console:
 
     def warn(self, text: str) -> None:
         """A line that must not be missed."""
-        self._line("Warning", text, style="1;33")
+        self._line("Warning", self._named(text), style="1;33")
 
     def tick(self, text: str, progress: Progress | None = None) -> None:
         """What the stage at work does, and how far it is."""
         # A child's last words may come when its stage is over. And who calls reads its output: if
         # a closed pipe or terminal ended that, the child would wait for ever.
         with contextlib.suppress(OSError, ValueError):
-            if self._work:
-                self._follow(self._work, text, progress)
+            if work := self._speaking():
+                self._follow(work, text, progress)
 
     def fail(self, name: str, message: str) -> None:
         """A stage failed: what, where, what to do."""
         self.failed = True
-        self._rest()
+        self._rest(name)
         self._line("Failed", name, style="1;31")
         self.screen.write(message.rstrip())
 
     def close(self) -> None:
         """The last line of a run that had something to build."""
-        self._rest()
+        self._works.clear()
+        self.screen.settle()
         took = elapsed(time.monotonic() - self.started)
         if self.interrupted:
             again = "nothing is lost: the same command goes on from here"
@@ -158,23 +160,37 @@ class Console:
         elif progress and work.minutes.reached(progress, now - work.started):
             self._line(work.doing, f"{work.what} {elapsed(now - work.started)}: {progress}")
 
-    def _rest(self) -> str:
-        """No stage is at work any more; how long it was."""
-        self.screen.settle()
-        started = self._work.started if self._work else self.started
-        self._work = None
-        return elapsed(time.monotonic() - started)
+    def _speaking(self) -> _Work | None:
+        """Whose words are heard, None where that stage is over. Who does not say is the last."""
+        works = list(self._works.values())
+        return self._works.get(speaker()) if speaker() else next(reversed(works), None)
+
+    def _named(self, text: str) -> str:
+        """With the name of its stage, where it could be of another."""
+        work = self._speaking() if len(self._works) > 1 else None
+        return f"{work.what.rpartition(':')[2]}: {text}" if work else text
+
+    def _rest(self, name: str) -> str:
+        """That stage is not at work any more; how long it was."""
+        work = self._works.pop(name, None)
+        if not self._works:
+            self.screen.settle()
+        return elapsed(time.monotonic() - (work.started if work else self.started))
 
     def _moving(self, space: bar.Space) -> str:
-        """The lines of the stage at work."""
-        work = self._work
-        if not work:
-            return ""
+        """The lines of the stages at work: a few of one, one of each where they are several."""
+        works = list(self._works.values())
+        if len(works) == 1:
+            return bar.lines(*self._told(works[0]), space)
+        shown = works[: max(space.rows - 1, 1)]
+        return "\n".join(bar.line(*self._told(work), space.columns, space.glyphs) for work in shown)
+
+    def _told(self, work: _Work) -> tuple[str, str, Progress | None]:
         now, said = time.monotonic(), work.said
         doing = "Stopping" if self.interrupted else work.doing
         head = f"{doing:>{_WIDTH}} {work.what} {elapsed(now - work.started)}"
         progress = said.progress.after(now - said.when) if said.progress else None
-        return bar.lines(head, self.screen.spelled(said.text), progress, space)
+        return head, self.screen.spelled(said.text), progress
 
     def _line(self, verb: str, text: str, style: str = "1;32") -> None:
         padded = f"{verb:>{_WIDTH}}"

@@ -1,7 +1,7 @@
 """Everything that is expected to go wrong, one class per way to go on from it.
 
 Each error says what happened, where, and what to do, in that order. It knows nothing of doit:
-`tasks.graph` turns a `BuildError` into a failed task (exit 1), `dodo.py` turns a `SettingsError`
+`tasks.execution` turns a `BuildError` into a failed task (exit 1), `dodo.py` turns a `SettingsError`
 into a refused load (exit 3). Anything that is not a `BuildError` is a bug of ours and keeps its
 traceback.
 """
@@ -77,6 +77,10 @@ class CommandFailedError(BuildError):
     def __init__(self, what: str, *, code: int, where: str = "", todo: str = "") -> None:
         super().__init__(what, where=where, todo=todo)
         self.code = code
+
+
+class StoppedError(BuildError):
+    """A person interrupted the run, and this is one of several that were at work."""
 
 
 class MissingToolError(BuildError):

@@ -1,6 +1,6 @@
 """What doit is told to report to: a run's head, its failures and its end go to the console.
 
-The stages' own lines come from `tasks.graph.execute`. INT and TERM are taken here, because doit
+The stages' own lines come from `tasks.execution`. INT and TERM are taken here, because doit
 makes the reporter before it runs anything.
 """
 
@@ -9,6 +9,8 @@ from __future__ import annotations
 import signal
 import sys
 from typing import Any
+
+from doit.exceptions import TaskFailed, UnmetDependency
 
 from tasks.console import VERBS, Console
 from tasks.effects import voice
@@ -30,10 +32,11 @@ def _ignore() -> None:
 
 
 class Reporter:
-    """doit tells it what happens; the stages' own lines come from `graph.execute`."""
+    """doit tells it what happens; the stages' own lines come from `execution`."""
 
     desc = "torchyard's lines"
     console: Console
+    selected: set[str]
 
     def __init__(self, outstream: Any, options: Any) -> None:
         self.building = False
@@ -43,14 +46,20 @@ class Reporter:
 
     def initialize(self, tasks: Any, selected_tasks: Any) -> None:
         """The tasks are known; those that build get the head."""
+        self.selected.update(map(str, selected_tasks or ()))
         rooms = {str(name).partition(":")[0] for name in selected_tasks or ()}
         self.building = self.console.plan is not None and bool(_BUILDS & rooms)
         if self.building:
             self.console.head()
 
     def add_failure(self, task: Any, fail: Any) -> None:
-        """A task failed; what depends on it is not tried."""
-        self.console.fail(task.name, fail.get_msg() if fail.report else "")
+        """A task failed; what depends on it is not tried, which needs no word of its own. One that
+        was at work beside others has been told already (`execution`).
+        """
+        if isinstance(fail, UnmetDependency):
+            fail.__class__ = TaskFailed  # doit would end with 2, which means a bug of ours
+        elif fail.report:
+            self.console.fail(task.name, fail.get_msg())
 
     def complete_run(self) -> None:
         """The run is over, and doit's state is saved: whoever ends it now is told how it went."""
@@ -83,6 +92,8 @@ class Reporter:
     skip_uptodate = skip_ignore = teardown_task = _quiet
 
 
-def reporter_for(console: Console) -> type[Reporter]:
-    """A doit reporter class that speaks through `console`: doit makes the instance itself."""
-    return type("TorchyardReporter", (Reporter,), {"console": console})
+def reporter_for(console: Console, selected: set[str]) -> type[Reporter]:
+    """A doit reporter class that speaks through `console`, and puts into `selected` what a person
+    asked for: doit makes the instance itself.
+    """
+    return type("TorchyardReporter", (Reporter,), {"console": console, "selected": selected})

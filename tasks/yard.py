@@ -17,7 +17,8 @@ from tasks.choice import Choice
 from tasks.console import Console
 from tasks.effects import probe
 from tasks.errors import BuildError, SettingsError
-from tasks.graph import Task, Yard, failing, stage_tasks
+from tasks.execution import Yard, failing
+from tasks.graph import Task, stage_tasks
 from tasks.knowledge import Knowledge, load
 from tasks.model import Host
 from tasks.plan import layout_of, make_plan
@@ -60,8 +61,9 @@ def open_yard(root: Path, profile: str, environ: Mapping[str, str], argv: Sequen
         "default_tasks": ["build"],
         "backend": "sqlite3",
         "dep_file": str(root / database(profile)),
-        "reporter": reporter_for(console),
+        "reporter": reporter_for(console, yard.selected if yard else set()),
         "verbosity": 2,
+        "continue": True,  # one extension that fails is no reason to lose another
     }
 
     def tasks() -> Iterator[Task]:

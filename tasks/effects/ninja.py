@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from tasks.atwork import AtWork
 from tasks.effects.buildlines import subject
-from tasks.effects.voice import tick
+from tasks.effects.voice import for_speaker, tick
 from tasks.forecast import Forecast
 from tasks.progress import Meter, Progress
 
@@ -30,8 +30,8 @@ def watched(
     knows better what is left than the count does.
     """
     follower, over = _Follower(forecast=forecast), threading.Event()
-    watching = (look, over)
-    beat = threading.Thread(target=follower.watch, args=watching, name="watch", daemon=True)
+    watch = for_speaker(follower.watch)
+    beat = threading.Thread(target=watch, args=(look, over), name="watch", daemon=True)
     beat.start()
     try:
         yield follower.take

@@ -8,6 +8,7 @@ then KILL. It does not know what the commands mean; `tasks.effects.firsterror` r
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import os
 import shutil
 import subprocess
@@ -19,10 +20,14 @@ from typing import IO
 
 from tasks.effects import leftovers, process_group
 from tasks.effects.firsterror import first_error
-from tasks.errors import CommandFailedError, MissingToolError, redact
+from tasks.effects.voice import for_speaker
+from tasks.errors import CommandFailedError, MissingToolError, StoppedError, redact
 from tasks.model import Command
 
 _TAIL = 200  # lines kept of a command that has no log
+_stopped: contextvars.ContextVar[Callable[[], bool]] = contextvars.ContextVar(
+    "stopped", default=lambda: False
+)
 
 # What a child may see of the person's environment. Nothing that changes what is compiled is in it.
 PASSED = frozenset({
@@ -40,6 +45,18 @@ PASSED = frozenset({
 })  # fmt: skip
 _ONE_SPELLING = os.name == "nt"  # Windows knows a name in any case
 PASSED_PREFIXES = ("LC_", "PIP_", "UV_", "CCACHE_", "SCCACHE_")
+
+
+@contextlib.contextmanager
+def until(stopped: Callable[[], bool]) -> Iterator[None]:
+    """Once it is `stopped` no command of the block is begun any more, and one that ends, however it
+    does, ends the block by a `StoppedError`: an interrupt reaches the main thread alone.
+    """
+    before = _stopped.set(stopped)
+    try:
+        yield
+    finally:
+        _stopped.reset(before)
 
 
 def host_env() -> dict[str, str]:
@@ -100,6 +117,7 @@ def capture(command: Command) -> str:
 def _wait(
     command: Command, out: Callable[[str], None], err: Callable[[str], None] | None = None
 ) -> int:
+    _require_going(command)
     child = _start(command, split=err is not None)
     readers = [_reader(child.stdout, out)]
     if err:
@@ -115,7 +133,13 @@ def _wait(
             reader.join(process_group.GRACE)
             if stream and not reader.is_alive():
                 stream.close()
+    _require_going(command)
     return code
+
+
+def _require_going(command: Command) -> None:
+    if _stopped.get()():
+        raise StoppedError(f"{command.what}: interrupted")
 
 
 def _start(command: Command, *, split: bool) -> subprocess.Popen[str]:
@@ -154,7 +178,7 @@ def _reader(stream: IO[str] | None, take: Callable[[str], None]) -> threading.Th
             for line in stream or ():
                 take(line)
 
-    thread = threading.Thread(target=read, daemon=True)
+    thread = threading.Thread(target=for_speaker(read), daemon=True)
     thread.start()
     return thread
 

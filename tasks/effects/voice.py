@@ -1,16 +1,24 @@
 """What the tool says while it works. The console listens; without one, lines go to standard output.
 
 `say` is a line to keep, `warn` one that must not be missed, `tick` a line of progress that the next
-one replaces. Passwords in URLs are taken out of all of them.
+one replaces. Passwords in URLs are taken out of all of them. Several stages can be at work at once:
+each speaks under its name.
 """
 
 from __future__ import annotations
 
+import contextvars
 import sys
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import ParamSpec, Protocol, TypeVar
 
 from tasks.errors import redact
 from tasks.progress import Progress
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_speaker: contextvars.ContextVar[str] = contextvars.ContextVar("speaker", default="")
 
 
 class Listener(Protocol):
@@ -49,6 +57,31 @@ _listener: list[Listener] = [_Plain()]
 def listen(listener: Listener) -> None:
     """From now on `listener` shows the lines."""
     _listener[0] = listener
+
+
+@contextmanager
+def speaking(name: str) -> Iterator[None]:
+    """What the block says is of the stage `name`."""
+    before = _speaker.set(name)
+    try:
+        yield
+    finally:
+        _speaker.reset(before)
+
+
+def speaker() -> str:
+    """The stage that speaks, "" where nobody said."""
+    return _speaker.get()
+
+
+def for_speaker(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """`function` for another thread, which would not know for whom it speaks."""
+    context = contextvars.copy_context()
+
+    def carried(*given: _P.args, **named: _P.kwargs) -> _T:
+        return context.run(function, *given, **named)
+
+    return carried
 
 
 def say(text: str) -> None:

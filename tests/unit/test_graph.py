@@ -16,11 +16,12 @@ import pytest
 from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain
 
-from tasks import graph, reporter
+from tasks import execution, graph, reporter
 from tasks.console import Console
 from tasks.effects import manifests
 from tasks.errors import BuildError
-from tasks.graph import Yard, stage_tasks
+from tasks.execution import Yard
+from tasks.graph import stage_tasks
 from tasks.model import Layout, Plan, Stage
 from tasks.reporter import reporter_for
 
@@ -45,6 +46,7 @@ class Bench:
         self.more: tuple[Stage, ...] = ()
         self.gate: Callable[[], None] = lambda: None
         monkeypatch.setattr(graph, "room", self._room)
+        monkeypatch.setattr(execution, "room", self._room)
         monkeypatch.setattr(signal, "signal", lambda *_: None)
         self.out = io.StringIO()
 
@@ -78,8 +80,9 @@ class Bench:
             "default_tasks": ["build"],
             "backend": "sqlite3",
             "dep_file": str(Path(self.layout.root) / "db"),
-            "reporter": reporter_for(yard.console),
+            "reporter": reporter_for(yard.console, yard.selected),
             "verbosity": 2,
+            "continue": True,
         }
         tasks = {"task_all": task_all, "DOIT_CONFIG": config}
         try:

@@ -25,6 +25,7 @@ from pathlib import Path
 from tasks.effects.jobserver.edges import Edges
 from tasks.effects.jobserver.keeper import Keeper
 from tasks.effects.jobserver.tokens import joined
+from tasks.effects.voice import for_speaker
 from tasks.jobs import Job, Verdict, View
 
 TICK = 0.25  # seconds
@@ -91,7 +92,8 @@ def pool(
         keeper = Keeper(tokens, chair, Edges(tokens.auth, expected), decide, most)
         shared = Pool(most, keeper)
         keeper.begin()
-        thread = threading.Thread(target=keeper.run, args=(tick,), name="jobserver", daemon=True)
+        govern = for_speaker(keeper.run)
+        thread = threading.Thread(target=govern, args=(tick,), name="jobserver", daemon=True)
         thread.start()
         try:
             yield shared

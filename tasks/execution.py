@@ -1,0 +1,188 @@
+"""The one way a stage is executed, and what a run needs for it.
+
+Extensions do not wait for one another: whichever doit comes to first, all are at work
+(`tasks.abreast`).
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Any
+
+from doit.exceptions import TaskFailed
+
+from tasks import __version__
+from tasks.abreast import Abreast
+from tasks.console import Console, Outcome
+from tasks.errors import BuildError, NoSpaceError
+from tasks.model import Layout, Plan, Stage
+from tasks.rooms import room
+
+_MOST = 4  # extensions at once
+_EVERY = {"build", "extensions", "install", "validate"}  # what takes all of them
+_NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
+
+
+@dataclass
+class Yard:
+    """One run over one profile: its plan, its console, and the lock that is taken with the first
+    action. `gate` raises a `BuildError` for what would stop a build; it is asked once, by the first
+    stage that really has something to do. `selected` are the tasks that a person asked for, once
+    doit knows.
+    """
+
+    plan: Plan
+    layout: Layout
+    console: Console
+    pin: Callable[[], None]
+    gate: Callable[[], None] = lambda: None
+    held: ExitStack = field(default_factory=ExitStack)
+    entered: bool = False
+    passed: bool = False
+    selected: set[str] = field(default_factory=set)
+    abreast: Abreast[TaskFailed] | None = None
+
+
+def execute(yard: Yard, stage: Stage) -> TaskFailed | None:
+    """What doit calls for a stage. Extensions are at work side by side, whichever it came to."""
+    if ready := _failure(lambda: _ready(yard, stage)):
+        return ready
+    if stage.room != "extensions":
+        return _failure(lambda: _do(yard, stage))
+    yard.abreast = yard.abreast or _abreast(yard)
+    return yard.abreast.result(stage)
+
+
+def _ready(yard: Yard, stage: Stage) -> None:
+    _pass(yard, stage)
+    _enter(yard)
+
+
+def _failure(act: Callable[[], None]) -> TaskFailed | None:
+    """A `BuildError` becomes a failed task, anything else stays a bug."""
+    try:
+        act()
+    except BuildError as error:
+        return TaskFailed(str(error))
+    except OSError as error:
+        told = _of_the_disk(error)
+        if told is None:
+            raise
+        return TaskFailed(str(told))
+    return None
+
+
+def _do(yard: Yard, stage: Stage) -> None:
+    """One stage: withdraw its claim, act, publish."""
+    from tasks.effects import manifests, records  # noqa: PLC0415 - nothing of this is needed when all is up to date
+
+    reason = records.reason(stage)
+    yard.console.begin(stage, reason)
+    started = time.monotonic()
+    before = [_bytes(path) for path in stage.leaves]
+    if stage.asks != "always":
+        manifests.withdraw(*stage.leaves)
+    outputs = room(stage, "action").run(stage.job)
+    for path, output in zip(stage.leaves, outputs, strict=True):
+        manifests.publish(path, output)
+    records.write(stage, reason, time.monotonic() - started, __version__)
+    changed = before != [_bytes(path) for path in stage.leaves]
+    yard.console.end(stage, reason, _outcome(outputs, changed=changed))
+
+
+def _abreast(yard: Yard) -> Abreast[TaskFailed]:
+    """The extensions that were asked for, as many at once as there are cores, and not many: each
+    has a Python with a torch in it.
+    """
+    from tasks.effects import capacity  # noqa: PLC0415 - nothing of this is needed when all is up to date
+
+    def act(stage: Stage) -> TaskFailed | None:
+        failure = _failure(lambda: _do(yard, stage))
+        if failure is None or yard.console.interrupted:
+            return failure
+        yard.console.fail(stage.name, failure.get_msg())  # now, and not when doit comes to it
+        return TaskFailed(failure.get_msg(), report=False)
+
+    return Abreast(
+        stages=tuple(_wanted(yard)),
+        act=act,
+        is_due=_is_due,
+        stopped=lambda: yard.console.interrupted,
+        most=min(capacity.cores(), _MOST),
+    )
+
+
+def _wanted(yard: Yard) -> Iterator[Stage]:
+    """The extensions that were asked for: all of them, or some by name, and what these read."""
+    stages = [stage for stage in yard.plan.stages if stage.room == "extensions"]
+    named = {name for name in yard.selected if name.startswith("extensions:")}
+    for stage in reversed(stages):
+        if stage.name in named:
+            named |= {one.name for one in stages if set(one.leaves) & set(stage.reads)}
+    every = bool(_EVERY & yard.selected)
+    yield from (stage for stage in stages if every or stage.name in named)
+
+
+def _is_due(stage: Stage) -> bool:
+    """Whether doit will run it when it comes to it: where that is not sure, it shall find out."""
+    from tasks.effects import records  # noqa: PLC0415 - nothing of this is needed when all is up to date
+
+    if not all(Path(path).is_file() for path in stage.leaves):
+        return True
+    known = records.last_record(stage) is not None
+    return known and bool(records.reasons(stage) or room(stage, "moved").moved(stage.job))
+
+
+def _of_the_disk(error: OSError) -> BuildError | None:
+    """What a person can do something about; None where it is a bug of ours."""
+    where = str(error.filename)
+    if error.errno == errno.ENOSPC:
+        return NoSpaceError("the disk is full", where=where, todo="free some room")
+    if error.errno in _NOT_WRITABLE:
+        todo = "see that this place can be written to, or choose another one in the settings"
+        return BuildError(str(error.strerror).lower(), where=where, todo=todo)
+    return None
+
+
+def _outcome(outputs: Any, *, changed: bool) -> Outcome:
+    if getattr(outputs[0], "status", "") == "unreachable":
+        return "skipped"
+    return "changed" if changed else "unchanged"
+
+
+def failing(act: Callable[..., None], **params: Any) -> TaskFailed | None:
+    """An action outside the stages, its expected failures told the same way."""
+    return _failure(lambda: act(**params))
+
+
+def _pass(yard: Yard, stage: Stage) -> None:
+    """Ask the gate, unless a stage only looks (a tree each time, a build that is there)."""
+    only_looks = stage.asks == "always" and all(map(_bytes, stage.leaves))
+    if yard.passed or only_looks or stage.room == "validate":
+        return
+    yard.gate()
+    yard.passed = True
+
+
+def _enter(yard: Yard) -> None:
+    """What the first action of a run does for all of them: own the build folder, lock it, pin the
+    host.
+    """
+    if yard.entered:
+        return
+    from tasks.effects import files  # noqa: PLC0415 - nothing of this is needed when all is up to date
+
+    files.own(yard.layout.build)
+    yard.held.enter_context(files.lock(yard.layout.build))
+    yard.pin()
+    yard.entered = True
+
+
+def _bytes(path: PurePath) -> bytes:
+    file = Path(path)
+    return file.read_bytes() if file.is_file() else b""
