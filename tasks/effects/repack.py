@@ -57,7 +57,7 @@ def repack(wheel: Path, before: Path | None) -> Mapping[str, str]:
             for member in new.infolist():
                 digest = wheelfile.vouched(member, recorded, wheel)
                 known = old.members.get((member.filename, digest))
-                if not (known and old.archive and _take(out, member, old.archive, known)):
+                if not (known and old.archive and take(out, member, old.archive, known)):
                     _compress(out, member, new, digest, wheel)
     packed.replace(wheel)
     return recorded
@@ -85,11 +85,11 @@ def _usable(
             yield (member.filename, recorded[member.filename]), member
 
 
-def _take(
+def take(
     out: zipfile.ZipFile, member: zipfile.ZipInfo, source: zipfile.ZipFile, known: zipfile.ZipInfo
 ) -> bool:
-    """Copy the compressed bytes; False where they are not where the archive says, or not of this
-    content.
+    """Copy the bytes of `known` as they lie in `source`, compressed or not, under the name of
+    `member`; False where they are not where the archive says, or not of this content.
     """
     read, write = source.fp, out.fp
     if not (read and write) or (known.CRC, known.file_size) != (member.CRC, member.file_size):
@@ -100,7 +100,7 @@ def _take(
         return False
     *_, name, extra = _LOCAL.unpack(header)
     read.seek(name + extra, 1)
-    info = _info(member, zipfile.ZIP_DEFLATED)
+    info = _info(member, known.compress_type)
     info.CRC, info.compress_size = known.CRC, known.compress_size
     info.header_offset = write.tell()
     write.write(info.FileHeader())

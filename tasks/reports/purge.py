@@ -17,8 +17,6 @@ from tasks.errors import BuildError, NotOwnedError
 from tasks.reports.subject import Subject
 from tasks.size import size
 
-_SHELVES = "for-torch-"
-
 
 def run(subject: Subject, yes: bool = False) -> None:
     """Show what would go, and with `yes` remove it."""
@@ -43,11 +41,9 @@ def run(subject: Subject, yes: bool = False) -> None:
 
 
 def _remove_wheel(wheel: Path) -> None:
-    """With the line on where it is from; a shelf that is empty then goes, too."""
+    """With the line on where it is from."""
     wheel.unlink()
     Path(wheelhouse.origin_of(wheel)).unlink(missing_ok=True)
-    if wheel.parent.name.startswith(_SHELVES) and not any(wheel.parent.iterdir()):
-        wheel.parent.rmdir()
 
 
 def _with_profile(subject: Subject) -> str:
@@ -55,11 +51,9 @@ def _with_profile(subject: Subject) -> str:
 
 
 def _ours_alone(build: Path, house: Path) -> Iterator[Path]:
-    """Extensions' wheels lie on a shelf for their torch, all others in the wheelhouse itself."""
     needed = {name for other in build.parent.glob("*") if other != build for name in _named(other)}
-    for name in set(_named(build)) - needed:
-        places = [house / name, *(shelf / name for shelf in house.glob(f"{_SHELVES}*"))]
-        yield from (place for place in places if place.is_file())
+    places = (house / name for name in set(_named(build)) - needed)
+    yield from (place for place in places if place.is_file())
 
 
 def _named(build: Path) -> Iterator[str]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import secrets
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from packaging.requirements import Requirement
-
 from tasks.digest import canonical, sha256_text
-from tasks.effects import compilers, environments, files, pythons, shell, toolchain, vcvars
+from tasks.effects import (
+    compilers,
+    environments,
+    files,
+    pythons,
+    requirements,
+    toolchain,
+    vcvars,
+)
 from tasks.effects.packages import Packages
 from tasks.effects.voice import warn
 from tasks.errors import BuildError, MissingToolError
-from tasks.model import Command
 from tasks.stages.deps import cache, hostcompilers, toolkit
 from tasks.stages.deps.job import Cache, Deps, DepsJob, Program, Stamps
 
@@ -132,19 +135,8 @@ def _identity_lines(job: DepsJob) -> list[str]:
 
 def _missing(job: DepsJob) -> list[str]:
     """The tools that neither the existing interpreter nor the overlay has in the wanted version."""
-    query = (
-        "import importlib.metadata as m, json; "
-        "found = [(d.metadata['Name'] or '', d.version) for d in m.distributions()]; "
-        "print(json.dumps({n.lower().replace('_', '-'): v for n, v in found}))"
-    )
-    env = {**shell.host_env(), "PYTHONPATH": str(job.overlay)}
-    have = json.loads(shell.capture(Command((job.base, "-c", query), env, "list the packages")))
-    wanted = [Requirement(tool) for tool in job.tools]
-    return [str(tool) for tool in wanted if not _satisfied(tool, have)]
-
-
-def _satisfied(tool: Requirement, have: Mapping[str, str]) -> bool:
-    return tool.name in have and tool.specifier.contains(have[tool.name], prereleases=True)
+    have = requirements.installed(job.base, job.overlay)
+    return list(requirements.lacking(job.tools, have))
 
 
 def _scripts(job: DepsJob) -> Path:

@@ -1,12 +1,13 @@
-"""Fetch, build against the torch that was just installed, read the machine code, then install."""
+"""Fetch, build against the torch that was just installed, look at what came out, then install."""
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from tasks.effects import environments, files, git, manifests, wheelfile, wheelhouse
-from tasks.effects.packages import Extra, Packages
+from tasks.effects import environments, files, git, manifests, wheelfile
+from tasks.effects.relabel import relabel
 from tasks.effects.voice import say, tick, warn
 from tasks.errors import redact
 from tasks.stages.deps.job import Deps
@@ -14,29 +15,41 @@ from tasks.stages.extensions import sources
 from tasks.stages.extensions.build import build
 from tasks.stages.extensions.job import Built, ExtensionJob
 from tasks.stages.extensions.proof import archs
+from tasks.stages.extensions.putting import put
 from tasks.stages.wheel.job import Surface
 
 _ROOM_MIB = 1_000
 
 
 def run(job: ExtensionJob) -> tuple[Built]:
-    """Raises the compiler's first error, or `BadArtifactError` where a target has no code."""
+    """Raises the compiler's first error, or `BadArtifactError` where a target has no code or the
+    modules do not import; the one that was installed before is there still.
+    """
     if job.optional and not git.reachable(job.location):
         return (_unreachable(job),)
     deps = manifests.read(job.deps, Deps)
+    surface = manifests.read(job.surface, Surface)
     files.require_space(job.work, _ROOM_MIB, f"building {job.name}")
     tick("fetching its source")
     tree, source = sources.fetch(job, deps)
-    wheel = build(job, deps, tree)
+    wheel = relabel(build(job, deps, tree), label_of(job, surface))
     recorded = wheelfile.verify(wheel, deps.python_version)
-    held = archs(job, deps, wheel, recorded)
-    kept, artifact = wheelhouse.keep(wheel, _shelf(job), job.name, job.location)
-    into = Packages(deps.python, environments.find_uv(), job.log)
-    into.install_wheel(kept, Extra(options=("--no-deps",)))
+    unpacked = _unpack(job, wheel)
+    held = archs(job, deps, unpacked, recorded)
+    artifact = put(job, deps, wheel, unpacked)
     for name, found in held.items():
         say(f"{Path(name).name} holds {', '.join(found)}")
+    files.remove_owned(unpacked.parent)
     installed = _installed(deps, recorded)
-    return (Built(job.name, "built", source, artifact, installed, job.imports, held),)
+    built = Built(job.name, "built", source, artifact, installed, job.imports, held, surface.name)
+    return (built,)
+
+
+def label_of(job: ExtensionJob, surface: Surface) -> str:
+    """What stands in the wheel's name: `torch2.15.0.s1a2b3c4d.cu132.sm120`. Torch's commit does
+    not: one that leaves the surface as it is renames nothing.
+    """
+    return f"torch{surface.release}.s{surface.name}.{job.label}"
 
 
 def _unreachable(job: ExtensionJob) -> Built:
@@ -46,10 +59,13 @@ def _unreachable(job: ExtensionJob) -> Built:
     return Built(job.name, "unreachable", {job.kind: redact(job.location)})
 
 
-def _shelf(job: ExtensionJob) -> Path:
-    """One for each torch surface: a rebuilt torch does not overwrite what another one needs."""
-    surface = manifests.read(job.surface, Surface)
-    return Path(job.wheelhouse) / f"{job.shelf}-{surface.headers[:8]}"
+def _unpack(job: ExtensionJob, wheel: Path) -> Path:
+    """Its files, to look at and to try; `verify` saw that none of them leads outside."""
+    folder = Path(job.work) / "landing" / "unpacked"
+    files.own(folder)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder
 
 
 def _installed(deps: Deps, recorded: Mapping[str, str]) -> tuple[str, ...]:

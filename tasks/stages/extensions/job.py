@@ -16,7 +16,7 @@ class ExtensionJob:
 
     `kind` is git, path or sdist and `location` the URL, folder or requirement; `include` are
     headers forced into every source, `targets` the capabilities that every library with device code
-    must run on, `shelf` the wheelhouse folder of wheels for this torch. `caching` is a manifest
+    must run on, `label` CUDA and archs as they stand in a wheel's name. `caching` is a manifest
     that changes nothing of what comes out, and so is none of the stage's reads. `jobs` is how many
     compilers run at once, None by cores and memory; `pool` is the folder of the jobs that all
     builds of the checkout share, `runs` the file that each build adds a line to, `knowledge` the
@@ -37,7 +37,7 @@ class ExtensionJob:
     optional: bool
     system: System
     targets: tuple[Arch, ...]
-    shelf: str
+    label: str
     jobs: int | None
     knowledge: PurePath
     pool: PurePath
@@ -56,6 +56,7 @@ class ExtensionJob:
 class Built:
     """The manifest extensions/NAME.json.
 
+    `surface` is the name of the torch surface that it was built for, "" where nothing was.
     `libraries` are absolute paths of the installed shared libraries, `archs` what each holds (by
     file name), `source` what it was made of: commit, digest of local files, or digest of the sdist.
     """
@@ -67,3 +68,4 @@ class Built:
     libraries: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     archs: Mapping[str, tuple[str, ...]] | None = None
+    surface: str = ""

@@ -23,7 +23,7 @@ _SHOWN = (
     "imports",
     "env",
     "includes",
-    "shelf",
+    "label",
 )
 
 
@@ -71,7 +71,7 @@ def _job(
         optional=extension.optional,
         system=choice.system,
         targets=choice.targets,
-        shelf=_shelf(choice),
+        label=_label(choice),
         jobs=None if settings.build.jobs == "auto" else settings.build.jobs,
         knowledge=layout.config / "knowledge",
         pool=layout.pool,
@@ -101,11 +101,12 @@ def _includes(extension: Extension, knowledge: Knowledge) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*extension.includes, *(known.headers if known else ())]))
 
 
-def _shelf(choice: Choice) -> str:
-    """The folder in the wheelhouse: an extension's wheel is worth nothing beside another torch."""
-    cuda = f"cu{choice.cuda.replace('.', '')}" if choice.cuda else "cpu"
-    archs = "".join(f"-{arch.sm.replace('_', '')}" for arch in choice.targets)
-    return f"for-torch-{choice.torch.partition('+')[0]}-{cuda}{archs}"
+def _label(choice: Choice) -> str:
+    """CUDA and archs as they stand in a local version: `cu132.sm90.sm120`, or `cpu`."""
+    if not choice.cuda:
+        return "cpu"
+    archs = (arch.sm.replace("_", "") for arch in choice.targets)
+    return ".".join([f"cu{choice.cuda.replace('.', '')}", *archs])
 
 
 def _require_own_name(knowledge: Knowledge, extension: Extension) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tasks.effects import files, machinecode, wheelfile
+from tasks.effects import machinecode, wheelfile
 from tasks.errors import BadArtifactError
 from tasks.knowledge import load
 from tasks.knowledge.archs import MachineCode
@@ -17,24 +16,23 @@ from tasks.stages.extensions.job import ExtensionJob
 
 
 def archs(
-    job: ExtensionJob, deps: Deps, wheel: Path, recorded: Mapping[str, str]
+    job: ExtensionJob, deps: Deps, unpacked: Path, recorded: Mapping[str, str]
 ) -> dict[str, tuple[str, ...]]:
     """Library → archs ("12.0", "12.0+PTX"), of each library that has device code; none where there
     is no cuobjdump.
 
-    `recorded` are the wheel's members. Raises `BadArtifactError` where a target is not covered.
+    `recorded` are the wheel's members, `unpacked` the folder where they lie. Raises
+    `BadArtifactError` where a target is not covered.
     """
     found: dict[str, tuple[str, ...]] = {}
     if not deps.cuobjdump:
         return found
     maker = deps.toolkit.version if deps.toolkit else None
-    folder = files.own(Path(job.work) / "landing" / "libraries")
-    with zipfile.ZipFile(wheel) as archive:
-        for name in wheelfile.libraries(recorded):
-            code = machinecode.read(deps.cuobjdump, Path(archive.extract(name, folder)))
-            if code.cubins or code.ptx:
-                _require_targets(job, name, code, maker)
-                found[name] = (*map(str, sorted(code.cubins)), *_with_ptx(code))
+    for name in wheelfile.libraries(recorded):
+        code = machinecode.read(deps.cuobjdump, unpacked / name)
+        if code.cubins or code.ptx:
+            _require_targets(job, name, code, maker)
+            found[name] = (*map(str, sorted(code.cubins)), *_with_ptx(code))
     return found
 
 

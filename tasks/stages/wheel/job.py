@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Literal
 
+from tasks.digest import canonical, plain, sha256_text
 from tasks.model import Artifact
 
 Kind = Literal["wheel", "libtorch", "existing"]
@@ -106,6 +107,12 @@ class Surface:
     headers: str
     libraries: str
     identity: str
+
+    @property
+    def name(self) -> str:
+        """Eight digits for everything but the environment: part of the names of wheels."""
+        told = {**plain(self), "identity": ""}  # type: ignore[dict-item]
+        return sha256_text(canonical(told))[:8]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,83 @@
+"""An extension's wheel, into the environment of its torch: what it asks for first, then tried, then
+installed. One at a time: an environment has one hand at work in it.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from tasks.effects import environments, importing, requirements, wheelhouse
+from tasks.effects.packages import Extra, Packages
+from tasks.effects.voice import say, tick, warn
+from tasks.errors import BadArtifactError, BuildError
+from tasks.model import Artifact, Command
+from tasks.stages.deps.job import Deps
+from tasks.stages.extensions.job import ExtensionJob
+from tasks.stages.extensions.variables import environment
+
+_ONE_AT_A_TIME = threading.Lock()
+_OURS = ("torch", "triton")  # what comes from this build, and is never fetched for an extension
+
+
+def put(job: ExtensionJob, deps: Deps, wheel: Path, unpacked: Path) -> Artifact:
+    """Keep it and install it where it imports. `BadArtifactError` where it does not: the one that
+    was there before is there still.
+    """
+    into = Packages(deps.python, environments.find_uv(), job.log)
+    with _ONE_AT_A_TIME:
+        _provide(job, deps, wheel, into)
+        _require_import(job, deps, unpacked)
+        tick("installing")
+        kept, artifact = wheelhouse.keep(wheel, job.wheelhouse, job.name, job.location)
+        into.install_wheel(kept, Extra(options=("--no-deps",)))
+    return artifact
+
+
+def _provide(job: ExtensionJob, deps: Deps, wheel: Path, into: Packages) -> None:
+    """What it asks for beside torch, but nothing into a person's own environment."""
+    asked = [
+        one
+        for one in requirements.of_wheel(wheel, deps.python_version)
+        if not one.lower().startswith(_OURS)
+    ]
+    have = requirements.installed(deps.python)
+    missing = requirements.lacking(asked, have)
+    if not missing:
+        return
+    named = ", ".join(missing)
+    if deps.overlay is not None:
+        warn(f"{job.name} asks for {named}, which {deps.python} lacks")
+        return
+    pins = deps.toolkit.pins if deps.toolkit else ()
+    torch = (f"torch=={have['torch']}",) if "torch" in have else ()
+    try:
+        into.install(missing, Extra((*torch, *pins)), f"install what {job.name} asks for")
+    except BuildError as error:
+        warn(f"{job.name} asks for {named}, which was not to be had: {error.what}")
+
+
+def _require_import(job: ExtensionJob, deps: Deps, unpacked: Path) -> None:
+    """Its modules, from the wheel itself, before it takes the place of one that works."""
+    if not job.imports:
+        return
+    tick(f"importing {', '.join(job.imports)}")
+    env = dict(environment(job))
+    folders = [unpacked, *unpacked.glob("*.data/p*lib")]
+    before = [env["PYTHONPATH"]] if env.get("PYTHONPATH") else []
+    env["PYTHONPATH"] = _separator(job).join([*map(str, folders), *before])
+    command = Command((), env, f"import {job.name}", cwd=Path(job.work), log=job.log)
+    # torch first: its libraries are found by nobody else
+    found = importing.attempt(deps.python, f"import torch, {', '.join(job.imports)}", command)
+    if found.lacks_driver:
+        say(f"{job.name} imports only where there is a card: {found.problem}")
+    elif found.error:
+        raise BadArtifactError(
+            f"{job.name} was built and does not import: {found.problem}",
+            where=found.error.where,
+            todo="that log has the whole traceback. What was installed before is there still",
+        )
+
+
+def _separator(job: ExtensionJob) -> str:
+    return ";" if job.system == "windows" else ":"
