@@ -14,8 +14,8 @@ here = pathlib.Path({folder!r})
 if (here / "slow").exists():
     (here / "reached").touch()
     time.sleep(300)
-setup(name="toyext", version="1.0", packages=["toyext"],
-      ext_modules=[Extension("toyext._C", ["toyext/toy.c"])])
+setup(name="{name}", version="1.0", packages=["{name}"],
+      ext_modules=[Extension("{name}._C", ["{name}/toy.c"])])
 """
 # As torch.utils.cpp_extension: absolute objects, and a number only where MAX_JOBS is one
 _NINJA = r"""
@@ -57,17 +57,19 @@ PyMODINIT_FUNC PyInit__C(void) { return PyModule_Create(&module); }
 """
 
 
-def make_extension(folder: Path, answer: str = "42", switches: Path | None = None) -> Path:
+def make_extension(
+    folder: Path, answer: str = "42", switches: Path | None = None, name: str = "toyext"
+) -> Path:
     """Write it. `answer` is the C expression that it returns; a broken one breaks the compile.
 
     The files `slow` and `reached` are looked for in `switches`, so that they are no source.
     """
-    (folder / "toyext").mkdir(parents=True, exist_ok=True)
-    text = _SETUP.format(folder=str(switches or folder))
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    text = _SETUP.format(folder=str(switches or folder), name=name)
     (folder / "setup.py").write_text(text, encoding="utf-8")
-    (folder / "toyext" / "__init__.py").write_text("from toyext._C import answer\n", "utf-8")
+    (folder / name / "__init__.py").write_text(f"from {name}._C import answer\n", "utf-8")
     source = f"#define ANSWER {answer}\n{_SOURCE}"
-    (folder / "toyext" / "toy.c").write_text(source, encoding="utf-8")
+    (folder / name / "toy.c").write_text(source, encoding="utf-8")
     return folder
 
 

@@ -1,5 +1,5 @@
 """Folders of sources: what they hold as one digest, and a copy to build in. What builds leave
-behind is not source.
+behind is not source: copied with its times it would be taken for what the copy's own build made.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 
-_TOP = frozenset(
-    {"build", "dist", ".venv", "venv"}
-)  # only at the top: deeper down they can be sources
+# only of a project: elsewhere they can be sources
+_OF_PROJECT = frozenset({"build", "dist", ".venv", "venv"})
+_PROJECT = ("setup.py", "pyproject.toml")
 _ANYWHERE = frozenset({".git", ".hg", "__pycache__"})
+_BUILT_IN = (".ninja_log", "CMakeCache.txt")  # what a folder that was built in has
 
 
 def digest(folder: PurePath) -> str:
@@ -31,14 +32,14 @@ def copy(folder: PurePath, dest: PurePath) -> None:
     top = str(folder)
 
     def leavings(place: str, names: list[str]) -> set[str]:
-        return {name for name in names if _is_leaving(name, at_top=place == top)}
+        return {name for name in names if _is_leaving(Path(place, name), at_top=place == top)}
 
     shutil.copytree(top, dest, symlinks=True, ignore=leavings)
 
 
 def _sources(root: Path, *, at_top: bool = True) -> Iterator[Path]:
     for path in root.iterdir():
-        if _is_leaving(path.name, at_top=at_top):
+        if _is_leaving(path, at_top=at_top):
             continue
         if path.is_dir() and not path.is_symlink():
             yield from _sources(path, at_top=False)
@@ -46,5 +47,14 @@ def _sources(root: Path, *, at_top: bool = True) -> Iterator[Path]:
             yield path
 
 
-def _is_leaving(name: str, *, at_top: bool) -> bool:
-    return name in _ANYWHERE or name.endswith(".egg-info") or (at_top and name in _TOP)
+def _is_leaving(path: Path, *, at_top: bool) -> bool:
+    name = path.name
+    if name in _ANYWHERE or name.endswith(".egg-info"):
+        return True
+    if name in _OF_PROJECT and (at_top or _has(path.parent, _PROJECT)):
+        return True
+    return _has(path, _BUILT_IN)
+
+
+def _has(folder: Path, names: tuple[str, ...]) -> bool:
+    return any((folder / name).is_file() for name in names)

@@ -60,6 +60,13 @@ def commit(folder: Path, message: str) -> str:
     return git(folder, "rev-parse", "HEAD")
 
 
+def installed(yard: Yard, code: str) -> str:
+    """What the interpreter that has the torch prints."""
+    python = yard.manifest("deps")["python"]
+    done = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
 def source_profile(tree: Path, extension: Path | None = None) -> dict[str, object]:
     """A CPU build of the toy tree, with the toy extension where one is given."""
     listed = [{"name": "toy", "path": str(extension), "imports": ["toyext"]}] if extension else []

@@ -11,19 +11,13 @@ import pytest
 from tasks.effects import files
 from tasks.effects.files import artifact
 from tasks.effects.wheelfile import verify
-from tests.integration.conftest import commit, git, source_profile
+from tests.integration.conftest import commit, git, installed, source_profile
 from tests.ninjalog import made, products
 from tests.sharedlibrary import linux
 from tests.toyextension import make_extension
 from tests.yard import Yard
 
 pytestmark = pytest.mark.integration
-
-
-def installed(yard: Yard, code: str) -> str:
-    python = yard.manifest("deps")["python"]
-    done = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
 
 
 def test_a_tree_becomes_an_installed_torch_and_then_only_what_changed_is_done(

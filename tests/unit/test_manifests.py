@@ -175,6 +175,25 @@ def test_what_a_build_leaves_is_no_source(sources: Path, tmp_path: Path, name: s
     assert trees.digest(tmp_path / "copy") == before
 
 
+@pytest.mark.parametrize("project", ["", "python"])
+@pytest.mark.parametrize(
+    ("name", "signs"),
+    [("build/lib.linux/_C.so", ("setup.py",)), ("out/x.o", ("out/.ninja_log",)),
+     ("cmake/x.o", ("cmake/CMakeCache.txt",)), ("build/x.o", ("pyproject.toml",))],
+)  # fmt: skip
+def test_no_object_of_an_earlier_build_is_in_the_copy(
+    sources: Path, tmp_path: Path, project: str, name: str, signs: tuple[str, ...]
+) -> None:
+    """Linked or packed, it would be one of another torch."""
+    for path in (*signs, name):
+        place = sources / project / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text("", encoding="utf-8")
+    trees.copy(sources, tmp_path / "copy")
+    assert not (tmp_path / "copy" / project / name).exists()
+    assert (tmp_path / "copy" / "src" / "build" / "kept.h").is_file()
+
+
 def test_every_edit_is_another_digest(sources: Path) -> None:
     seen = {trees.digest(sources)}
     (sources / "src" / "build" / "kept.h").write_text("edited", encoding="utf-8")
