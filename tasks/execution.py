@@ -79,9 +79,10 @@ def _failure(act: Callable[[], None]) -> TaskFailed | None:
 
 def _do(yard: Yard, stage: Stage) -> None:
     """One stage: withdraw its claim, act, publish."""
-    from tasks.effects import manifests, records  # noqa: PLC0415 - nothing of this is needed when all is up to date
+    from tasks import why  # noqa: PLC0415 - nothing of this is needed when all is up to date
+    from tasks.effects import manifests, records  # noqa: PLC0415
 
-    reason = records.reason(stage)
+    reason = why.reason(stage)
     yard.console.begin(stage, reason)
     started = time.monotonic()
     before = [_bytes(path) for path in stage.leaves]

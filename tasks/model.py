@@ -141,6 +141,11 @@ class Layout:
         return self.build / "logs"
 
     @property
+    def surfaces(self) -> PurePath:
+        """What the last torches showed to extensions, so that a later one can be told from them."""
+        return self.build / "surfaces"
+
+    @property
     def pool(self) -> PurePath:
         """The jobs that all builds of the checkout share."""
         return self.root / "build" / ".jobs"
@@ -197,7 +202,8 @@ class Stage:
     absence makes the stage run again. `reads` are the manifests of earlier stages. `asks` says who
     knows that something moved outside: `always` runs the action, which returns identical outputs
     when nothing did (a source tree); `moved` asks the room's `moved(job)` first (an extension's
-    folder, a host that did not answer, a compiler that was upgraded).
+    folder, a host that did not answer, a compiler that was upgraded). Of the manifests that it
+    `tells` of, the room's `told(job)` names what moved in them since the stage last ran.
     """
 
     name: str
@@ -209,6 +215,7 @@ class Stage:
     reads: tuple[PurePath, ...] = ()
     also: tuple[PurePath, ...] = ()
     asks: Literal["", "always", "moved"] = ""
+    tells: tuple[PurePath, ...] = ()
 
 
 @dataclass(frozen=True)

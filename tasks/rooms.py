@@ -9,5 +9,5 @@ from tasks.model import Stage
 
 
 def room(stage: Stage, module: str) -> Any:
-    """A module of the stage's room: `action`, or the small `moved` that each run asks."""
+    """A module of the stage's room: `action`, the small `moved` that each run asks, `told`."""
     return importlib.import_module(f"tasks.stages.{stage.room}.{module}")

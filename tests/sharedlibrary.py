@@ -33,5 +33,16 @@ def make_library(path: Path, *needs: Path, rpath: str = "", inherited: bool = Fa
     return path
 
 
+def compile_library(path: Path, source: str, *options: str, compiler: str = "cc") -> Path:
+    """A library of this C source, or C++ with `compiler` c++."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    code = path.with_suffix(".cpp" if compiler == "c++" else ".c")
+    code.write_text(source, encoding="utf-8")
+    argv = [compiler, "-shared", "-fPIC", "-o", str(path), str(code), *options]
+    subprocess.run(argv, check=True)
+    code.unlink()
+    return path
+
+
 def _function(library: Path) -> str:
     return library.name.partition(".")[0].replace("-", "_")

@@ -46,6 +46,7 @@ PURE = [
         "decide_toolkit.py",
         *("leaks.py", "reasons.py", "runtime.py", "writable.py"),
         *("decision.py", "fingerprint.py", "governor.py", "killed.py", "launchers.py"),
+        *("cppextension.py", "differences.py"),
     }
     or {"knowledge", "checks", "remedies", "shells"} & set(path.relative_to(ROOT).parts)
     or name_of(path) == "tasks/surroundings.py"

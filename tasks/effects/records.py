@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -19,6 +19,13 @@ from tasks.effects.files import write_atomic
 from tasks.effects.manifests import record_of
 from tasks.errors import redact
 from tasks.model import Stage
+
+# What is known of a manifest that changed, in words; none where nobody can tell
+Told = Callable[[PurePath], tuple[str, ...]]
+
+
+def _nothing(_: PurePath) -> tuple[str, ...]:
+    return ()
 
 
 def write(stage: Stage, reason: str, seconds: float, version: str) -> None:
@@ -35,19 +42,20 @@ def write(stage: Stage, reason: str, seconds: float, version: str) -> None:
     write_atomic(record_of(stage.leaves[0]), redact(canonical(record)))
 
 
-def reason(stage: Stage) -> str:
+def reason(stage: Stage, told: Told = _nothing) -> str:
     """Why this stage runs, in a few words: the first changed input, a changed manifest, or a
     missing result.
     """
-    found = reasons(stage)
+    found = reasons(stage, told)
     if not found:
         return _ASKED[stage.asks]
     return found[0] + (f" (and {len(found) - 1} more)" if len(found) > 1 else "")
 
 
-def reasons(stage: Stage) -> tuple[str, ...]:
+def reasons(stage: Stage, told: Told = _nothing) -> tuple[str, ...]:
     """All that files alone tell of why it has to run: of the gravest kind, changed inputs before
-    changed manifests before missing results; none where nothing did.
+    changed manifests before missing results; none where nothing did. `told` may know what moved in
+    a manifest.
     """
     last = last_record(stage)
     if last is None:
@@ -55,11 +63,19 @@ def reasons(stage: Stage) -> tuple[str, ...]:
     now = shown(stage.inputs)
     if moved := tuple(changes(last["inputs"], now)):
         return moved
-    newer = [name for name, digest in _read_now(stage).items() if last["reads"].get(name) != digest]
-    if newer:
-        return (f"{', '.join(newer)} changed",)
+    if newer := tuple(_newer(stage, last["reads"], told)):
+        return newer
     gone = [Path(path).name for path in (*stage.leaves, *stage.also) if not Path(path).exists()]
     return (f"{', '.join(gone)} is not there",) if gone else ()
+
+
+def _newer(stage: Stage, before: Mapping[str, str], told: Told) -> Iterator[str]:
+    now = _read_now(stage)
+    changed = {name for name, digest in now.items() if before.get(name) != digest}
+    words = {path.name: told(path) for path in stage.reads if path.name in changed}
+    yield from (line for lines in words.values() for line in lines)
+    if silent := [name for name, lines in words.items() if not lines]:
+        yield f"{', '.join(silent)} changed"
 
 
 _ASKED = {

@@ -13,6 +13,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any, Literal
 
+from tasks import why
 from tasks.digest import canonical, plain
 from tasks.effects import capacity, manifests, records, runs
 from tasks.effects.files import deliver
@@ -171,7 +172,7 @@ def explain(plan: Plan) -> Iterator[Verdict]:
 
 
 def _judge(stage: Stage, moving: set[str], environment: Environment | None) -> Verdict:
-    reasons = _source(stage) if stage.room == "source" else records.reasons(stage)
+    reasons = _source(stage) if stage.room == "source" else why.reasons(stage)
     if not reasons and stage.asks == "moved" and room(stage, "moved").moved(stage.job):
         reasons = (_MOVED,)
     fed = [Path(path).stem for path in stage.reads if str(path) in moving]

@@ -1,10 +1,7 @@
-"""The wheel stage: what the wheel is called, what must have been installed, and what extensions
-see of it.
-"""
+"""The wheel stage: what the wheel is called, and what must have been installed."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -15,12 +12,12 @@ from tasks.choice import Choice, ToolkitChoice
 from tasks.digest import sha256_text
 from tasks.errors import BadArtifactError
 from tasks.knowledge import load
-from tasks.model import Arch, Interpreter, Layout, Stage, TorchFound
+from tasks.model import Arch, Interpreter, Layout, Stage, Strategy, TorchFound
 from tasks.settings.schema import Settings
-from tasks.stages.deps.job import Deps, Program
 from tasks.stages.source.job import SourceTree
 from tasks.stages.wheel.built import version_of
-from tasks.stages.wheel.installed import require, surface
+from tasks.stages.wheel.installed import require
+from tasks.stages.wheel.job import Reading
 from tasks.stages.wheel.plan import local_version, plan
 
 KNOWLEDGE = load(Path(__file__).parents[2] / "config" / "knowledge")
@@ -38,9 +35,6 @@ CHOICE = Choice(
     python=Interpreter("/usr/bin/python3", "3.12.1"),
 )
 TREE = SourceTree("/src", "git", "1a2b3c4d5e6f", {}, "", "abcdef0123456789")
-TOOL = Program("/t", "1")
-DEPS = Deps("/venv/bin/python", "3.12.1", "env-1", None, "/venv/bin", None, None, TOOL, TOOL, TOOL,
-            TOOL, None)  # fmt: skip
 
 
 def stage(choice: Choice = CHOICE, **asked: Any) -> Stage:
@@ -123,57 +117,12 @@ def test_another_torch_than_was_meant_is_told(
     assert str(told.value) == message
 
 
-@pytest.fixture
-def torch(tmp_path: Path) -> TorchFound:
-    """An installed torch without RECORD."""
-    folder = tmp_path / "site" / "torch"
-    for name in ("include/a.h", "share/cmake/x.cmake", "lib/libtorch.so", "_C.so", "nn.py"):
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(name, encoding="utf-8")
-    return TorchFound("2.15.0+cu132", "13.2", str(folder))
-
-
-def recorded(torch: TorchFound, **digests: str) -> TorchFound:
-    rows = {
-        "torch/include/a.h": "1",
-        "torch/share/cmake/x.cmake": "2",
-        "torch/lib/libtorch.so": "3",
-        "torch/_C.so": "4",
-        "torch/nn.py": "5",
-        **{f"torch/{name}": digest for name, digest in digests.items()},
-    }
-    info = Path(torch.folder).parent / "torch-2.15.0.dist-info"
-    info.mkdir(exist_ok=True)
-    text = "".join(f"{name},sha256={digest},1\n" for name, digest in rows.items())
-    (info / "RECORD").write_text(text, encoding="utf-8")
-    return torch
-
-
-def test_the_surface_names_release_cuda_python_and_environment(torch: TorchFound) -> None:
-    found = surface(recorded(torch), DEPS)
-    assert (found.release, found.cuda, found.python_tag) == ("2.15.0", "13.2", "cp312")
-    assert found.identity == "env-1"
-
-
-def test_the_surface_moves_with_what_extensions_compile_against(torch: TorchFound) -> None:
-    before = surface(recorded(torch), DEPS)
-    assert surface(recorded(torch, **{"nn.py": "9"}), DEPS) == before
-    header = surface(recorded(torch, **{"include/a.h": "9"}), DEPS)
-    library = surface(recorded(torch, **{"lib/libtorch.so": "9"}), DEPS)
-    assert (header.headers != before.headers, header.libraries) == (True, before.libraries)
-    assert (library.headers, library.libraries != before.libraries) == (before.headers, True)
-    assert surface(recorded(torch, **{"_C.so": "9"}), DEPS).libraries != before.libraries
-    assert surface(torch, replace(DEPS, identity="env-2")) != before
-
-
-def test_without_record_size_and_time_stand_for_the_bytes(torch: TorchFound) -> None:
-    before = surface(torch, DEPS)
-    assert surface(torch, DEPS) == before
-    os.utime(Path(torch.folder) / "nn.py", (1, 1))
-    assert surface(torch, DEPS) == before
-    os.utime(Path(torch.folder) / "include" / "a.h", (1, 1))
-    moved = surface(torch, DEPS)
-    assert (moved.headers != before.headers, moved.libraries) == (True, before.libraries)
-    (Path(torch.folder) / "_C.so").write_text("longer than before", encoding="utf-8")
-    assert surface(torch, DEPS).libraries != before.libraries
+@pytest.mark.parametrize("strategy", ["source", "prebuilt", "existing"])
+def test_each_way_to_a_torch_reads_its_surface_alike(strategy: Strategy) -> None:
+    python = Interpreter("/usr/bin/python3", "3.12.1", TorchFound("2.6.0", "13.0", "/s/torch"))
+    choice = replace(CHOICE, strategy=strategy, python=python)
+    found = stage(choice)
+    build = LAYOUT.build
+    assert found.job.reading == Reading(17, build / "wheel-symbols.json", build / "surfaces")
+    assert "reading" not in found.inputs
+    assert stage(replace(choice, torch="9.9.0")).job.reading.cxx_standard is None

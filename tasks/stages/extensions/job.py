@@ -17,7 +17,8 @@ class ExtensionJob:
     `kind` is git, path or sdist and `location` the URL, folder or requirement; `include` are
     headers forced into every source, `targets` the capabilities that every library with device code
     must run on, `label` CUDA and archs as they stand in a wheel's name. `caching` is a manifest
-    that changes nothing of what comes out, and so is none of the stage's reads. `jobs` is how many
+    that changes nothing of what comes out, and so is none of the stage's reads. `surfaces` is the
+    folder of what the last surfaces consist of. `jobs` is how many
     compilers run at once, None by cores and memory; `pool` is the folder of the jobs that all
     builds of the checkout share, `runs` the file that each build adds a line to, `knowledge` the
     folder of facts.
@@ -48,6 +49,7 @@ class ExtensionJob:
     environment: PurePath
     caching: PurePath
     surface: PurePath
+    surfaces: PurePath
     manifest: PurePath
     log: PurePath
 
@@ -56,9 +58,9 @@ class ExtensionJob:
 class Built:
     """The manifest extensions/NAME.json.
 
-    `surface` is the name of the torch surface that it was built for, "" where nothing was.
     `libraries` are absolute paths of the installed shared libraries, `archs` what each holds (by
     file name), `source` what it was made of: commit, digest of local files, or digest of the sdist.
+    `surface` is the name of torch's surface that it was built for, "" where nothing was.
     """
 
     name: str

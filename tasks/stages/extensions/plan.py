@@ -49,6 +49,7 @@ def plan(
         leaves=(job.manifest,),
         reads=tuple(layout.manifest(name) for name in reads),
         asks="moved",
+        tells=(job.surface,),
     )
 
 
@@ -82,6 +83,7 @@ def _job(
         environment=layout.manifest("extension-env"),
         caching=layout.manifest("cache-env"),
         surface=layout.manifest("surface"),
+        surfaces=layout.surfaces,
         manifest=layout.manifest(f"extensions:{extension.name}"),
         log=layout.logs / f"extension-{extension.name}.log",
     )

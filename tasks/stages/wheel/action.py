@@ -19,6 +19,7 @@ from tasks.model import Artifact, TorchFound
 from tasks.stages.deps.job import Deps
 from tasks.stages.wheel import built, installed
 from tasks.stages.wheel.job import BuiltJob, ExistingJob, Kind, PrebuiltJob, Surface, Wheel
+from tasks.stages.wheel.surface import surface
 
 _ROOM_MIB = 9_000
 
@@ -33,7 +34,7 @@ def run(job: PrebuiltJob | BuiltJob | ExistingJob) -> tuple[Wheel, Surface]:
             return built.run(job, deps)
     found = installed.torch_of(job.python)
     say(f"torch {found.version} in {found.folder}")
-    return _outputs(deps, installed.surface(found, deps), found, None)
+    return _outputs(deps, surface(found, deps, job.reading), found, None)
 
 
 def _prebuilt(job: PrebuiltJob, deps: Deps) -> tuple[Wheel, Surface]:
@@ -50,7 +51,7 @@ def _prebuilt(job: PrebuiltJob, deps: Deps) -> tuple[Wheel, Surface]:
     if deps.toolkit and deps.toolkit.pins:
         cudahome.refresh(Path(found.folder).parent, Path(deps.toolkit.home))
     say(f"torch {found.version} ({artifact.name}, sha256 {artifact.sha256[:12]}…)")
-    return _outputs(deps, installed.surface(found, deps), found, artifact)
+    return _outputs(deps, surface(found, deps, job.reading), found, artifact)
 
 
 def _fetch(job: PrebuiltJob, deps: Deps) -> tuple[Path, Artifact]:
@@ -66,9 +67,9 @@ def _fetch(job: PrebuiltJob, deps: Deps) -> tuple[Path, Artifact]:
 
 
 def _outputs(
-    deps: Deps, surface: Surface, found: TorchFound, artifact: Artifact | None
+    deps: Deps, shown: Surface, found: TorchFound, artifact: Artifact | None
 ) -> tuple[Wheel, Surface]:
     kind: Kind = "wheel" if artifact else "existing"
     release = found.version.partition("+")[0]
     wheel = Wheel(found.version, release, found.cuda, found.folder, deps.python, kind, artifact)
-    return wheel, surface
+    return wheel, shown

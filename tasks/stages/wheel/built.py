@@ -20,6 +20,7 @@ from tasks.stages.source.job import SourceTree
 from tasks.stages.wheel import installed, installing, lastgood, libraries, packing
 from tasks.stages.wheel.job import BuiltJob, Surface, Wheel
 from tasks.stages.wheel.lastgood import Content
+from tasks.stages.wheel.surface import surface
 
 VERSION_FILES = ("torch/version.py", "torch/_version.py")
 
@@ -45,7 +46,7 @@ def run(job: BuiltJob, deps: Deps) -> tuple[Wheel, Surface]:
     say(f"torch {found.version} ({artifact.name}, sha256 {artifact.sha256[:12]}…)")
     release = found.version.partition("+")[0]
     torch = Wheel(found.version, release, found.cuda, found.folder, deps.python, "wheel", artifact)
-    return torch, installed.surface(found, deps)
+    return torch, surface(found, deps, job.reading)
 
 
 def version_of(job: BuiltJob, tree: SourceTree) -> str:
@@ -90,7 +91,8 @@ def _libraries(job: BuiltJob, deps: Deps, compiled: Compiled) -> tuple[Wheel, Su
         version, release, job.cuda, str(prefix), deps.python, "libtorch", known, str(prefix)
     )
     digest = sha256_text(canonical(compiled.products))
-    return torch, Surface(release, job.cuda, "", digest, digest, deps.identity)
+    standard = job.reading.cxx_standard
+    return torch, Surface(release, job.cuda, "", digest, digest, None, standard, deps.identity)
 
 
 def _archive(job: BuiltJob, prefix: Path, version: str) -> Path:

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Literal
 
-from tasks.digest import canonical, plain, sha256_text
+from tasks.digest import canonical, sha256_text
 from tasks.model import Artifact
 
 Kind = Literal["wheel", "libtorch", "existing"]
 # Who supplies a library: the wheel itself, the CUDA toolkit or NVIDIA's packages, another Python
 # package, something left in the build folder or the source tree, the system, the driver
 Origin = Literal["wheel", "toolkit", "environment", "build", "system", "driver"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the surface of the installed torch is read.
+
+    `cxx_standard` is what cpp_extension of this release passes by the facts, None where they do not
+    know it. `symbols` keeps what was read in each library, `surfaces` is the folder of what the
+    last surfaces consist of.
+    """
+
+    cxx_standard: int | None
+    symbols: PurePath
+    surfaces: PurePath
 
 
 @dataclass(frozen=True)
@@ -28,6 +42,7 @@ class PrebuiltJob:
     cuda: str | None
     wheelhouse: PurePath
     landing: PurePath
+    reading: Reading
     deps: PurePath
     log: PurePath
     wheel: PurePath
@@ -54,6 +69,7 @@ class BuiltJob:
     content: PurePath
     libraries: PurePath
     linkages: PurePath
+    reading: Reading
     deps: PurePath
     source: PurePath
     env: PurePath
@@ -69,6 +85,7 @@ class ExistingJob:
     python: str
     folder: str
     version: str
+    reading: Reading
     log: PurePath
     deps: PurePath
     wheel: PurePath
@@ -96,23 +113,55 @@ class Wheel:
 class Surface:
     """The manifest surface.json: what an extension is compiled and linked against.
 
-    `headers` and `libraries` are digests over the installed files, taken from the wheel's RECORD
-    where there is one. `identity` is that of the environment: in a new one the extensions have to
-    be installed again.
+    `python_tag` is the Python ABI. `headers` is a digest over headers and CMake files, `symbols`
+    over what the libraries export that an extension is linked with: a torch with other bodies of
+    functions has the same. `cxx11_abi` is _GLIBCXX_USE_CXX11_ABI, None where there is no such
+    choice, `cxx_standard` what cpp_extension passes (20), None where nobody knows. `identity` is
+    that of the environment: in a new one the extensions have to be installed again.
     """
 
     release: str
     cuda: str | None
     python_tag: str
     headers: str
-    libraries: str
+    symbols: str
+    cxx11_abi: bool | None
+    cxx_standard: int | None
     identity: str
 
     @property
     def name(self) -> str:
-        """Eight digits for everything but the environment: part of the names of wheels."""
-        told = {**plain(self), "identity": ""}  # type: ignore[dict-item]
-        return sha256_text(canonical(told))[:8]
+        """Eight hexadecimal digits of all that makes one extension differ from another."""
+        return sha256_text(canonical(replace(self, identity="")))[:8]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """surfaces/NAME.json.gz, for people: what a surface consists of. `headers` maps files to their
+    digests, `symbols` libraries to the names that they export.
+    """
+
+    surface: Surface
+    headers: Mapping[str, str]
+    symbols: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What a library exports, as a digest; `cxx11_abi` as in `Surface`, by its names."""
+
+    digest: str
+    cxx11_abi: bool | None
+
+
+@dataclass(frozen=True)
+class ExportedBy:
+    """wheel-symbols.json: what was read in the libraries of the last torch, by their digests in
+    RECORD, or by size and time where there is none. `reader` tells which reading it was.
+    """
+
+    reader: int
+    libraries: Mapping[str, Exported]
 
 
 @dataclass(frozen=True)

@@ -6,32 +6,29 @@ from typing import Any
 
 from tasks.choice import Choice
 from tasks.digest import plain
+from tasks.errors import KnowledgeError
 from tasks.knowledge import Knowledge
+from tasks.knowledge.releases import release
 from tasks.model import Layout, Stage
 from tasks.settings.schema import Settings
-from tasks.stages.wheel.job import BuiltJob, ExistingJob, PrebuiltJob
+from tasks.stages.wheel.job import BuiltJob, ExistingJob, PrebuiltJob, Reading
 
-RECIPE = 2
+RECIPE = 3
 
 
 def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledge) -> Stage:
     """The stage that leaves an installed torch."""
+    reading = _reading(layout, choice, knowledge)
     match choice.strategy:
         case "prebuilt":
-            return _stage(
-                layout, _prebuilt(settings, layout, choice), ("deps",), "fetch the official wheel"
-            )
+            job = _prebuilt(settings, layout, choice, reading)
+            return _stage(layout, job, ("deps",), "fetch the official wheel")
         case "existing":
-            return _stage(
-                layout,
-                _existing(layout, choice),
-                ("deps",),
-                "record the torch that is installed already",
-            )
+            doc = "record the torch that is installed already"
+            return _stage(layout, _existing(layout, choice, reading), ("deps",), doc)
     reads = ("deps", "source", "env", "compile")
-    return _stage(
-        layout, _built(settings, layout, choice), reads, "build the wheel, check it and install it"
-    )
+    built = _built(settings, layout, choice, reading)
+    return _stage(layout, built, reads, "build the wheel, check it and install it")
 
 
 def _stage(layout: Layout, job: Any, reads: tuple[str, ...], doc: str) -> Stage:
@@ -66,7 +63,15 @@ _SHOWN = frozenset(
 )
 
 
-def _prebuilt(settings: Settings, layout: Layout, choice: Choice) -> PrebuiltJob:
+def _reading(layout: Layout, choice: Choice, knowledge: Knowledge) -> Reading:
+    try:
+        standard = release(knowledge, choice.torch).cxx_std
+    except KnowledgeError:
+        standard = None
+    return Reading(standard, layout.build / "wheel-symbols.json", layout.surfaces)
+
+
+def _prebuilt(settings: Settings, layout: Layout, choice: Choice, reading: Reading) -> PrebuiltJob:
     return PrebuiltJob(
         requirement=f"torch=={choice.torch}",
         index=choice.index,
@@ -74,24 +79,26 @@ def _prebuilt(settings: Settings, layout: Layout, choice: Choice) -> PrebuiltJob
         cuda=choice.cuda,
         wheelhouse=layout.wheelhouse,
         landing=layout.build / "landing",
+        reading=reading,
         deps=layout.manifest("deps"),
         log=layout.logs / "wheel.log",
         wheel=layout.manifest("wheel"),
     )
 
 
-def _existing(layout: Layout, choice: Choice) -> ExistingJob:
+def _existing(layout: Layout, choice: Choice, reading: Reading) -> ExistingJob:
     return ExistingJob(
         python=choice.python.path,
         folder=choice.python.torch.folder if choice.python.torch else "",
         version=choice.torch,
+        reading=reading,
         deps=layout.manifest("deps"),
         log=layout.logs / "wheel.log",
         wheel=layout.manifest("wheel"),
     )
 
 
-def _built(settings: Settings, layout: Layout, choice: Choice) -> BuiltJob:
+def _built(settings: Settings, layout: Layout, choice: Choice, reading: Reading) -> BuiltJob:
     asked = settings.wheel.local_version
     return BuiltJob(
         release=choice.torch,
@@ -105,6 +112,7 @@ def _built(settings: Settings, layout: Layout, choice: Choice) -> BuiltJob:
         content=layout.build / "wheel-content.json",
         libraries=layout.build / "wheel-libraries.json",
         linkages=layout.build / "wheel-linkages.json",
+        reading=reading,
         deps=layout.manifest("deps"),
         source=layout.manifest("source"),
         env=layout.manifest("env"),

@@ -1,0 +1,164 @@
+"""Why an extension is built again, in words: which header or symbol of torch moved."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path, PurePath
+
+import pytest
+
+from tasks import why
+from tasks.effects import manifests, records, surfaces
+from tasks.model import Layout, Plan, Stage
+from tasks.reports.explain import explain
+from tasks.settings.schema import Settings
+from tasks.stages.extensions.differences import differences
+from tasks.stages.extensions.job import Built, ExtensionJob
+from tasks.stages.extensions.plan import plan
+from tasks.stages.wheel.job import Parts, Surface
+from tests.actionyard import CHOICE
+from tests.checkout import KNOWLEDGE
+
+C10, CPU = "torch/lib/libc10.so", "torch/lib/libtorch_cpu.so"
+FAIL = (
+    "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+)
+HEADERS = {"torch/include/c10/util/Exception.h": "1", "torch/include/ATen/a.h": "1",
+           "torch/share/cmake/Torch/TorchConfig.cmake": "1"}  # fmt: skip
+BEFORE = Parts(
+    Surface("2.15.0", "13.2", "cp312", "h", "s", True, 20, "env-1"),
+    HEADERS,
+    {C10: ("answer", FAIL), CPU: ("add",)},
+)
+
+
+def after(
+    headers: Mapping[str, str] | None = None,
+    symbols: Mapping[str, tuple[str, ...]] | None = None,
+    **facts: object,
+) -> Parts:
+    surface = replace(BEFORE.surface, headers="h2", symbols="s2", **facts)  # type: ignore[arg-type]
+    return Parts(surface, headers or HEADERS, symbols or BEFORE.symbols)
+
+
+def words(now: Parts) -> list[str]:
+    return list(differences(BEFORE, now, str))
+
+
+def test_the_first_header_is_named_and_the_others_are_counted() -> None:
+    edited = dict.fromkeys(HEADERS, "2")
+    assert words(after(edited)) == ["torch/include/ATen/a.h changed (and 2 more files)"]
+    del edited["torch/share/cmake/Torch/TorchConfig.cmake"]
+    more = {**edited, "torch/include/b.h": "1"}
+    assert words(after({**HEADERS, **more})) == [
+        "torch/include/ATen/a.h changed (and 2 more headers)"
+    ]
+    gone = {name: digest for name, digest in HEADERS.items() if "Exception" not in name}
+    assert words(after(gone)) == ["torch/include/c10/util/Exception.h is gone"]
+    assert words(after({**HEADERS, "torch/include/new.h": "1"})) == ["torch/include/new.h is new"]
+
+
+def test_symbols_that_went_and_came_are_named_by_library() -> None:
+    now = {C10: ("answer", "one", "other"), CPU: ("add",), "torch/lib/libtorch_python.so": ()}
+    assert words(after(symbols=now)) == [
+        f"libc10.so no longer exports {FAIL}",
+        "libc10.so now exports one (and 1 more symbol)",
+        "libtorch_python.so is new",
+    ]
+    assert words(after(symbols={C10: BEFORE.symbols[C10]})) == ["libtorch_cpu.so is gone"]
+
+
+def test_what_follows_from_another_release_goes_without_saying() -> None:
+    now = after({}, {C10: ("another",)}, release="2.16.0")
+    assert words(now) == ['release: "2.15.0" → "2.16.0"']
+    assert words(after(cuda="13.0", cxx_standard=23)) == [
+        'cuda: "13.2" → "13.0"',
+        "cxx_standard: 20 → 23",
+    ]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    """An extension that was built for the surface BEFORE, and its record."""
+    listed = Settings.model_validate({"extensions": [{"name": "toy", "path": "toy"}]})
+    layout = Layout(tmp_path, "p", tmp_path / "wheelhouse")
+    found = plan(listed.extensions[0], listed, layout, CHOICE, KNOWLEDGE)
+    for path in found.reads:
+        manifests.publish(path, {})
+    show(found, BEFORE)
+    built = Built("toy", "built", {}, surface=BEFORE.surface.name)
+    manifests.publish(found.job.manifest, built)
+    records.write(found, "first time", 1.0, "0.1.0")
+    return found
+
+
+def show(stage: Stage, parts: Parts) -> None:
+    """Leave what wheel leaves of a surface."""
+    job: ExtensionJob = stage.job
+    manifests.publish(job.surface, parts.surface)
+    surfaces.keep(job.surfaces, parts)
+
+
+EDITED = {**HEADERS, "torch/include/c10/util/Exception.h": "2"}
+LOST = {C10: ("answer",), CPU: ("add",)}
+
+
+def test_the_reason_of_a_run_names_what_moved(stage: Stage) -> None:
+    show(stage, after(EDITED))
+    assert why.reason(stage) == "torch/include/c10/util/Exception.h changed"
+
+
+@pytest.mark.skipif(not shutil.which("c++filt"), reason="not run: needs c++filt")
+def test_a_symbol_is_told_as_a_person_wrote_it(stage: Stage) -> None:
+    show(stage, after(symbols=LOST))
+    assert why.reason(stage) == ("libc10.so no longer exports c10::detail::torchCheckFail(…)")
+    show(stage, after(EDITED, {**BEFORE.symbols, C10: ("answer", FAIL, "_ZN3c103newEi")}))
+    assert why.reasons(stage) == (
+        "torch/include/c10/util/Exception.h changed",
+        "libc10.so now exports c10::new(int)",
+    )
+    assert why.reason(stage) == "torch/include/c10/util/Exception.h changed (and 1 more)"
+
+
+def test_explain_names_it_too(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    show(stage, after(EDITED))
+    (verdict,) = explain(Plan((replace(stage, asks=""),), stage, ()))
+    assert verdict.verdict == "runs"
+    assert verdict.reasons == ("torch/include/c10/util/Exception.h changed",)
+
+
+def test_a_new_environment_is_told(stage: Stage) -> None:
+    show(stage, replace(BEFORE, surface=replace(BEFORE.surface, identity="env-2")))
+    assert why.reason(stage) == "the environment was made anew"
+
+
+def test_another_manifest_that_changed_is_told_beside_it(stage: Stage) -> None:
+    show(stage, after(EDITED))
+    manifests.publish(stage.reads[0], {"python": "other"})
+    assert why.reasons(stage) == (
+        "torch/include/c10/util/Exception.h changed",
+        "deps.json changed",
+    )
+
+
+def forget(path: PurePath) -> None:
+    Path(path).unlink()
+
+
+def test_what_nobody_knows_any_more_is_told_in_general(stage: Stage) -> None:
+    show(stage, after(EDITED))
+    forget(stage.job.surfaces / f"{BEFORE.surface.name}.json.gz")
+    assert why.reason(stage) == "surface.json changed"
+    show(stage, BEFORE)
+    show(stage, after(EDITED))
+    manifests.publish(stage.job.manifest, Built("toy", "built", {}))  # of an earlier torchyard
+    assert why.reason(stage) == "surface.json changed"
+    forget(stage.job.manifest)  # its last run did not finish
+    assert why.reason(stage) == "surface.json changed"
+
+
+def test_a_stage_that_tells_nothing_is_not_asked(stage: Stage) -> None:
+    show(stage, after(EDITED))
+    assert why.reason(replace(stage, tells=())) == "surface.json changed"
