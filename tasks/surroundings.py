@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
 
+from tasks.cppextension import CppExtension
 from tasks.knowledge.hostcompilers import Limits
 from tasks.model import Gpu, Host
 
@@ -129,6 +130,17 @@ class Installed:
 
 
 @dataclass(frozen=True)
+class TorchSeen:
+    """The torch that extensions are built against, `version` "" where it is not there yet, and what
+    its cpp_extension says of compilers.
+    """
+
+    version: str = ""
+    cuda: str | None = None
+    says: CppExtension = field(default_factory=CppExtension)
+
+
+@dataclass(frozen=True)
 class Wanted:
     """A URL that a build asks something of; `usual` is an index that pip's settings replace."""
 
@@ -140,13 +152,16 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Asked:
-    """Where to look. Paths are absolute; `build` is "" where no profile says it."""
+    """Where to look. Paths are absolute; `build` is "" where no profile says it. `torch` is the
+    folder of one that is there already, None where it comes into `venv`.
+    """
 
     root: PurePath
     host: Host
     places: tuple[tuple[str, PurePath], ...]
     build: PurePath | None = None
     venv: PurePath | None = None
+    torch: PurePath | None = None
     begun: tuple[PurePath, ...] = ()
     cc: str | None = None
     cxx: str | None = None
@@ -180,6 +195,7 @@ class Surroundings:
     visual_studio: tuple[VisualStudio, ...] | None = None
     windows_sdk: tuple[str, ...] | None = None
     nvcc: Tool | None = None
+    torch: TorchSeen | None = None
     nvidia: Nvidia | None = None
     cmake: Tool | None = None
     ninja: Tool | None = None

@@ -7,7 +7,8 @@ from typing import Any
 
 from tasks.checks.ids import CheckId
 from tasks.checks.symptom import Level
-from tasks.model import Gpu, Interpreter
+from tasks.cppextension import Bounds
+from tasks.model import Gpu, Interpreter, ToolkitFound
 from tasks.surroundings import (
     Disk,
     Installed,
@@ -19,6 +20,7 @@ from tasks.surroundings import (
     Shadow,
     Surroundings,
     Tool,
+    TorchSeen,
     VisualStudio,
 )
 from tests.surroundings import (
@@ -26,6 +28,7 @@ from tests.surroundings import (
     LINUX_HOST,
     RTX_3090,
     RTX_5090,
+    SAYS,
     WINDOWS,
     WINDOWS_HOST,
 )
@@ -82,6 +85,14 @@ GCC_15 = Tool(
     why="g++ here is 15.1, and this CUDA toolkit takes GCC up to 14",
     todo="apt install g++-14  (it is then found by itself)",
 )
+UNKNOWN: dict[CheckId, Level] = {"torch-checks": "not checked"}
+TORCH_2_11 = TorchSeen("2.11.0+cu128", "12.8", replace(SAYS, gcc={"12.8": Bounds("6.0", "14.0")}))
+CUDA_12_8: dict[str, Any] = {
+    "host": replace(LINUX_HOST, toolkits=(ToolkitFound("/usr/local/cuda", "12.8.93"),)),
+    "nvcc": Tool("/usr/local/cuda/bin/nvcc", "12.8.93"),
+    "torch": TORCH_2_11,
+}
+ASKED_2_11: dict[str, Any] = {"torch": {"version": "2.11.0"}, "toolkit": {"version": "12.8"}}
 NO_CPP = VisualStudio("Visual Studio Community 2022", "17.14.13", "C:\\VS")
 SITUATIONS: dict[str, Situation] = {
     "a workstation": linux({}),
@@ -95,8 +106,8 @@ SITUATIONS: dict[str, Situation] = {
         {"os": "warning", "python": "problem"},
         SOURCE | CPU, host=replace(NO_CARD, machine="armv7l"), nvidia=Nvidia(), python_bits=32,
     ),
-    "no compiler": linux({"compiler": "problem"}, cxx=Tool(), cc=Tool()),
-    "a compiler too new": linux({"compiler": "problem"}, cxx=GCC_15, cc=GCC_15),
+    "no compiler": linux({"compiler": "problem", **UNKNOWN}, cxx=Tool(), cc=Tool()),
+    "a compiler too new": linux({"compiler": "problem", **UNKNOWN}, cxx=GCC_15, cc=GCC_15),
     "no git for a source build": linux({"git": "problem"}, SOURCE, git=Tool()),
     "no git for a wheel": linux({"git": "warning"}, git=Tool()),
     "no uv": linux({"uv": "warning"}, uv=Tool()),
@@ -137,7 +148,8 @@ SITUATIONS: dict[str, Situation] = {
         {"toolkit": "warning"}, nvcc=Tool("/usr/local/cuda/bin/nvcc", "13.3.73")
     ),
     "glibc 2.42 with CUDA 13.1": linux(
-        {"known-bad": "problem"}, {"toolkit": {"version": "13.1"}}, glibc="2.42", nvcc=None
+        {"known-bad": "problem", **UNKNOWN}, {"toolkit": {"version": "13.1"}},
+        glibc="2.42", nvcc=None,
     ),
     "a CMake that somebody put into the environment": linux(
         {"cmake": "warning"},
@@ -152,6 +164,14 @@ SITUATIONS: dict[str, Situation] = {
     "a small disk": linux({"disk": "warning"}, disks=disk(8)),
     "a small disk for torch from source": linux({"disk": "problem"}, SOURCE, disks=disk(6)),
     "a small disk where all is built": linux({}, SOURCE, disks=disk(8), begun=True),
+    "a torch that is not installed yet": linux(UNKNOWN, torch=TorchSeen()),
+    "an nvcc that torch refuses": linux(
+        {"toolkit": "warning", "torch-checks": "problem", "known-bad": "warning"},
+        nvcc=Tool("/usr/local/cuda/bin/nvcc", "12.9.86"),
+    ),
+    "a compiler that torch refuses and nvcc takes": linux(
+        {"known-bad": "warning", "torch-checks": "problem"}, ASKED_2_11, **CUDA_12_8
+    ),
     "a disk for torch without CUDA": linux({"disk": "warning"}, SOURCE | CPU, disks=disk(8)),
     "a build folder in memory": linux({"filesystem": "warning"}, disks=disk(90, "tmpfs")),
     "a build folder on a share": linux({"filesystem": "warning"}, disks=disk(90, "nfs4")),
@@ -215,13 +235,14 @@ SITUATIONS: dict[str, Situation] = {
         {"os": "warning"}, SOURCE | CPU, host=replace(WINDOWS_HOST, machine="arm64")
     ),
     "Windows without Visual Studio": windows(
-        {"visual-studio": "problem", "compiler": "problem"}, cxx=Tool(), cc=Tool(), visual_studio=()
+        {"visual-studio": "problem", "compiler": "problem", **UNKNOWN},
+        cxx=Tool(), cc=Tool(), visual_studio=(),
     ),
     "Windows in a prompt of Visual Studio that vswhere does not know": windows(
         {"visual-studio": "warning"}, visual_studio=()
     ),
     "Windows without the C++ workload": windows(
-        {"visual-studio": "problem", "compiler": "problem"},
+        {"visual-studio": "problem", "compiler": "problem", **UNKNOWN},
         cxx=Tool(), cc=Tool(), visual_studio=(NO_CPP,),
     ),
     "Windows where vswhere is missing": windows(
@@ -229,7 +250,7 @@ SITUATIONS: dict[str, Situation] = {
     ),
     "Windows without an SDK": windows({"windows-sdk": "problem"}, windows_sdk=()),
     "Windows with VS 2026 and CUDA 13.0": windows(
-        {"known-bad": "problem"}, {"toolkit": {"version": "13.0"}},
+        {"known-bad": "problem", **UNKNOWN}, {"toolkit": {"version": "13.0"}},
         cxx=Tool("C:\\VS\\cl.exe", "14.50.35717"),
         visual_studio=(VisualStudio("VS 2026", "18.0.1", "C:\\VS", "14.50.35717"),),
     ),

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
+from tasks.cppextension import Bounds, CppExtension
 from tasks.model import Gpu, Host, Interpreter, ToolkitFound
 from tasks.plan import layout_of, make_plan
 from tasks.reports.subject import Profile
@@ -18,6 +19,7 @@ from tasks.surroundings import (
     Reach,
     Surroundings,
     Tool,
+    TorchSeen,
     VisualStudio,
 )
 from tests.checkout import KNOWLEDGE
@@ -38,6 +40,15 @@ WINDOWS_HOST = replace(
     python=Interpreter("C:\\Python312\\python.exe", "3.12.4"),
     toolkits=(),
 )
+# of torch 2.15.0
+SAYS = CppExtension(
+    standard=20,
+    gcc={"12.9": Bounds("6.0.0", "15.0"), "13.0": Bounds("6.0.0", "16.0")},
+    clang={"12.9": Bounds("7.0", "19.0"), "13.0": Bounds("7.0", "21.0")},
+    least_gcc="5.0.0",
+    least_msvc="19.20.0",
+    unchecked=r"\d+\.\d+\.\d+\w+\+\w+",
+)
 EXTENSION = {"name": "toy", "path": "toy"}
 INDEX = "https://pypi.org/simple"
 BUILD_TOOLS = "C:\\Program Files (x86)\\Microsoft Visual Studio\\2022\\BuildTools"
@@ -54,6 +65,7 @@ LINUX = Surroundings(
     cc=Tool("/usr/bin/gcc", "14.2.0"),
     cxx=Tool("/usr/bin/g++", "14.2.0"),
     nvcc=Tool("/usr/local/cuda/bin/nvcc", "13.2.86"),
+    torch=TorchSeen("2.15.0+cu132", "13.2", SAYS),
     nvidia=Nvidia("595.71.05", "13.2", (RTX_5090,)),
     cmake=Tool("/usr/bin/cmake", "3.31.6"),
     ninja=Tool("/usr/bin/ninja", "1.12.1"),

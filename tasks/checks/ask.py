@@ -31,6 +31,7 @@ def ask(root: PurePath, host: Host, profile: Profile | None) -> Asked:
         places=tuple(_places(profile)),
         build=layout.build,
         venv=layout.venv,
+        torch=_torch(profile),
         begun=tuple(_begun(profile)),
         cc=job.cc if job else None,
         cxx=job.cxx if job else None,
@@ -50,6 +51,14 @@ def _source(profile: Profile) -> SourceJob | None:
 
 def _extensions(profile: Profile) -> Iterator[Stage]:
     return (stage for stage in profile.plan.stages if stage.room == "extensions")
+
+
+def _torch(profile: Profile) -> PurePath | None:
+    """Of strategy existing, where the interpreter has it."""
+    found = profile.choice.python.torch
+    if profile.choice.strategy != "existing" or not found:
+        return None
+    return type(profile.layout.build)(found.folder)
 
 
 def _places(profile: Profile) -> Iterator[tuple[str, PurePath]]:

@@ -14,6 +14,7 @@ CheckId = Literal[
     "visual-studio",
     "windows-sdk",
     "toolkit",
+    "torch-checks",
     "cards",
     "targets",
     "driver",
@@ -45,6 +46,7 @@ WINDOWS_ONLY: frozenset[CheckId] = frozenset({"visual-studio", "windows-sdk", "l
 GATE: frozenset[CheckId] = frozenset(
     {
         *("os", "python", "git", "compiler", "toolkit", "cards", "driver"),
+        "torch-checks",
         *("known-bad", "disk", "memory", "paths"),
     }
 )

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from tasks.checks import cards, combination, compilers, machine, network, places, programs, python
+from tasks.checks import (
+    cards,
+    combination,
+    compilers,
+    machine,
+    network,
+    places,
+    programs,
+    python,
+    torchchecks,
+)
 from tasks.checks.ids import ALL, IDS, CheckId
 
 if TYPE_CHECKING:
@@ -14,7 +24,10 @@ if TYPE_CHECKING:
     from tasks.reports.subject import Profile
     from tasks.surroundings import Surroundings
 
-_SUBJECTS = (machine, python, programs, compilers, cards, combination, places, network)
+_SUBJECTS = (
+    *(machine, python, programs, compilers, cards, torchchecks),
+    *(combination, places, network),
+)
 
 
 def judge(

@@ -16,7 +16,7 @@ def look(asked: Asked, wanted: frozenset[CheckId]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if wanted & {"cards", "targets", "driver"}:
         found["nvidia"] = nvidia.look()
-    if wanted & {"toolkit", "known-bad"} and asked.toolkit_home:
+    if wanted & {"toolkit", "known-bad", "torch-checks"} and asked.toolkit_home:
         found["nvcc"] = _nvcc(Path(asked.toolkit_home))
     return found
 

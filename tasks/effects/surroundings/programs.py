@@ -24,7 +24,7 @@ def look(asked: Asked, wanted: frozenset[CheckId]) -> dict[str, Any]:
         found["uv"] = Tool(environments.find_uv() or "")
     if "git" in wanted:
         found["git"] = _tool("git")
-    if wanted & {"compiler", "known-bad"}:
+    if wanted & {"compiler", "known-bad", "torch-checks"}:
         found["cc"], found["cxx"] = _compilers(asked)
     if "cmake" in wanted:
         found["cmake"] = _of_the_build(asked.venv, "cmake")

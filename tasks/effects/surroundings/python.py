@@ -10,17 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from tasks.checks.ids import CheckId
+from tasks.cppextension import PLACE, parse
 from tasks.effects import pythons, shell
 from tasks.errors import CommandFailedError, MissingToolError
 from tasks.model import Command, Interpreter
-from tasks.surroundings import Asked, Installed, Shadow
+from tasks.surroundings import Asked, Installed, Shadow, TorchSeen
 
 
 def look(asked: Asked, wanted: frozenset[CheckId]) -> dict[str, Any]:
-    """`python_bits`, `shadows`, `installed`."""
+    """`python_bits`, `torch`, `shadows`, `installed`."""
     found: dict[str, Any] = {}
     if "python" in wanted:
         found["python_bits"] = _bits(asked.host.python.path)
+    if "torch-checks" in wanted and asked.build:
+        found["torch"] = _built_against(asked)
     if "torch-shadow" in wanted:
         found["shadows"] = tuple(_shadows(asked))
     if "names" in wanted and asked.build:
@@ -38,6 +41,19 @@ def _bits(python: str) -> int | None:
         return int(shell.capture(command))
     except (CommandFailedError, MissingToolError, ValueError):
         return None
+
+
+def _built_against(asked: Asked) -> TorchSeen:
+    venv = _libraries(Path(asked.venv)) if asked.venv else ()
+    sites = [Path(asked.torch).parent] if asked.torch else [*venv]
+    found = pythons.torch_in(sites)
+    if found is None:
+        return TorchSeen()
+    try:
+        text = (Path(found.folder) / PLACE).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    return TorchSeen(found.version, found.cuda, parse(text))
 
 
 def _shadows(asked: Asked) -> Iterator[Shadow]:
