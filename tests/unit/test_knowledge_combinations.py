@@ -104,8 +104,8 @@ CASES = {
         Combination(system="linux", gcc="14.2.0", cuda="12.8"),
     ),
     "torch211-gcc14": (
-        replace(OFFICIAL, torch="2.11.0", gcc="14", cuda="12.8"),
-        replace(OFFICIAL, torch="2.12.1", gcc="14", cuda="12.8"),
+        Combination(system="linux", extensions=True, torch="2.11.0", gcc="14", cuda="12.8"),
+        Combination(system="linux", extensions=True, torch="2.12.1", gcc="14", cuda="12.8"),
     ),
     "cmake4": (
         Combination(strategy="source", torch="2.6.0", cmake="4.0.1"),
