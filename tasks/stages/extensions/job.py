@@ -18,10 +18,9 @@ class ExtensionJob:
     headers forced into every source, `targets` the capabilities that every library with device code
     must run on, `label` CUDA and archs as they stand in a wheel's name. `caching` is a manifest
     that changes nothing of what comes out, and so is none of the stage's reads. `surfaces` is the
-    folder of what the last surfaces consist of. `jobs` is how many
-    compilers run at once, None by cores and memory; `pool` is the folder of the jobs that all
-    builds of the checkout share, `runs` the file that each build adds a line to, `knowledge` the
-    folder of facts.
+    folder of what the last surfaces consist of. `jobs` is how many compilers run at once, None by
+    cores and memory; `pool` is the folder of the jobs that all builds of the checkout share, `runs`
+    the file that each build adds a line to, `knowledge` the folder of facts.
     """
 
     name: str
