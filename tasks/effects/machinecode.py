@@ -1,6 +1,7 @@
 """Which archs a shared library holds code for: asked of cuobjdump, which needs no GPU.
 
-What a card can make of that code is not judged here but in `tasks.knowledge.covers`.
+What a card can make of that code is not judged here but in `tasks.knowledge.covers`. Where there is
+no cuobjdump, `tasks.effects.fatbin` reads the library itself.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def images(cuobjdump: str, library: PurePath) -> Images:
         raise BadArtifactError(
             "this library is not there",
             where=str(library),
-            todo="run the same command again: it is then built anew",
+            todo="doit build puts it back",
         )
     argv = (cuobjdump, "-lelf", "-lptx", str(library))
     what = f"list the machine code of {library.name}"
