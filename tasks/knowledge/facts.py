@@ -20,6 +20,7 @@ Cured = Literal["", "deps", "env"]
 Backend = Literal["setup_py", "scikit_build_core"]
 Channel = Literal["", "nightly", "test", "nowhere"]
 Effect = Literal["reuse", "reconfigure", "wipe"]
+Phase = Literal["run"]
 
 
 @dataclass(frozen=True)
@@ -231,3 +232,17 @@ class ExtensionCost:
     memory_mib: int
     status: str
     uncertain: str
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Something that is known to go wrong, and when; one of `patterns` is found in what is printed
+    then.
+    """
+
+    slug: str
+    phase: Phase
+    patterns: tuple[str, ...]
+    cause: str
+    remedy: str
+    status: str

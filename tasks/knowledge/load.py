@@ -19,6 +19,7 @@ from tasks.knowledge.rows import (
     read_costs,
     read_extension_cost,
     read_extensions,
+    read_failures,
     read_families,
     read_folder_rules,
     read_gpus,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         CostFact,
         ExtensionCost,
         ExtensionFact,
+        Failure,
         FolderRule,
         GpuFact,
         GpuFamily,
@@ -129,6 +131,11 @@ class Knowledge:
     def folder_rules(self) -> tuple[FolderRule, ...]:
         """What a change means for a configured CMake folder; the first that matches decides."""
         return self._facts("buildfolder", read_folder_rules)
+
+    @cached_property
+    def failures(self) -> tuple[Failure, ...]:
+        """What is known to go wrong; the first whose pattern is found is the cause."""
+        return self._facts("failures", read_failures)
 
     @cached_property
     def costs(self) -> tuple[CostFact, ...]:

@@ -5,6 +5,7 @@ A key that is missing is a KeyError: `tasks.knowledge.load` says which one to a 
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from tasks.knowledge.facts import (
     CostFact,
     ExtensionCost,
     ExtensionFact,
+    Failure,
     FolderRule,
     GpuFact,
     GpuFamily,
@@ -85,6 +87,30 @@ def read_extensions(data: Mapping[str, Any]) -> dict[str, ExtensionFact]:
 def read_folder_rules(data: Mapping[str, Any]) -> tuple[FolderRule, ...]:
     """buildfolder.yaml: rules, in order."""
     return tuple(_folder_rule(row) for row in data["rules"])
+
+
+def read_failures(data: Mapping[str, Any]) -> tuple[Failure, ...]:
+    """failures.yaml: failures, in order. A pattern that is no regular expression is a
+    ValueError.
+    """
+    return tuple(_failure(row) for row in data["failures"])
+
+
+def _failure(row: Mapping[str, Any]) -> Failure:
+    same = ("phase", "cause", "remedy", "status")
+    return Failure(
+        slug=row["id"],
+        patterns=tuple(map(_pattern, _texts(row["patterns"]))),
+        **{key: row[key] for key in same},
+    )
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"{text!r} is no regular expression: {error}") from error
+    return text
 
 
 def _texts(values: Iterable[str]) -> tuple[str, ...]:

@@ -44,6 +44,7 @@ ENTRIES = {
     "extensions": ("extensions", "notes"),
     "buildfolder": ("rules",),
     "costs": ("ways",),
+    "failures": ("failures",),
 }
 
 

@@ -66,6 +66,7 @@ def test_a_file_without_a_schema_is_named(folder: Path) -> None:
         ("extensions", "warnings: []", 'warnings: ["careful"]', "extensions.diff-gaussian-"),
         ("buildfolder", "effect: wipe", "effect: weep", "rules.0.effect"),
         ("costs", "disk_mib: 6300", "disk_mib: 6 GB", "ways.0.disk_mib"),
+        ("failures", "phase: run", "phase: walk", "failures.0.phase"),
     ],
 )
 def test_a_value_of_another_form_is_named(
@@ -85,6 +86,7 @@ KINDS = {
     "extensions": "extensions",
     "buildfolder": "folder_rules",
     "costs": "costs",
+    "failures": "failures",
 }
 
 
@@ -106,6 +108,14 @@ KINDS = {
         ("extensions", '["simple_knn._C"]', "simple_knn", "extensions.simple-knn.imports", "list"),
         ("buildfolder", "    effect: wipe\n", "", "rules.1.effect", "is missing"),
         ("costs", "    disk_mib: 6300\n", "", "ways.1.disk_mib", "is missing"),
+        ("failures", "    phase: run\n", "", "failures.gpu-arch-not-in-torch.phase", "is missing"),
+        (
+            "failures",
+            "'Error 804\\b'",
+            "'Error (804'",
+            "failures.cuda-804-driver.patterns",
+            "regular",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_file_and_key_when_it_is_read(  # noqa: PLR0917  (a table)

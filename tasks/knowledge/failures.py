@@ -1,0 +1,20 @@
+"""What went wrong, told by what was printed. failures.yaml has the patterns; the first decides."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tasks.knowledge.facts import Failure
+    from tasks.knowledge.load import Knowledge
+
+
+def recognise(knowledge: Knowledge, text: str) -> Failure | None:
+    """The first failure of the facts that a line of `text` tells; None where no one is known."""
+    return next((failure for failure in knowledge.failures if _tells(failure, text)), None)
+
+
+def _tells(failure: Failure, text: str) -> bool:
+    flags = re.IGNORECASE | re.MULTILINE
+    return any(re.search(pattern, text, flags) for pattern in failure.patterns)

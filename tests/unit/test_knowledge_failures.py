@@ -1,0 +1,78 @@
+"""What went wrong, told by what was printed: what tools really say, the cause not always last."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tasks.knowledge.failures import recognise
+from tests.checkout import KNOWLEDGE, ROOT
+
+
+def said() -> Iterator[tuple[str, str]]:
+    """The texts of failures.txt, each with its cause."""
+    text = (ROOT / "tests" / "unit" / "failures.txt").read_text(encoding="utf-8")
+    for section in text.split("\n== ")[1:]:
+        slug, _, texts = section.partition("\n")
+        yield from ((slug, one) for one in texts.split("\n--\n"))
+
+
+SAID = list(said())
+
+
+@pytest.mark.parametrize(("slug", "text"), SAID, ids=[slug for slug, _ in SAID])
+def test_what_is_said_tells_the_cause(slug: str, text: str) -> None:
+    found = recognise(KNOWLEDGE, text)
+    assert found is not None
+    assert found.slug == slug
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "matmul: the error is 3.1 times its bound",
+        "Error checking compiler version for cl: [WinError 2] The system cannot find the file",
+        "ModuleNotFoundError: No module named 'simple_knn'",
+    ],
+)
+def test_what_is_not_known_is_no_guess(text: str) -> None:
+    assert recognise(KNOWLEDGE, text) is None
+
+
+def test_every_cause_has_a_text_that_tells_it() -> None:
+    assert {slug for slug, _ in SAID} == {failure.slug for failure in KNOWLEDGE.failures}
+
+
+def test_every_failure_has_a_pattern_that_compiles_and_a_remedy() -> None:
+    slugs = [failure.slug for failure in KNOWLEDGE.failures]
+    assert len(set(slugs)) == len(slugs)
+    for failure in KNOWLEDGE.failures:
+        assert [re.compile(pattern) for pattern in failure.patterns]
+        assert failure.cause
+        assert failure.remedy
+        assert not re.search(failure.patterns[0], ""), f"{failure.slug} would be told always"
+
+
+def test_the_first_that_is_found_decides() -> None:
+    both = "Found no NVIDIA driver on your system\nError 804: forward compatibility"
+    order = [failure.slug for failure in KNOWLEDGE.failures]
+    assert order.index("cuda-804-driver") < order.index("cuda-driver-missing")
+    found = recognise(KNOWLEDGE, both)
+    assert found is not None
+    assert found.slug == "cuda-804-driver"
+
+
+def test_nothing_of_it_is_loaded_before_somebody_asks() -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from tasks.yard import open_yard;"
+        "open_yard(Path.cwd(), 'quickstart', os.environ, ['list']);"
+        "print('tasks.knowledge.failures' in sys.modules)"
+    )
+    argv = [sys.executable, "-c", code]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
