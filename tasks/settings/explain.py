@@ -17,6 +17,9 @@ from tasks.settings.yamltree import Leaf, Number, Tree
 
 Keys = tuple[Any, ...]
 
+# What a key was called before, which resembles its name of today too little to be guessed
+_RENAMED: dict[Keys, str] = {("validation", "checks"): "only"}
+
 
 def explain(error: ValidationError, tree: Tree) -> SettingsError:
     """The first problem as a `SettingsError`; how many more there are is said too."""
@@ -65,7 +68,8 @@ def _is_variant(part: Any) -> bool:
 
 def _unknown_key(path: Keys) -> tuple[str, str]:
     known = _known_keys(path[:-1])
-    return f"unknown key{did_you_mean(str(path[-1]), known)}", f"known here: {', '.join(known)}"
+    meant = _RENAMED.get(path, str(path[-1]))
+    return f"unknown key{did_you_mean(meant, known)}", f"known here: {', '.join(known)}"
 
 
 def _known_keys(path: Keys) -> list[str]:

@@ -206,9 +206,9 @@ class Extension(Section):
 class Validation(Section):
     """What `doit validate` looks at."""
 
-    checks: Literal["all"] | tuple[Check, ...] = "all"
-    """`all`, or some of import, version, cuda, archs, machine_code, device, matmul, convolution,
-    extensions.
+    only: Literal["all"] | tuple[Check, ...] = "all"
+    """`all`, or a list that picks some of import, version, cuda, archs, machine_code, device,
+    matmul, convolution, extensions.
     """
     timeout: int = Field(default=600, ge=1)
     """Seconds after which a check that hangs has failed."""

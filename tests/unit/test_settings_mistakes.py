@@ -43,6 +43,8 @@ def told(folder: Path, text: str | bytes) -> str:
         ("tagret: {}", f'1: tagret: unknown key; did you mean "target"?\n  → {ROOT_KEYS}'),
         ("\ntarget:\n  gpu: auto", ('3: target.gpu: unknown key; did you mean "gpus"?\n'
          "  → known here: gpus, ptx")),
+        ("validation: {checks: all}", ('1: validation.checks: unknown key; did you mean "only"?\n'
+         "  → known here: only, timeout")),
         ("wholly_else: 1", f"1: wholly_else: unknown key\n  → {ROOT_KEYS}"),
         ("extensions:\n- name: a\n  path: x\n- name: b\n  pth: y",
          f'5: extensions.1.pth: unknown key; did you mean "path"?\n  → {EXTENSION_KEYS}'),
@@ -115,7 +117,7 @@ def test_what_yaml_takes_for_a_number_is_quoted_and_never_changed(
          "  → write auto, source, prebuilt or existing")),
         ("validation: {timeout: 0}", ("1: validation.timeout: 0 is not accepted\n"
          "  → write a whole number from 1")),
-        ("validation: {checks: import}", ('1: validation.checks: "import" is not accepted\n'
+        ("validation: {only: import}", ('1: validation.only: "import" is not accepted\n'
          '  → write all or a list: ["…"]')),
         ("extensions: a", '1: extensions: "a" is not accepted\n  → write a list: ["…"]'),
         ("extensions: [a]", '1: extensions.0: "a" is not accepted\n  → write keys and values'),
