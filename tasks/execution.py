@@ -24,7 +24,7 @@ from tasks.model import Layout, Plan, Stage
 from tasks.rooms import room
 
 _MOST = 4  # extensions at once
-_EVERY = {"build", "extensions", "install", "validate"}  # what takes all of them
+_EVERY = {"build", "extensions", "install"}  # what takes all of them
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 
 
@@ -60,7 +60,7 @@ def execute(yard: Yard, stage: Stage) -> TaskFailed | None:
 
 def _ready(yard: Yard, stage: Stage) -> None:
     _pass(yard, stage)
-    _enter(yard)
+    _enter(yard, stage)
 
 
 def _failure(act: Callable[[], None]) -> TaskFailed | None:
@@ -170,11 +170,11 @@ def _pass(yard: Yard, stage: Stage) -> None:
     yard.passed = True
 
 
-def _enter(yard: Yard) -> None:
+def _enter(yard: Yard, stage: Stage) -> None:
     """What the first action of a run does for all of them: own the build folder, lock it, pin the
-    host.
+    host. Where nothing was built yet there is nothing to own for who only looks.
     """
-    if yard.entered:
+    if yard.entered or (stage.room == "validate" and not Path(yard.layout.build).is_dir()):
         return
     from tasks.effects import files  # noqa: PLC0415 - nothing of this is needed when all is up to date
 

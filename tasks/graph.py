@@ -29,7 +29,7 @@ def stage_tasks(yard: Yard) -> Iterator[Task]:
     for stage in plan.stages:
         yield _task(yard, stage)
     if "validate" not in plan.absent:
-        yield {**_task(yard, plan.validate), "task_dep": ["build"]}
+        yield _task(yard, plan.validate)
     for name, reason in plan.absent.items():
         if not any(stage.name == name for stage in plan.stages) and name != "extensions":
             yield _absent(yard, name, reason)

@@ -38,7 +38,7 @@ def make_plan(
     stages = tuple(_stages(settings, layout, choice, knowledge))
     plan = Plan(
         stages=stages,
-        validate=plan_validate(settings, layout, choice),
+        validate=plan_validate(settings, layout, choice, stages),
         headline=tuple(_headline(layout, choice, stages)),
         absent=_absent(settings, choice),
     )

@@ -68,7 +68,7 @@ class Bench:
     def doit(self, *argv: str) -> int:
         stages = (self.stage("deps"), self.stage("wheel", "deps"), *self.more)
         absent = {"source": "it has none", "compile": "it has none"}
-        plan = Plan(stages, self.stage("validate", "wheel"), (("profile", "trial"),), absent)
+        plan = Plan(stages, self.stage("validate"), (("profile", "trial"),), absent)
         self.out = io.StringIO()
         yard = Yard(plan, self.layout, Console(plan, self.out), lambda: None, self.gate)
 
@@ -107,9 +107,25 @@ def test_a_second_run_does_nothing_and_says_so(bench: Bench) -> None:
     assert "Up to date" in bench.out.getvalue()
 
 
-def test_plain_doit_is_build_and_validate_goes_further(bench: Bench) -> None:
+def test_plain_doit_is_build_and_validate_builds_nothing(bench: Bench) -> None:
+    assert bench.doit() == 0
+    assert bench.ran == ["deps", "wheel"]
+    bench.inputs = {"flag": "B"}
     assert bench.doit("validate") == 0
-    assert bench.ran == ["deps", "wheel", "validate"]
+    assert bench.ran == ["validate"]
+
+
+def test_validate_owns_nothing_where_nothing_is_built(bench: Bench) -> None:
+    def no_torch() -> None:
+        raise BuildError("there is no torch of profile trial yet", todo="doit build profile=trial")
+
+    bench.acts["validate"] = no_torch
+    assert bench.doit("validate") == 1
+    assert "there is no torch of profile trial yet" in bench.out.getvalue()
+    assert not Path(bench.layout.build).exists()
+    bench.doit("build")
+    assert bench.doit("validate") == 1
+    assert (Path(bench.layout.build) / "CACHEDIR.TAG").exists()
 
 
 def test_the_head_is_written_once_before_any_work(bench: Bench) -> None:

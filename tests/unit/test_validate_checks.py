@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tasks.knowledge.archs import MachineCode
 from tasks.model import Arch
 from tasks.stages.validate.checks import (
     asked_for,
     compiled_for,
     covering,
+    diagnosed,
     from_probe,
     joined,
     reported,
     validation,
+    without_cuda,
 )
 from tasks.stages.validate.job import Check
 from tasks.stages.validate.table import coloured, plain, remedies
@@ -33,33 +37,28 @@ def test_what_others_print_is_passed_over() -> None:
         ["hello", f"no newline{line('import', 'passed', 'x')}", '{"name": broken}', "{}"]
     )
     assert list(said) == ["import"]
-    assert from_probe(["import"], said, "") == [Check("import", "passed", "x")]
+    assert from_probe(["import"], said, {}, "") == [Check("import", "passed", "x")]
 
 
-def test_a_probe_that_ends_early_fails_the_check_it_was_at() -> None:
-    said = reported([line("import", "passed"), line("version", "passed")])
-    found = from_probe(["import", "version", "matmul", "convolution"], said, "signal 11")
-    assert [check.status for check in found] == ["passed", "passed", "failed", "not run"]
-    assert found[2].detail == "signal 11"
+def test_a_check_at_which_the_probe_ended_has_failed_and_the_others_are_told() -> None:
+    said = reported([line("import", "passed"), line("convolution", "passed")])
+    expected = ["import", "version", "convolution", "matmul"]
+    found = from_probe(expected, said, {"version": "signal 11"}, "the card hung before")
+    assert [check.status for check in found] == ["passed", "failed", "passed", "not run"]
+    assert (found[1].detail, found[3].detail) == ("signal 11", "the card hung before")
 
 
-def test_a_probe_that_is_silent_has_not_passed() -> None:
-    assert [check.status for check in from_probe(["import", "matmul"], {}, "")] == [
-        "failed",
+def test_what_was_not_told_has_not_passed() -> None:
+    assert [check.status for check in from_probe(["import", "matmul"], {}, {}, "")] == [
+        "not run",
         "not run",
     ]
 
 
-def test_what_needs_torch_is_not_run_where_it_does_not_import() -> None:
-    said = reported([line("import", "failed", "ImportError: libcudart", "look")])
-    found = from_probe(["import", "matmul"], said, "")
-    assert found[0] == Check("import", "failed", "ImportError: libcudart", "look")
-    assert found[1] == Check("matmul", "not run", "torch does not import")
-
-
 def test_an_unknown_status_is_a_failure() -> None:
     said = reported([line("matmul", "data"), line("device", "skipped")])
-    assert {check.status for check in from_probe(["matmul", "device"], said, "")} == {"failed"}
+    found = from_probe(["matmul", "device"], said, {}, "")
+    assert {check.status for check in found} == {"failed"}
 
 
 def test_each_target_is_told_how_it_runs() -> None:
@@ -68,6 +67,7 @@ def test_each_target_is_told_how_it_runs() -> None:
     check = judged("archs", code, (Arch(8, 9), Arch(12, 0), Arch(12, 1)), "lib")
     assert check == Check("archs", "passed", "lib: 8.9 compatible, 12.0 native, 12.1 compatible")
     only_ptx = MachineCode(ptx=frozenset({Arch(9, 0)}))
+    assert "(it has 9.0+PTX)" in judged("archs", only_ptx, (Arch(8, 0),), "lib").detail
     assert judged("archs", only_ptx, BLACKWELL, "lib").detail == "lib: 12.0 ptx"
 
 
@@ -115,7 +115,7 @@ def test_not_run_is_never_counted_or_shown_as_passed() -> None:
     checks = [Check("import", "passed", "torch"), Check("matmul", "not run", "no GPU")]
     found = validation("2.15.0", checks)
     assert found.counts == {"passed": 1, "failed": 0, "not run": 1}
-    assert found.schema == 1
+    assert found.schema == 2
     shown = plain(found).splitlines()
     assert shown[1] == "not run  matmul  no GPU"
     assert shown[-1] == "torch 2.15.0: 1 passed, 0 failed, 1 not run"
@@ -130,6 +130,58 @@ def test_the_table_shows_a_failure_with_its_remedy_and_takes_no_markup_from_it()
     shown = coloured(found, 100)
     assert "[red]odd[/red] [x" in shown
     assert "→ do [this]" in shown
+
+
+def test_a_warning_stands_before_the_table() -> None:
+    found = validation("2.15.0", [Check("import", "passed", "")], ("[x] moved: doit build",))
+    assert plain(found).splitlines()[0] == "warning  [x] moved: doit build"
+    assert "[x] moved: doit build" in coloured(found, 80).splitlines()[0]
+
+
+def test_a_failure_gets_the_remedy_of_its_cause_where_it_has_none() -> None:
+    bare = Check("matmul", "failed", "AcceleratorError: CUDA error: no kernel image is available")
+    told = diagnosed(KNOWLEDGE, bare)
+    assert told == bare, "not the whole sentence of the driver"
+    whole = replace(bare, detail=f"{bare.detail} for execution on the device")
+    told = diagnosed(KNOWLEDGE, whole)
+    assert told.cause == "no-kernel-image"
+    assert "doit build" in told.remedy
+    own = diagnosed(KNOWLEDGE, replace(whole, remedy="mine"))
+    assert (own.cause, own.remedy) == ("no-kernel-image", "mine")
+
+
+def test_what_a_check_tells_itself_counts_more_than_what_was_printed_around_it() -> None:
+    check = Check("x: import", "failed", "ImportError: x.so: undefined symbol: _ZN2at4nope")
+    noise = "numpy.core.multiarray failed to import"
+    assert diagnosed(KNOWLEDGE, check, noise).cause == "abi-undefined-symbol"
+    assert diagnosed(KNOWLEDGE, replace(check, detail="?"), noise).cause == "numpy-abi-mismatch"
+    assert diagnosed(KNOWLEDGE, Check("x", "not run", noise)).cause == ""
+
+
+def test_a_torch_for_the_cpu_proves_nothing_of_a_card() -> None:
+    found = without_cuda(
+        [
+            Check("import", "passed", "torch 2.15.0"),
+            Check("version", "failed", "this is torch 2.15.0+cpu", "see"),
+            Check("cuda", "failed", "built with CUDA none, not 13.2", "see toolkit.version"),
+            Check("archs", "not run", "torch without CUDA"),
+            Check("matmul", "passed", "0.2 of the bound on cpu"),
+            Check("smoke: import", "passed", ""),
+        ],
+        "13.2",
+        "doit build",
+    )
+    states = {check.name: check.status for check in found}
+    assert states == {
+        "import": "passed",
+        "version": "failed",
+        "cuda": "failed",
+        "archs": "failed",
+        "matmul": "not run",
+        "smoke: import": "passed",
+    }
+    remedies = {check.remedy for check in found if check.status == "failed"}
+    assert remedies == {"another torch was installed over it: doit build puts it back"}
 
 
 def test_each_remedy_is_told_once() -> None:

@@ -6,26 +6,36 @@ import shutil
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 
-from tasks.effects import manifests, shell
+from tasks.effects import files, manifests, shell
 from tasks.effects.voice import show
-from tasks.errors import ValidationFailedError
+from tasks.errors import ValidationFailedError, redact
+from tasks.knowledge import load
 from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import Environment
 from tasks.stages.extensions.job import Built
-from tasks.stages.validate import inside, outside, table
-from tasks.stages.validate.checks import asked_for, validation
+from tasks.stages.validate import inside, junit, outside, standing, table
+from tasks.stages.validate.checks import asked_for, diagnosed, validation
 from tasks.stages.validate.job import Check, ValidateJob, Validation
+from tasks.stages.validate.outside import Look
 from tasks.stages.validate.program import program_check
+from tasks.stages.validate.reader import reader
 from tasks.stages.wheel.job import Wheel
 
 
 def run(job: ValidateJob) -> tuple[Validation]:
-    """Every check that is asked for; `ValidationFailedError` after publishing if any failed."""
-    manifests.withdraw(job.manifest)
-    wheel = manifests.read(job.wheel, Wheel)
-    found = validation(wheel.version, asked_for(_look(job, wheel), job.checks))
+    """Every check that is asked for; `ValidationFailedError` after publishing if any failed, a
+    `BuildError` where there is no torch to look at.
+    """
+    wheel = standing.torch_of(job)
+    manifests.withdraw(job.manifest, job.junit)
+    checks = asked_for(_look(job, wheel), job.checks)
+    told = [_with_remedy(job, check) for check in checks]
+    found = validation(wheel.version, told, standing.warnings(job))
     manifests.publish(job.manifest, found)
+    files.write_atomic(job.junit, redact(junit.document(job.profile, found)))
     _show(found)
     _refuse(job, found)
     return (found,)
@@ -34,7 +44,7 @@ def run(job: ValidateJob) -> tuple[Validation]:
 def _look(job: ValidateJob, wheel: Wheel) -> list[Check]:
     """cuobjdump takes as long as the probe, and neither waits for the other."""
     deps = manifests.read(job.deps, Deps)
-    built = {name: manifests.read(path, Built) for name, path in job.extensions.items()}
+    built, missing = standing.extensions_of(job)
     env = manifests.read(job.environment, Environment).over(shell.host_env())
     with ThreadPoolExecutor(max_workers=1) as beside:
         code = beside.submit(_code, job, deps, wheel, built)
@@ -43,13 +53,14 @@ def _look(job: ValidateJob, wheel: Wheel) -> list[Check]:
             if wheel.kind == "libtorch"
             else _python(job, wheel, built, env)
         )
-        return [*works, *code.result()]
+        return [*works, *code.result(), *standing.missing_checks(job, missing)]
 
 
 def _code(job: ValidateJob, deps: Deps, wheel: Wheel, built: Mapping[str, Built]) -> list[Check]:
     if "machine_code" not in job.checks:
         return []
-    return [outside.torch_code(job, deps, wheel), *outside.extension_code(job, deps, built)]
+    look = Look(job, load(Path(job.knowledge)), reader(deps, wheel))
+    return [outside.torch_code(look, wheel), *outside.extension_code(look, deps, built)]
 
 
 def _python(
@@ -57,6 +68,7 @@ def _python(
 ) -> list[Check]:
     said = inside.ask(job, wheel, built, env)
     return [
+        *standing.made_for_this_torch(job, built),
         *inside.probe_checks(job, wheel, said, built),
         *inside.smoke_checks(job, said, built, wheel.python, env),
     ]
@@ -71,6 +83,14 @@ def _cpp(job: ValidateJob, deps: Deps, wheel: Wheel, env: Mapping[str, str]) -> 
     ]
 
 
+def _with_remedy(job: ValidateJob, check: Check) -> Check:
+    """Nothing fails without a word on what to do then."""
+    if check.status != "failed":
+        return check
+    told = diagnosed(load(Path(job.knowledge)), check)
+    return told if told.remedy else replace(told, remedy=f"see {job.log.parent}")
+
+
 def _show(found: Validation) -> None:
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     show(table.coloured(found, columns) if columns else table.plain(found))
@@ -83,5 +103,5 @@ def _refuse(job: ValidateJob, found: Validation) -> None:
         raise ValidationFailedError(
             f"{len(failed)} of {len(found.checks)} checks failed: {names}",
             where=str(job.manifest),
-            todo=table.remedies(failed) or f"see {job.log}",
+            todo=table.remedies(failed),
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Literal
 
-from tasks.model import Arch, System
+from tasks.model import Arch, Stage, System
 
 Status = Literal["passed", "failed", "not run"]
 
@@ -25,41 +25,62 @@ class ValidateJob:
     """What to look at.
 
     `checks` are the names of the settings, `timeout` seconds for each program that is run,
-    `extensions` maps a name to its manifest, `smokes` one to its script. `knowledge` is the folder
-    of facts, `work` one for what is compiled here.
+    `extensions` maps a name to its manifest, `smokes` one to its script. `stages` are those that
+    build, whose records tell what was asked for then. `knowledge` is the folder of facts, `work`
+    one for what is compiled here, `junit` the report for CI.
     """
 
+    profile: str
     system: System
     checks: tuple[str, ...]
     timeout: int
     targets: tuple[Arch, ...]
     deps: PurePath
     wheel: PurePath
+    surface: PurePath
     environment: PurePath
     extensions: Mapping[str, PurePath]
     smokes: Mapping[str, SmokeCheck]
+    stages: tuple[Stage, ...]
     knowledge: PurePath
     templates: PurePath
     work: PurePath
     manifest: PurePath
+    junit: PurePath
     log: PurePath
+
+    @property
+    def again(self) -> str:
+        """The command that builds what is looked at."""
+        return f"doit build profile={self.profile}"
 
 
 @dataclass(frozen=True)
 class Check:
-    """One answer: `detail` is what was found or why it was not run, `remedy` what to do then."""
+    """One answer: `detail` is what was found or why it was not run, `remedy` what to do then.
+
+    `cause` is the slug of a known failure (config/knowledge/failures.yaml), "" where none is
+    recognised.
+    """
 
     name: str
     status: Status
     detail: str
     remedy: str = ""
+    cause: str = ""
 
 
 @dataclass(frozen=True)
 class Validation:
-    """The manifest validate.json: `schema` is the version of its form, `counts` are by status."""
+    """The manifest validate.json, by which a program can tell what a person reads.
+
+    `schema` is the version of this form: 2 since `warnings` and each check's `cause` are there.
+    `torch` is the version that was looked at, `counts` how many checks are passed, failed and "not
+    run", `warnings` what puts all of them in doubt, `checks` the answers in the table's order.
+    """
 
     schema: int
     torch: str
     counts: Mapping[str, int]
     checks: tuple[Check, ...]
+    warnings: tuple[str, ...] = ()

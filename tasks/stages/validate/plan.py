@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import get_args
 
 from tasks.choice import Choice
@@ -10,21 +11,25 @@ from tasks.settings.schema import Settings
 from tasks.settings.values import Check
 from tasks.stages.validate.job import SmokeCheck, ValidateJob
 
-RECIPE = 1
+RECIPE = 2
 CHECKS: tuple[str, ...] = get_args(Check)
 
 
-def plan(settings: Settings, layout: Layout, choice: Choice) -> Stage:
-    """The stage that looks at everything the others left. It runs each time it is asked for."""
-    asked = settings.validation.checks
+def plan(settings: Settings, layout: Layout, choice: Choice, stages: Sequence[Stage]) -> Stage:
+    """The stage that looks at everything that `stages` left. It runs each time it is asked for, and
+    builds nothing: it has no `reads`, since doit would refuse to run it where one is missing.
+    """
+    only = settings.validation.only
     extensions = settings.extensions
     job = ValidateJob(
+        profile=layout.profile,
         system=choice.system,
-        checks=CHECKS if asked == "all" else tuple(name for name in CHECKS if name in asked),
+        checks=CHECKS if only == "all" else tuple(name for name in CHECKS if name in only),
         timeout=settings.validation.timeout,
         targets=choice.targets,
         deps=layout.manifest("deps"),
         wheel=layout.manifest("wheel"),
+        surface=layout.manifest("surface"),
         environment=layout.manifest("extension-env"),
         extensions={item.name: layout.manifest(f"extensions:{item.name}") for item in extensions},
         smokes={
@@ -32,16 +37,18 @@ def plan(settings: Settings, layout: Layout, choice: Choice) -> Stage:
             for item in extensions
             if item.smoke
         },
+        stages=tuple(stages),
         knowledge=layout.config / "knowledge",
         templates=layout.templates / "libtorch",
         work=layout.build / "validate",
         manifest=layout.manifest("validate"),
+        junit=layout.build / "validate.xml",
         log=layout.logs / "validate.log",
     )
     return Stage(
         name="validate",
         room="validate",
-        doc="check the built torch and its extensions; GPU checks where there is a card",
+        doc="check what was built, torch and its extensions; GPU checks where there is a card",
         job=job,
         inputs={
             "recipe": RECIPE,
@@ -49,6 +56,6 @@ def plan(settings: Settings, layout: Layout, choice: Choice) -> Stage:
             "targets": [str(arch) for arch in job.targets],
         },
         leaves=(job.manifest,),
-        reads=(job.deps, job.wheel, job.environment, *job.extensions.values()),
+        also=(job.junit,),
         asks="always",
     )

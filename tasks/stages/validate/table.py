@@ -11,10 +11,13 @@ _COLOUR = {"passed": "green", "failed": "bold red", "not run": "yellow"}
 
 
 def plain(found: Validation) -> str:
-    """A line a check: status, name, detail, and below a failure what to do."""
+    """What puts all of it in doubt; then a line a check: status, name, detail, and below a failure
+    what to do.
+    """
     width = max((len(check.name) for check in found.checks), default=0)
+    doubts = [f"warning  {warning}" for warning in found.warnings]
     lines = [line for check in found.checks for line in _lines(check, width)]
-    return "\n".join([*lines, summary(found)])
+    return "\n".join([*doubts, *lines, summary(found)])
 
 
 def _lines(check: Check, width: int) -> list[str]:
@@ -39,6 +42,8 @@ def coloured(found: Validation, width: int) -> str:
         table.add_row(_styled(check.status), check.name, _safe(_with_remedy(check)))
     console = Console(file=io.StringIO(), force_terminal=True, width=width)
     with console.capture() as captured:
+        for warning in found.warnings:
+            console.print(f"[bold yellow]warning[/]  {_safe(warning)}", highlight=False)
         console.print(table)
         console.print(summary(found), markup=False, highlight=False)
     return captured.get().rstrip("\n")

@@ -1,0 +1,220 @@
+"""Faults that a person plants without wanting to, each on small real files: they are detected, and
+it is said what they are and what to do.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tasks.effects import manifests
+from tasks.errors import ValidationFailedError
+from tasks.model import Arch
+from tasks.stages.deps.job import Deps
+from tasks.stages.env.job import Environment
+from tasks.stages.extensions.job import Built
+from tasks.stages.validate.action import run
+from tasks.stages.validate.job import Check, ValidateJob
+from tasks.stages.validate.reader import Reader, reader
+from tasks.stages.wheel.job import Surface, Wheel
+from tests.sharedlibrary import linux
+from tests.validateyard import ALL_GOOD, Yard, probing, program, publish
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-ins are shell scripts")
+
+OWN = "its own headers, as there is no cuobjdump here"
+CPU_TORCH = """
+__version__ = "2.15.0+cpu"
+class version: cuda = None
+class cuda:
+    is_available = staticmethod(lambda: False)
+    get_arch_list = staticmethod(lambda: [])
+class device:
+    def __init__(self, type): self.type = type
+"""
+EXTENSION = """
+#include <Python.h>
+int _ZN2at4_ops3add4callEv(void);
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "toy", "", -1, 0};
+PyMODINIT_FUNC PyInit_toy(void) { return _ZN2at4_ops3add4callEv() ? 0 : PyModule_Create(&module); }
+"""
+
+
+@pytest.fixture
+def yard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Yard:
+    """A build on a machine without cuobjdump, where everything is right."""
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    made = Yard(tmp_path)
+    made.python(probing(ALL_GOOD, gpu=""))
+    return made
+
+
+def failing(yard: Yard, job: ValidateJob) -> dict[str, Check]:
+    """Those that failed; each has a remedy."""
+    with pytest.raises(ValidationFailedError):
+        run(job)
+    found = {name: check for name, check in yard.written().items() if check.status == "failed"}
+    assert all(check.remedy for check in found.values())
+    return found
+
+
+def test_nothing_is_wrong_before(yard: Yard) -> None:
+    run(yard.job())
+    detail = yard.written()["machine_code"].detail
+    assert detail == f"libtorch_cuda.so: 12.0 native (by {OWN})"
+
+
+def test_a_torch_of_another_arch_is_named_with_what_it_holds_and_lacks(yard: Yard) -> None:
+    yard.library("torch/lib/libtorch_cuda.so", "8.0", "9.0", "9.0+PTX")
+    found = failing(yard, yard.job(targets=(Arch(7, 5), Arch(9, 0))))
+    said = "libtorch_cuda.so holds no code for 7.5 (it has 8.0, 9.0, 9.0+PTX)"
+    assert found["machine_code"].detail.startswith(said)
+
+
+def test_single_kernels_do_not_make_up_for_a_torch_without_the_others(yard: Yard) -> None:
+    yard.library("torch/lib/libtorch_cuda.so", *["9.0"] * 8, "12.0")
+    found = failing(yard, yard.job())
+    assert "holds no code for 12.0 (it has 9.0)" in found["machine_code"].detail
+
+
+def test_every_library_of_torch_is_read_and_one_beside_the_kernels_fails_nothing(
+    yard: Yard,
+) -> None:
+    """As in PyPI's 2.15.0, where libtorch_cuda_linalg.so has one kernel in 33 for 7.5."""
+    yard.library("torch/lib/libtorch_cuda.so", "7.5", "12.0")
+    yard.library("torch/lib/libtorch_cuda_linalg.so", *["12.0"] * 8, "7.5")
+    yard.library("torch/lib/libtorch_nvshmem.so", "7.5", "12.0")
+    yard.library("torch/_C.so")
+    run(yard.job(targets=(Arch(7, 5),), extensions={}, smokes={}, checks=("machine_code",)))
+    told, rest = yard.written()["machine_code"].detail.split("; ", 1)
+    assert told == "libtorch_cuda.so: 7.5 native"
+    assert rest.startswith("libtorch_cuda_linalg.so holds no code for 7.5 (it has 12.0), which a")
+    assert "libtorch_nvshmem.so: 7.5 native" in rest
+    assert "_C" not in rest
+
+
+def test_a_damaged_library_of_torch_is_a_failure(yard: Yard) -> None:
+    path = yard.library("torch/lib/libtorch_nvshmem.so", "12.0")
+    path.write_bytes(path.read_bytes()[:-100])
+    assert "libtorch_nvshmem.so: the machine" in failing(yard, yard.job())["machine_code"].detail
+
+
+def test_a_library_under_two_names_is_told_once(yard: Yard) -> None:
+    lib = yard.folder / "torch" / "lib"
+    (lib / "libtorch_cuda.so.1").symlink_to(lib / "libtorch_cuda.so")
+    run(yard.job())
+    assert yard.written()["machine_code"].detail.count("libtorch_cuda") == 1
+
+
+def test_an_extension_of_another_arch_is_named_with_what_it_holds_and_lacks(yard: Yard) -> None:
+    yard.library("smoke.so", "9.0")
+    found = failing(yard, yard.job())
+    assert list(found) == ["smoke: machine code"]
+    said = f"smoke.so holds no code for 12.0 (it has 9.0) (by {OWN})"
+    assert found["smoke: machine code"].detail == said
+    (yard.folder / "smoke.so").unlink()
+    assert "smoke.so: this library is not there" in failing(yard, yard.job())[
+        "smoke: machine code"
+    ].detail  # fmt: skip
+
+
+def test_a_torch_for_the_cpu_that_was_installed_over_it_is_told_as_that(yard: Yard) -> None:
+    """The probe itself says so, over a torch in miniature."""
+    (yard.folder / "torch/lib/libtorch_cuda.so").unlink()
+    (yard.folder / "torch" / "__init__.py").write_text(CPU_TORCH, encoding="utf-8")
+    publish(yard.folder / "env.json", Environment({"PYTHONPATH": str(yard.folder)}, {}, (), ":"))
+    yard.torch(sys.executable)
+    found = failing(yard, yard.job(extensions={}, smokes={}))
+    assert list(found) == ["cuda", "archs", "machine_code"]
+    assert "for the CPU" in found["archs"].detail
+    again = "another torch was installed over it: doit build profile=mine puts it back"
+    assert {found[name].remedy for name in ("cuda", "archs")} == {again}
+    assert "libtorch_cuda.so" in found["machine_code"].detail
+    assert "doit build profile=mine" in found["machine_code"].remedy
+    for name in ("device", "matmul", "convolution"):
+        assert yard.written()[name] == Check(name, "not run", "this torch is for the CPU")
+    only = failing(yard, yard.job(extensions={}, smokes={}, checks=("matmul",)))
+    assert list(only) == ["cuda"], "what fails on the way is told, asked for or not"
+
+
+@linux
+def test_an_extension_that_was_built_against_another_torch_is_told_as_that(yard: Yard) -> None:
+    """It calls a function of at:: that no torch here has."""
+    code, made = yard.folder / "toy.c", yard.folder / "toy.so"
+    code.write_text(EXTENSION, encoding="utf-8")
+    include = sysconfig.get_path("include")
+    argv = ["cc", "-shared", "-fPIC", f"-I{include}", "-o", str(made), str(code)]
+    subprocess.run(argv, check=True)
+    (yard.folder / "torch" / "__init__.py").write_text(CPU_TORCH, encoding="utf-8")
+    publish(yard.folder / "env.json", Environment({"PYTHONPATH": str(yard.folder)}, {}, (), ":"))
+    publish(yard.folder / "toy.json", Built("toy", "built", {}, imports=("toy",)))
+    yard.torch(sys.executable, cuda=None)
+    lists = {"toy": yard.folder / "toy.json"}
+    found = failing(yard, yard.job(extensions=lists, smokes={}, checks=("extensions",)))
+    assert list(found) == ["toy: import"]
+    check = found["toy: import"]
+    assert "undefined symbol: _ZN2at4_ops3add4callEv" in check.detail
+    assert check.cause == "abi-undefined-symbol"
+    assert check.remedy.startswith("it was built against another torch: doit build")
+
+
+HERE = Surface("2.15.0", "13.2", "cp311", "headers", "symbols", True, 20, "1")
+
+
+def test_an_extension_of_an_earlier_torch_is_stale_though_it_loads(yard: Yard) -> None:
+    publish(yard.folder / "surface.json", HERE)
+    earlier = replace(HERE, symbols="fewer").name
+    publish(yard.folder / "smoke.json", replace(yard.built(), surface=earlier))
+    found = failing(yard, yard.job())
+    assert list(found) == ["smoke: built for this torch"]
+    check = found["smoke: built for this torch"]
+    said = f"it was built for torch surface {earlier}, and the torch here is {HERE.name}"
+    assert (check.detail, check.remedy) == (said, "doit build profile=mine builds it again")
+    run(yard.job(checks=("matmul",)))
+    assert list(yard.written()) == ["matmul"], "it belongs to the extensions' checks"
+
+
+def test_an_extension_of_this_torch_passes_and_one_that_does_not_say_is_not_asked(
+    yard: Yard,
+) -> None:
+    publish(yard.folder / "surface.json", HERE)
+    run(yard.job())
+    assert "smoke: built for this torch" not in yard.written()
+    publish(yard.folder / "smoke.json", replace(yard.built(), surface=HERE.name))
+    run(yard.job())
+    told = Check("smoke: built for this torch", "passed", f"torch surface {HERE.name}")
+    assert yard.written()["smoke: built for this torch"] == told
+
+
+def test_a_cuobjdump_is_taken_from_the_toolkit_then_from_triton_then_from_path(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found() -> Reader:
+        deps = manifests.read(yard.folder / "deps.json", Deps)
+        return reader(deps, manifests.read(yard.folder / "wheel.json", Wheel))
+
+    assert found() == Reader()
+    on_path = yard.folder / "bin"
+    on_path.mkdir()
+    program(on_path / "cuobjdump", "")
+    monkeypatch.setenv("PATH", f"{on_path}:/usr/bin:/bin")
+    assert found() == Reader(str(on_path / "cuobjdump"))
+    tritons = yard.folder / "triton/backends/nvidia/bin/cuobjdump"
+    tritons.parent.mkdir(parents=True)
+    program(tritons, "")
+    assert found() == Reader(str(tritons))
+    yard.listing("sm_120")
+    assert found() == Reader(str(yard.folder / "cuobjdump"))
+    yard.deps(cuobjdump=str(yard.folder / "gone"))
+    assert found() == Reader(str(tritons)), "the toolkit's may have been removed since"
+
+
+def test_who_read_it_is_told(yard: Yard) -> None:
+    yard.listing("sm_120")
+    run(yard.job())
+    assert yard.written()["machine_code"].detail == "libtorch_cuda.so: 12.0 native (by cuobjdump)"

@@ -1,0 +1,85 @@
+"""The report for CI: what JUnit's readers expect, and nothing passes that was not run."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+from tasks.stages.validate.checks import validation
+from tasks.stages.validate.job import Check
+from tasks.stages.validate.junit import document
+
+CHECKS = (
+    Check("import", "passed", "torch 2.15.0"),
+    Check("machine_code", "failed", 'lib "x" <y> & z', "doit build", "no-kernel-image"),
+    Check("matmul", "not run", "no GPU"),
+    Check("smoke: import", "failed", "\x1b[31mbad\x1b[0m\0", "see log"),
+)
+
+
+def parsed(warnings: tuple[str, ...] = ()) -> ET.Element:
+    text = document("mine", validation("2.15.0+cu132", CHECKS, warnings))
+    assert text.startswith('<?xml version="1.0" encoding="utf-8"?>\n')
+    return ET.fromstring(text.encode())
+
+
+def test_a_check_is_a_testcase_and_its_status_an_element() -> None:
+    cases = {case.get("name"): case for case in parsed().iter("testcase")}
+    assert list(cases) == [check.name for check in CHECKS]
+    assert {case.get("classname") for case in cases.values()} == {"torchyard.mine"}
+    found = {name: [child.tag for child in case] for name, case in cases.items()}
+    assert found == {
+        "import": ["system-out"],
+        "machine_code": ["failure"],
+        "matmul": ["skipped"],
+        "smoke: import": ["failure"],
+    }
+
+
+def test_a_failure_tells_what_why_and_what_to_do() -> None:
+    (first, second) = parsed().iter("failure")
+    assert first.attrib == {"message": 'lib "x" <y> & z', "type": "no-kernel-image"}
+    assert first.text == "doit build"
+    assert second.attrib == {"message": "[31mbad[0m", "type": "failed"}
+
+
+def test_what_was_not_run_is_skipped_with_the_reason() -> None:
+    (skipped,) = parsed().iter("skipped")
+    assert skipped.attrib == {"message": "no GPU"}
+
+
+def test_the_numbers_are_those_of_the_testcases() -> None:
+    root = parsed()
+    (suite,) = root
+    for element in (root, suite):
+        numbers = {
+            name: int(element.get(name, "")) for name in ("tests", "failures", "errors", "skipped")
+        }
+        assert numbers == {"tests": 4, "failures": 2, "errors": 0, "skipped": 1}
+
+
+def test_it_has_the_structure_that_readers_know() -> None:
+    """https://github.com/testmoapp/junitxml: testsuites, testsuite, properties, testcase, and what
+    each may hold, in this order.
+    """
+    root = parsed(("moved",))
+    assert root.tag == "testsuites"
+    (suite,) = root
+    assert suite.tag == "testsuite"
+    assert suite.get("name") == "torchyard.mine"
+    assert [child.tag for child in suite] == [
+        "properties",
+        *["testcase"] * len(CHECKS),
+        "system-err",
+    ]
+    properties = {one.get("name"): one.get("value") for one in suite.iter("property")}
+    assert properties == {"profile": "mine", "torch": "2.15.0+cu132"}
+    assert suite.findtext("system-err") == "moved"
+    known = {"testsuites", "testsuite", "properties", "property", "testcase"}
+    known |= {"failure", "skipped", "system-out", "system-err"}
+    assert {element.tag for element in root.iter()} <= known
+
+
+def test_the_same_result_is_the_same_bytes() -> None:
+    found = validation("2.15.0", CHECKS)
+    assert document("mine", found) == document("mine", found)
+    assert "time" not in document("mine", found)

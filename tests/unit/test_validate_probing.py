@@ -1,0 +1,142 @@
+"""A check that hangs or crashes costs itself: what comes after it is asked of a new process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from tasks.errors import ValidationFailedError
+from tasks.stages.env.job import Environment
+from tasks.stages.extensions.job import Built
+from tasks.stages.validate.action import run
+from tasks.stages.validate.job import Check
+from tasks.stages.validate.probing import HUNG, Run, Said, ask
+from tests.validateyard import Yard, publish
+
+CHECKS = ("version", "device", "matmul", "convolution")
+FIRST = ("import", "gpu", "archs")
+
+
+def saying(*names: str, status: str = "passed") -> tuple[str, ...]:
+    return tuple(
+        f'{{"name": "{name}", "status": "{status}", "detail": "", "remedy": ""}}' for name in names
+    )
+
+
+def program(hangs: Sequence[str] = (), crashes: Sequence[str] = ()) -> Callable[..., Run]:
+    """One that ends at these checks."""
+
+    def once(left: Sequence[str]) -> Run:
+        lines: tuple[str, ...] = ()
+        for name in (*FIRST, *left):
+            if name in hangs:
+                return Run(lines, "took longer than 1 s and was ended", hung=True)
+            if name in crashes:
+                return Run(lines, "the probe failed (signal 11)")
+            lines += saying(name)
+        return Run(lines)
+
+    return once
+
+
+def lost(said: Said) -> dict[str, str]:
+    return {name: how.detail for name, how in said.lost.items()}
+
+
+def test_what_ends_well_is_asked_once() -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def once(left: Sequence[str]) -> Run:
+        asked.append(tuple(left))
+        return program()(left)
+
+    said = ask(once, CHECKS)
+    assert (lost(said), said.left, said.hung) == ({}, "", 0)
+    assert list(said.lines) == [*FIRST, *CHECKS]
+    assert asked == [CHECKS]
+
+
+def test_a_hang_costs_the_check_that_it_was_at() -> None:
+    said = ask(program(hangs=["device"]), CHECKS)
+    assert lost(said) == {"device": "took longer than 1 s and was ended"}
+    assert {"version", "matmul", "convolution"} <= said.lines.keys()
+    assert (said.left, said.hung) == ("", 1)
+
+
+def test_a_second_hang_ends_it() -> None:
+    said = ask(program(hangs=["device", "matmul"]), CHECKS)
+    assert list(said.lost) == ["device", "matmul"]
+    assert "convolution" not in said.lines
+    assert (said.left, said.hung) == (HUNG, 2)
+
+
+def test_every_crash_costs_one_check_however_many_there_are() -> None:
+    said = ask(program(crashes=["version", "device", "convolution"]), CHECKS)
+    assert list(said.lost) == ["version", "device", "convolution"]
+    assert "matmul" in said.lines
+    assert (said.left, said.hung) == ("", 0)
+
+
+def test_a_card_that_is_not_found_in_time_is_asked_for_no_more() -> None:
+    said = ask(program(hangs=["gpu"]), CHECKS)
+    assert (list(said.lost), said.left, said.no_gpu) == (["gpu"], HUNG, None)
+    assert ask(program(crashes=["gpu"]), CHECKS).left == "the card could not be asked"
+
+
+def test_nothing_is_asked_of_a_torch_that_does_not_import() -> None:
+    said = ask(program(crashes=["import"]), CHECKS)
+    assert (list(said.lost), said.left) == (["import"], "torch does not import")
+    failed = ask(lambda _: Run(saying("import", status="failed")), CHECKS)
+    assert (lost(failed), failed.left) == ({}, "torch does not import")
+
+
+def test_a_program_that_ends_without_a_word_has_not_passed() -> None:
+    said = ask(lambda _: Run(saying(*FIRST, "version")), CHECKS)
+    assert lost(said)["device"] == "it ended without a word on it"
+
+
+TORCH = """
+import time
+__version__ = "2.15.0"
+class version: cuda = "13.2"
+class cuda:
+    is_available = staticmethod(lambda: True)
+    init = staticmethod(lambda: None)
+    get_arch_list = staticmethod(lambda: ["sm_120"])
+    get_device_properties = staticmethod(lambda _: time.sleep(60))
+class device:
+    def __init__(self, type): self.type = type
+"""
+CRASH = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
+def test_a_card_that_hangs_and_an_extension_that_crashes_are_told_and_the_rest_goes_on(
+    tmp_path: Path,
+) -> None:
+    """The probe itself, over a torch that sleeps."""
+    yard = Yard(tmp_path)
+    (tmp_path / "torch" / "__init__.py").write_text(TORCH, encoding="utf-8")
+    for name, text in (("crashing", CRASH), ("calm", "")):
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+        publish(tmp_path / f"{name}.json", Built(name, "built", {}, imports=(name,)))
+    yard.torch(sys.executable)
+    publish(tmp_path / "env.json", Environment({"PYTHONPATH": str(tmp_path)}, {}, (), ":"))
+    job = yard.job(
+        timeout=5,
+        checks=("import", "version", "device", "extensions"),
+        extensions={name: tmp_path / f"{name}.json" for name in ("crashing", "calm")},
+        smokes={},
+    )
+    with pytest.raises(ValidationFailedError, match=r"2 of 5 .*: device, crashing: import"):
+        run(job)
+    written = yard.written()
+    assert written["device"].detail == "took longer than 5 s and was ended"
+    assert written["device"].cause == "hang"
+    assert "signal 11" in written["crashing: import"].detail
+    assert written["crashing: import"].cause == "crash"
+    assert written["version"] == Check("version", "passed", "2.15.0")
+    assert written["calm: import"] == Check("calm: import", "passed", "calm")
