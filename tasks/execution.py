@@ -12,16 +12,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from doit.exceptions import TaskFailed
 
 from tasks import __version__
-from tasks.abreast import Abreast
 from tasks.console import Console, Outcome
 from tasks.errors import BuildError, NoSpaceError
 from tasks.model import Layout, Plan, Stage
 from tasks.rooms import room
+
+if TYPE_CHECKING:
+    from tasks.abreast import Abreast
 
 _MOST = 4  # extensions at once
 _EVERY = {"build", "extensions", "install"}  # what takes all of them
@@ -100,7 +102,8 @@ def _abreast(yard: Yard) -> Abreast[TaskFailed]:
     """The extensions that were asked for, as many at once as there are cores, and not many: each
     has a Python with a torch in it.
     """
-    from tasks.effects import capacity  # noqa: PLC0415 - nothing of this is needed when all is up to date
+    from tasks.abreast import Abreast  # noqa: PLC0415 - nothing of this is needed when all is up to date
+    from tasks.effects import capacity  # noqa: PLC0415
 
     def act(stage: Stage) -> TaskFailed | None:
         failure = _failure(lambda: _do(yard, stage))
