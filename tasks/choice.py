@@ -44,7 +44,8 @@ class Choice:
 
     `torch` is the release without local part; `cuda` its CUDA as "13.2", None for a CPU torch.
     `index` is the package index of a prebuilt torch, empty for the default one. `cost` is what it
-    takes on one core, as far as the facts tell. `extensions`: whether any is built against it.
+    takes on one core, as far as the facts tell. `extensions`: whether any is built against it, a
+    companion included. `machine` is the host's, as the system names it.
     """
 
     system: System
@@ -60,6 +61,7 @@ class Choice:
     index: str = ""
     cost: Cost | None = None
     extensions: bool = False
+    machine: str = ""
 
     @property
     def compiles(self) -> bool:

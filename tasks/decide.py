@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tasks.choice import Choice, ToolkitChoice, UnmetError
+from tasks.companions import any_built
 from tasks.decide_grammar import require_grammar
 from tasks.decide_targets import find_targets
 from tasks.decide_toolkit import decide_toolkit, require_reach
@@ -66,12 +67,6 @@ def by(
             torch = from_source(settings, host, knowledge, targets, why)
     if targets and torch.cuda is None and torch.strategy == "existing":
         targets, targets_why = (), f"the torch in {host.python.path} was built without CUDA"
-    toolkit = (
-        _toolkit(settings, host, knowledge, torch, targets) if targets else ToolkitChoice("none")
-    )
-    if toolkit.provider != "none":
-        require_reach(knowledge, toolkit.version, targets)
-        torch = _with_toolkit(torch, toolkit)
     choice = Choice(
         system=host.system,
         strategy=torch.strategy,
@@ -81,12 +76,15 @@ def by(
         ptx=settings.target.ptx,
         torch=torch.version,
         cuda=torch.cuda if targets else None,
-        toolkit=toolkit,
+        toolkit=ToolkitChoice("none"),
         python=host.python,
         index=torch.index,
         cost=expected(settings, knowledge, torch.strategy, targets),
-        extensions=bool(settings.extensions) and not _is_part(settings, torch.strategy),
+        machine=host.machine,
     )
+    choice = replace(choice, extensions=_builds_extensions(settings, choice, knowledge))
+    if targets:
+        choice = _with_toolkit(choice, torch, _toolkit(settings, host, knowledge, torch, choice))
     require_grammar(settings, knowledge, choice)
     return choice
 
@@ -100,6 +98,13 @@ def expected(
         known = f"unverified: build.target is a part of what is known: {part.known}"
         return replace(part, seconds=None, core_seconds=(0, 0), known=known)
     return cost(knowledge, strategy, len(targets), len(settings.extensions))
+
+
+def _builds_extensions(settings: Settings, choice: Choice, knowledge: Knowledge) -> bool:
+    """Whether anything is compiled against torch. A companion that this torch has not is told."""
+    if _is_part(settings, choice.strategy):
+        return False
+    return any_built(settings, choice, knowledge) or bool(settings.extensions)
 
 
 def _is_part(settings: Settings, strategy: Strategy) -> bool:
@@ -116,26 +121,32 @@ def _neither(no_wheel: SettingsError, no_build: UnmetError) -> SettingsError:
 
 
 def _toolkit(
-    settings: Settings, host: Host, knowledge: Knowledge, torch: Torch, targets: tuple[Arch, ...]
+    settings: Settings, host: Host, knowledge: Knowledge, torch: Torch, choice: Choice
 ) -> ToolkitChoice:
     """What compiles. Where nothing is compiled it is for env.sh alone, and may be missing."""
     try:
-        return decide_toolkit(settings, host, knowledge, torch.cuda, targets)
+        toolkit = decide_toolkit(settings, host, knowledge, torch.cuda, choice.targets)
     except UnmetError as error:
         wished = settings.toolkit.provider != "auto"
-        if torch.strategy == "source" or settings.extensions or wished:
+        if torch.strategy == "source" or choice.extensions or settings.extensions or wished:
             raise
         absent = f"CUDA {torch.cuda} is not to be had here"
         why = absent if error.where == "toolkit" else error.what
         return ToolkitChoice("none", why=f"none: nothing is compiled, and {why}")
+    if toolkit.provider != "none":
+        require_reach(knowledge, toolkit.version, choice.targets)
+    return toolkit
 
 
-def _with_toolkit(torch: Torch, toolkit: ToolkitChoice) -> Torch:
+def _with_toolkit(choice: Choice, torch: Torch, toolkit: ToolkitChoice) -> Choice:
     """A torch that is built has the CUDA of its toolkit; one that is there already must have the
     same major, or its extension builder refuses (torch.utils.cpp_extension).
     """
+    choice = replace(choice, toolkit=toolkit)
+    if toolkit.provider == "none":
+        return choice
     if torch.strategy == "source":
-        return replace(torch, cuda=toolkit.version)
+        return replace(choice, cuda=toolkit.version)
     if torch.cuda and torch.cuda.partition(".")[0] != toolkit.version.partition(".")[0]:
         raise UnmetError(
             f"torch {torch.version} has CUDA {torch.cuda}: CUDA {toolkit.version} cannot compile "
@@ -143,4 +154,4 @@ def _with_toolkit(torch: Torch, toolkit: ToolkitChoice) -> Torch:
             where="toolkit",
             todo=f"choose a toolkit of CUDA {torch.cuda.partition('.')[0]}, or another torch",
         )
-    return torch
+    return choice

@@ -45,13 +45,14 @@ def require_grammar(settings: Settings, knowledge: Knowledge, choice: Choice) ->
 def _require_targets(settings: Settings, knowledge: Knowledge, choice: Choice) -> None:
     """Another torch is looked for only where there is one that takes the arch."""
     torch = choice.torch
-    for arch in choice.targets if settings.extensions else ():
+    built = [*(item.name for item in settings.extensions), *settings.companions]
+    for arch in choice.targets if settings.extensions or choice.extensions else ():
         try:
             for_extension(knowledge, torch, [arch])
         except KnowledgeError as error:
             ever = any(extension_accepts(knowledge, minor, arch) for minor in knowledge.releases)
             raise (UnmetError if ever else SettingsError)(
-                f"torch {torch} builds no extensions for {arch}: no {settings.extensions[0].name}",
+                f"torch {torch} builds no extensions for {arch}: no {built[0]}",
                 where="target.gpus",
                 todo=_instead(knowledge, torch, arch) or error.todo,
             ) from error

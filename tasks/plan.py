@@ -7,6 +7,7 @@ existing   deps ─► env ─► wheel (records) ─► extensions ─► valid
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import PurePath
 
 from tasks.choice import Choice
@@ -18,7 +19,9 @@ from tasks.settings.schema import Settings
 from tasks.stages.compile.plan import plan as plan_compile
 from tasks.stages.deps.plan import plan as plan_deps
 from tasks.stages.env.plan import plan as plan_env
-from tasks.stages.extensions.plan import plan as plan_extension
+from tasks.stages.extensions.known import complete
+from tasks.stages.extensions.plan import plan_all as plan_extensions
+from tasks.stages.extensions.plan import warnings as extension_warnings
 from tasks.stages.source.job import SourceJob
 from tasks.stages.source.plan import plan as plan_source
 from tasks.stages.validate.plan import plan as plan_validate
@@ -33,6 +36,7 @@ def make_plan(
     """What was chosen, and every stage of this profile on this host. Raises `SettingsError` for
     what can be seen to be wrong offline.
     """
+    settings = complete(settings, knowledge)
     choice = decide(settings, host, knowledge)
     _require_python(settings, choice)
     stages = tuple(_stages(settings, layout, choice, knowledge))
@@ -40,7 +44,8 @@ def make_plan(
         stages=stages,
         validate=plan_validate(settings, layout, choice, stages),
         headline=tuple(_headline(layout, choice, stages)),
-        absent=_absent(settings, choice),
+        absent=_absent(settings, choice, stages),
+        warnings=tuple(extension_warnings(settings, choice, knowledge)),
     )
     return choice, plan
 
@@ -51,12 +56,17 @@ def layout_of(root: PurePath, profile: str, settings: Settings) -> Layout:
 
 
 def _require_python(settings: Settings, choice: Choice) -> None:
-    if choice.strategy == "source" and settings.build.backend == "cmake" and settings.extensions:
-        raise SettingsError(
-            f"backend cmake makes no torch for Python, which {settings.extensions[0].name} needs",
-            where="extensions",
-            todo="take the extensions out, or choose another build.backend",
-        )
+    asked = {
+        "extensions": [one.name for one in settings.extensions],
+        "companions": settings.companions,
+    }
+    for key, names in asked.items():
+        if choice.strategy == "source" and settings.build.backend == "cmake" and names:
+            raise SettingsError(
+                f"backend cmake makes no torch for Python, which {names[0]} needs",
+                where=key,
+                todo=f"take the {key} out, or choose another build.backend",
+            )
 
 
 def _stages(
@@ -71,13 +81,15 @@ def _stages(
     if settings.build.target and choice.strategy == "source":
         return stages  # a part of the tree makes no wheel
     stages.append(plan_wheel(settings, layout, choice, knowledge))
-    stages += [
-        plan_extension(item, settings, layout, choice, knowledge) for item in settings.extensions
-    ]
-    return stages
+    return [*stages, *plan_extensions(settings, layout, choice, knowledge)]
 
 
-def _absent(settings: Settings, choice: Choice) -> dict[str, str]:
+def _names(stages: Sequence[Stage]) -> list[str]:
+    """What is installed beside torch, in order."""
+    return [stage.job.name for stage in stages if stage.room == "extensions"]
+
+
+def _absent(settings: Settings, choice: Choice, stages: Sequence[Stage]) -> dict[str, str]:
     """Stages that this strategy does not have, each with the reason."""
     absent = {}
     if choice.strategy != "source":
@@ -87,8 +99,10 @@ def _absent(settings: Settings, choice: Choice) -> dict[str, str]:
             f"build.target {settings.build.target} is a part of the tree, and a part makes no wheel"
         )
         absent = dict.fromkeys(("wheel", "extensions", "validate"), reason)
-    if not settings.extensions:
-        absent.setdefault("extensions", "this profile lists no extensions")
+    if not _names(stages):
+        came = f", and {' and '.join(settings.companions)} came with torch"
+        reason = f"this profile lists no extensions{came if settings.companions else ''}"
+        absent.setdefault("extensions", reason)
     return absent
 
 

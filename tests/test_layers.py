@@ -47,6 +47,7 @@ PURE = [
         *("leaks.py", "reasons.py", "runtime.py", "writable.py"),
         *("decision.py", "fingerprint.py", "governor.py", "killed.py", "launchers.py"),
         *("cppextension.py", "differences.py"),
+        *("companions.py", "companion.py", "known.py", "order.py"),
     }
     or {"knowledge", "checks", "remedies", "shells"} & set(path.relative_to(ROOT).parts)
     or name_of(path) == "tasks/surroundings.py"

@@ -79,11 +79,16 @@ def _names(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> It
     if s.installed is None:
         yield unchecked("names", "the profile does not open" if profile is None else "nobody asked")
         return
-    wrong = [item for item in s.installed if item.indexed and item.name in knowledge.extensions]
+    wrong = [item for item in s.installed if item.indexed and _is_anothers(item.name, knowledge)]
     for item in wrong:
         yield _wrong(s, item, knowledge)
     if not wrong:
         yield ok("names", "no package of another project under an extension's name")
+
+
+def _is_anothers(name: str, knowledge: Knowledge) -> bool:
+    fact = knowledge.extensions.get(name)
+    return fact is not None and fact.pypi != "own"
 
 
 def _wrong(s: Surroundings, item: Installed, knowledge: Knowledge) -> Symptom:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -109,6 +109,7 @@ class Release:
     `python` is the first and the last release that has wheels. `setuptools`, `torchvision`,
     `torchaudio` and `triton` are version specifiers, "" where anything goes or nothing exists.
     `channel` is where a version before the release is published; its facts are only assumed.
+    `patches` are the specifiers of older patches that have others, by patch and name.
     """
 
     minor: str
@@ -131,6 +132,7 @@ class Release:
     backend: Backend
     status: str
     channel: Channel = ""
+    patches: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -172,19 +174,6 @@ class Minimum:
     fix: str
     status: str
     cured: Cured
-
-
-@dataclass(frozen=True)
-class ExtensionFact:
-    """A CUDA extension: its sources, what to import, the headers its compile must be given."""
-
-    name: str
-    git: str
-    submodules: tuple[str, ...]
-    imports: tuple[str, ...]
-    headers: tuple[str, ...]
-    warnings: tuple[str, ...]
-    status: str
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import yaml
 
 from tasks.errors import KnowledgeError
+from tasks.knowledge.extensionrows import read_companions, read_extensions
 from tasks.knowledge.misread import WRONG, explained, ill_typed
 from tasks.knowledge.rows import (
     read_binary_rules,
     read_costs,
     read_extension_cost,
-    read_extensions,
     read_failures,
     read_families,
     read_folder_rules,
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from tasks.knowledge.extensionfacts import CompanionFact, ExtensionFact
     from tasks.knowledge.facts import (
         BinaryRules,
         CostFact,
         ExtensionCost,
-        ExtensionFact,
         Failure,
         FolderRule,
         GpuFact,
@@ -126,6 +126,16 @@ class Knowledge:
     def extensions(self) -> Mapping[str, ExtensionFact]:
         """CUDA extensions by name."""
         return self._facts("extensions", read_extensions)
+
+    @cached_property
+    def companions(self) -> Mapping[str, CompanionFact]:
+        """torchvision, torchaudio and triton by name."""
+        return self._facts("extensions", read_companions)
+
+    @property
+    def extension_notes(self) -> Mapping[str, Any]:
+        """extensions.yaml as it is written: why each entry has what it has."""
+        return self._file("extensions")
 
     @cached_property
     def folder_rules(self) -> tuple[FolderRule, ...]:

@@ -14,6 +14,7 @@ from tasks.knowledge import Knowledge, load
 from tasks.knowledge.facts import KnownBad
 from tasks.knowledge.gpus import short_name
 from tasks.knowledge.pagecards import generations, mark, table
+from tasks.knowledge.pageextensions import extensions
 from tasks.model import Arch
 
 _HEAD = """\
@@ -52,6 +53,7 @@ def text(knowledge: Knowledge) -> str:
         *_rules(knowledge),
         _drivers(knowledge),
         *_toolkits(knowledge),
+        *extensions(knowledge),
         *_known_bad(knowledge),
         *_names(knowledge),
     ]

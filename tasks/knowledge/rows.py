@@ -14,7 +14,6 @@ from tasks.knowledge.facts import (
     BinaryRules,
     CostFact,
     ExtensionCost,
-    ExtensionFact,
     Failure,
     FolderRule,
     GpuFact,
@@ -55,7 +54,7 @@ def read_binary_rules(data: Mapping[str, Any]) -> BinaryRules:
     """toolkits.yaml: integrated and families."""
     return BinaryRules(
         integrated={_arch(cc): _integrated(row) for cc, row in data["integrated"].items()},
-        families={_arch(name): _archs(row["runs_on"]) for name, row in data["families"].items()},
+        families={_arch(name): archs(row["runs_on"]) for name, row in data["families"].items()},
     )
 
 
@@ -79,11 +78,6 @@ def read_minimums(data: Mapping[str, Any]) -> tuple[Minimum, ...]:
     return tuple(_minimum(row) for row in data["minimums"])
 
 
-def read_extensions(data: Mapping[str, Any]) -> dict[str, ExtensionFact]:
-    """extensions.yaml: extensions."""
-    return {name: _extension(name, row) for name, row in data["extensions"].items()}
-
-
 def read_folder_rules(data: Mapping[str, Any]) -> tuple[FolderRule, ...]:
     """buildfolder.yaml: rules, in order."""
     return tuple(_folder_rule(row) for row in data["rules"])
@@ -100,7 +94,7 @@ def _failure(row: Mapping[str, Any]) -> Failure:
     same = ("phase", "cause", "remedy", "status")
     return Failure(
         slug=row["id"],
-        patterns=tuple(map(_pattern, _texts(row["patterns"]))),
+        patterns=tuple(map(_pattern, texts(row["patterns"]))),
         **{key: row[key] for key in same},
     )
 
@@ -113,7 +107,8 @@ def _pattern(text: str) -> str:
     return text
 
 
-def _texts(values: Iterable[str]) -> tuple[str, ...]:
+def texts(values: Iterable[str]) -> tuple[str, ...]:
+    """The values, each of them a text; one text alone is a TypeError."""
     if isinstance(values, str) or not all(isinstance(value, str) for value in values):
         raise TypeError("a list of texts is meant: quote each")
     return tuple(values)
@@ -148,19 +143,20 @@ def _range(pair: Iterable[int]) -> tuple[int, int]:
     return least, most
 
 
-def _archs(texts: Iterable[str], suffix: str = "") -> frozenset[Arch]:
-    return frozenset(_arch(f"{text}{suffix}") for text in _texts(texts))
+def archs(names: Iterable[str], suffix: str = "") -> frozenset[Arch]:
+    """The archs of these names, each with the suffix."""
+    return frozenset(_arch(f"{name}{suffix}") for name in texts(names))
 
 
 def _integrated(row: Mapping[str, Any]) -> Integrated:
-    more = _archs(row.get("runs_since", ()))
-    return Integrated(_archs(row["runs"]), row.get("since", ""), more, row["status"])
+    more = archs(row.get("runs_since", ()))
+    return Integrated(archs(row["runs"]), row.get("since", ""), more, row["status"])
 
 
 def _toolkit(cuda: str, row: Mapping[str, Any]) -> Toolkit:
     return Toolkit(
         cuda=cuda,
-        makes=_archs(row["sm"]) | _archs(row["a"], "a") | _archs(row["f"], "f"),
+        makes=archs(row["sm"]) | archs(row["a"], "a") | archs(row["f"], "f"),
         gcc_max=row["gcc_max"],
         clang_max=row["clang_max"],
         msvc=(row["msvc"]["min"], row["msvc"]["below"]),
@@ -178,7 +174,7 @@ def _release(minor: str, row: Mapping[str, Any]) -> Release:
     return Release(
         minor=minor,
         python=(row["python"]["first"], row["python"]["last"]),
-        cudas_built=_texts(row["cudas_built"]),
+        cudas_built=texts(row["cudas_built"]),
         wheels=tuple(_wheel(wheel) for wheel in row["wheels"]),
         cmake_min=row["cmake"]["min"],
         cmake_below=row["cmake"]["below"] or "",
@@ -189,6 +185,7 @@ def _release(minor: str, row: Mapping[str, Any]) -> Release:
         triton=together["triton"] or "",
         backend=row["backend"],
         status=row["status"],
+        patches=together.get("patches", {}),
         **{key: row[key] for key in same},
     )
 
@@ -199,7 +196,7 @@ def _wheel(row: Mapping[str, Any]) -> OfficialWheel:
         system=row["system"],
         machine=row["machine"],
         pypi=row["pypi"],
-        code=MachineCode(_archs(row["archs"]), _archs(row["ptx"])),
+        code=MachineCode(archs(row["archs"]), archs(row["ptx"])),
         status=row["status"],
     )
 
@@ -228,25 +225,13 @@ def _minimum(row: Mapping[str, Any]) -> Minimum:
     )
 
 
-def _extension(name: str, row: Mapping[str, Any]) -> ExtensionFact:
-    return ExtensionFact(
-        name=name,
-        git=row["git"],
-        submodules=_texts(row["submodules"]),
-        imports=_texts(row["imports"]),
-        headers=tuple(include["header"] for include in row["force_include"]),
-        warnings=tuple(warning["text"] for warning in row["warnings"]),
-        status=row["status"],
-    )
-
-
 def _folder_rule(row: Mapping[str, Any]) -> FolderRule:
     return FolderRule(
-        keys=_texts(row["keys"]),
+        keys=texts(row["keys"]),
         effect=row["effect"],
-        entries=_texts(row.get("entries", ())),
+        entries=texts(row.get("entries", ())),
         defines=row.get("by") == "define",
-        forget=_texts(row.get("forget", ())),
+        forget=texts(row.get("forget", ())),
         why=row["why"],
         status=row["status"],
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.choice import Choice
+from tasks.companions import companions
 from tasks.duration import roughly
 from tasks.errors import redact
 from tasks.model import Plan
@@ -75,6 +76,8 @@ def _decisions(profile: Profile, found: Found) -> Iterator[Decision]:
     if choice.targets:
         yield Decision("environment", f"TORCH_CUDA_ARCH_LIST={_list(plan, found)}")
         yield Decision("environment", f"CUDA_HOME={_cuda_home(profile, found)}")
+    for one in companions(profile.loaded.settings, choice, profile.knowledge):
+        yield Decision("companion", one.told, one.why)
     yield _cache(build, choice, found.cache)
     yield _jobs(build)
 

@@ -13,6 +13,10 @@ CUDA = r"^(auto|\d+\.\d+)$"
 LOCAL_VERSION = r"^(auto|none|[a-z0-9]+(\.[a-z0-9]+)*)$"
 SIZE = r"^(auto|[1-9]\d*[MGT])$"
 SDIST = r"^[A-Za-z0-9][\w.-]*==[\w.+!-]+$"
+REQUIREMENT = (
+    r"^[A-Za-z0-9][\w.-]*(\[[\w,.-]+\])?(\s*(==|!=|~=|<=|>=|<|>)\s*[\w.*+!-]+"
+    r"(\s*,\s*(==|!=|~=|<=|>=|<|>)\s*[\w.*+!-]+)*)?$"
+)
 
 WORDS = {
     SHA256: "write the 64 hexadecimal digits of the file's sha256, in lower case",
@@ -27,4 +31,5 @@ WORDS = {
     LOCAL_VERSION: "write auto, none, or lower-case letters and digits with dots between",
     SDIST: 'write name and exact version, such as "torch-cluster==1.6.3": what a bare name gives '
     "can change",
+    REQUIREMENT: 'write a package and, where it matters, a range: "setuptools>=77,<82"',
 }

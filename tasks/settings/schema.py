@@ -7,29 +7,26 @@ needs facts about GPUs, toolkits or this host is judged by the plan.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from tasks.settings import forms
+from tasks.settings.extension import Extension, Listed
+from tasks.settings.section import Section
 from tasks.settings.values import (
     Caching,
     Check,
     CheckName,
+    CompanionName,
     GitUrl,
-    Module,
-    Name,
     Place,
     Ref,
     Switch,
     Variables,
 )
-
-
-class Section(BaseModel):
-    """A group of keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class Target(Section):
@@ -146,63 +143,6 @@ class Wheel(Section):
     """Folder for wheels, shared by all profiles; relative to the checkout."""
 
 
-class Smoke(Section):
-    """A check of an installed extension."""
-
-    script: Place
-    """Python file that validate runs in the built environment; exit 0 passes."""
-    gpu: bool = True
-    """It needs a card: without one it is reported as not run."""
-
-
-class Extension(Section):
-    """A CUDA or C++ extension of torch, built against the torch of this profile."""
-
-    name: Name
-    """How you call it: `doit extensions:NAME`."""
-    git: GitUrl | None = None
-    """Repository to clone."""
-    ref: Ref = "HEAD"
-    """Tag, branch or commit."""
-    submodules: bool = True
-    """Fetch submodules, recursively."""
-    path: Place | None = None
-    """A folder with its setup.py or pyproject.toml; relative to the checkout. It is copied, never
-    built in.
-    """
-    sdist: str | None = Field(default=None, pattern=forms.SDIST)
-    """Exact name and version on the index ("torch-cluster==1.6.3"). A bare name is never accepted.
-    """
-    sha256: str | None = Field(default=None, pattern=forms.SHA256)
-    """The sdist's digest."""
-    subdirectory: str | None = None
-    """Where the project lies inside its source."""
-    imports: tuple[Module, ...] = ()
-    """Modules that must import after the build."""
-    env: Variables = {}
-    """Variables for this build alone."""
-    includes: tuple[Annotated[str, Field(pattern=forms.HEADER)], ...] = ()
-    """Headers included first in every source ("cfloat"), for code that forgot them."""
-    smoke: Smoke | None = None
-    """A check that validate runs."""
-    optional: bool = False
-    """Go on, loudly, when the host of its source does not answer. A source that was reached must
-    compile.
-    """
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Extension:
-        given = [key for key in ("git", "path", "sdist") if getattr(self, key)]
-        if len(given) != 1:
-            found = " and ".join(given) or "none of them"
-            raise ValueError(f"give exactly one of git, path and sdist (found {found})")
-        if self.subdirectory and (
-            self.subdirectory.startswith(("/", "\\")) or ".." in self.subdirectory
-        ):
-            raise ValueError("subdirectory must lie inside the source")
-        return self
-
-
 class Validation(Section):
     """What `doit validate` looks at."""
 
@@ -221,12 +161,20 @@ class Doctor(Section):
     """Checks whose problems do not stop a build, by the names that `doit doctor` shows ("disk")."""
 
 
-def _distinct(extensions: tuple[Extension, ...]) -> tuple[Extension, ...]:
-    names = [extension.name for extension in extensions]
-    for name in names:
-        if names.count(name) > 1:
+def _distinct(names: Iterable[str]) -> None:
+    for name, times in Counter(names).items():
+        if times > 1:
             raise ValueError(f'the name "{name}" is used twice')
+
+
+def _distinct_extensions(extensions: tuple[Extension, ...]) -> tuple[Extension, ...]:
+    _distinct(extension.name for extension in extensions)
     return extensions
+
+
+def _distinct_names(names: tuple[CompanionName, ...]) -> tuple[CompanionName, ...]:
+    _distinct(names)
+    return names
 
 
 class Settings(Section):
@@ -243,7 +191,12 @@ class Settings(Section):
     build: Build = Build()
     runtime: Runtime = Runtime()
     wheel: Wheel = Wheel()
-    extensions: Annotated[tuple[Extension, ...], AfterValidator(_distinct)] = ()
-    """Extensions, each built by itself; none may need another to be built first."""
+    companions: Annotated[tuple[CompanionName, ...], AfterValidator(_distinct_names)] = ()
+    """What belongs to one torch: torchvision, torchaudio, triton. Prebuilt where one for this torch
+    exists, else built from source.
+    """
+    extensions: Annotated[tuple[Listed, ...], AfterValidator(_distinct_extensions)] = ()
+    """Extensions; each is built by itself, in the order of the list but for what its `after` asks.
+    """
     validation: Validation = Validation()
     doctor: Doctor = Doctor()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -28,12 +29,21 @@ def _safe_url(text: str) -> str:
     return _no_option(text)
 
 
+def _not_torch(text: str) -> str:
+    """torch is what everything is built against: no package list may bring another."""
+    if re.split(r"[^\w.-]", text)[0].lower() == "torch":
+        raise ValueError("torch is that of this profile (torch.version), never a package beside it")
+    return text
+
+
 Place = Annotated[str, AfterValidator(os.path.expanduser)]
 """A file or folder, where ~ is the home of who runs this."""
 Ref = Annotated[str, AfterValidator(_no_option)]
 GitUrl = Annotated[str, AfterValidator(_safe_url)]
 Name = Annotated[str, Field(pattern=forms.NAME)]
 Module = Annotated[str, Field(pattern=forms.MODULE)]
+Requirement = Annotated[str, Field(pattern=forms.REQUIREMENT), AfterValidator(_not_torch)]
+CompanionName = Literal["torchvision", "torchaudio", "triton"]
 Switch = Annotated[str, Field(pattern=forms.SWITCH)]
 
 
@@ -45,6 +55,11 @@ def _no_secret(name: str) -> str:
             "give it to the tool that needs it through that tool's own configuration"
         )
     return name
+
+
+def by_name(value: object) -> object:
+    """The name alone is enough for an extension that is known."""
+    return {"name": value} if isinstance(value, str) else value
 
 
 def _word(value: object) -> object:

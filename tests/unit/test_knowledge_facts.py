@@ -116,7 +116,7 @@ def test_blackwell_came_with_2_7_on_cu128_and_with_2_8_on_pypi() -> None:
 
 
 def test_extensions_come_from_git_with_their_headers_and_warnings() -> None:
-    raster, knn = KNOWLEDGE.extensions.values()
+    raster, knn = (KNOWLEDGE.extensions[n] for n in ("diff-gaussian-rasterization", "simple-knn"))
     assert raster.git == "https://github.com/graphdeco-inria/diff-gaussian-rasterization.git"
     assert (raster.submodules, raster.headers) == (("third_party/glm",), ("cstdint",))
     assert knn.git == "https://gitlab.inria.fr/bkerbl/simple-knn.git"

@@ -13,12 +13,12 @@ TAGS = (
     "write plain text, numbers, true/false, lists and mappings; quote a text that looks like a date"
 )
 EXTENSION_KEYS = (
-    "known here: env, git, imports, includes, name, optional, path, ref, sdist, sha256, smoke, "
-    "subdirectory, submodules"
+    "known here: after, env, git, imports, includes, name, optional, patches, path, ref, requires, "
+    "sdist, sha256, smoke, subdirectory, submodules"
 )
 ROOT_KEYS = (
-    "known here: build, doctor, extensions, python, runtime, source, target, toolkit, torch, "
-    "validation, wheel"
+    "known here: build, companions, doctor, extensions, python, runtime, source, target, toolkit, "
+    "torch, validation, wheel"
 )
 
 
@@ -120,7 +120,10 @@ def test_what_yaml_takes_for_a_number_is_quoted_and_never_changed(
         ("validation: {only: import}", ('1: validation.only: "import" is not accepted\n'
          '  → write all or a list: ["…"]')),
         ("extensions: a", '1: extensions: "a" is not accepted\n  → write a list: ["…"]'),
-        ("extensions: [a]", '1: extensions.0: "a" is not accepted\n  → write keys and values'),
+        ("extensions: [5]", "1: extensions.0: 5 is not accepted\n  → write keys and values"),
+        ("companions: [torchtext]", ('1: companions.0: "torchtext" is not accepted\n'
+         "  → write torchvision, torchaudio or triton")),
+        ("companions: [triton, triton]", '1: companions: the name "triton" is used twice'),
         ("extensions: [{path: x}]", "1: extensions.0.name: this key must be there\n  → add it"),
     ],
 )  # fmt: skip
@@ -163,11 +166,16 @@ def test_only_plain_yaml_is_read(tmp_path: Path, text: str | bytes, message: str
 @pytest.mark.parametrize(
     ("extension", "message"),
     [
-        ("{name: a}", "extensions.0: give exactly one of git, path and sdist (found none of them)"),
+        ("{name: a, path: y, requires: [torch==2.6.0]}",
+         ("extensions.0.requires.0: torch is that of this profile (torch.version), "
+         "never a package beside it")),
+        ("{name: a, path: y, requires: [a @ https://x.org/a.whl]}",
+         ('extensions.0.requires.0: "a @ https://x.org/a.whl" does not have the right form\n'
+         '  → write a package and, where it matters, a range: "setuptools>=77,<82"')),
         ("{name: a, git: https://x.org/a, path: y}",
-         "extensions.0: give exactly one of git, path and sdist (found git and path)"),
+         "extensions.0: give at most one of git, path and sdist (found git and path)"),
         ("{name: a, path: y, sdist: a==1}",
-         "extensions.0: give exactly one of git, path and sdist (found path and sdist)"),
+         "extensions.0: give at most one of git, path and sdist (found path and sdist)"),
         ("{name: a, sdist: torch-cluster}",
          ('extensions.0.sdist: "torch-cluster" does not have the right form\n  → write name and '
          'exact version, such as "torch-cluster==1.6.3": what a bare name gives can change')),

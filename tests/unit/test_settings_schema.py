@@ -17,9 +17,10 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from tasks.settings import forms
+from tasks.settings.extension import Extension
 from tasks.settings.jsonschema import text
 from tasks.settings.load import load, profiles
-from tasks.settings.schema import Extension, Settings
+from tasks.settings.schema import Settings
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "config"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from tasks.choice import Choice
+from tasks.companions import companions
 from tasks.digest import plain
 from tasks.errors import KnowledgeError
 from tasks.knowledge import Knowledge
@@ -41,7 +42,7 @@ def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledg
         gcc_max=compilers.gcc_max if choice.system == "linux" else None,
         cc=settings.build.env.get("CC"),
         cxx=settings.build.env.get("CXX"),
-        git_needed=_git_needed(settings, choice),
+        git_needed=_git_needed(settings, choice, knowledge),
         system_blas=_system_blas(settings, choice),
         cache=settings.build.cache,
         cache_package=_cache_package(settings, choice),
@@ -109,12 +110,16 @@ def _clang_max(job: DepsJob) -> dict[str, Json]:
     return {"clang_max": job.limits.clang_max} if asked and job.limits.clang_max else {}
 
 
-def _git_needed(settings: Settings, choice: Choice) -> str:
+def _git_needed(settings: Settings, choice: Choice, knowledge: Knowledge) -> str:
     """Why git has to be there, "" where it need not."""
     if choice.strategy == "source" and settings.source.git and not settings.source.tarball:
         return "to read PyTorch's source tree"
     required = [item.name for item in settings.extensions if item.git and not item.optional]
-    return f"to fetch the extension {required[0]}" if required else ""
+    required += [one.name for one in companions(settings, choice, knowledge) if one.way == "git"]
+    if required:
+        return f"to fetch the extension {required[0]}"
+    patched = [item.name for item in settings.extensions if item.patches]
+    return f"to apply the patches of {patched[0]}" if patched else ""
 
 
 def _mkl(settings: Settings, choice: Choice) -> tuple[str, ...]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from tasks.errors import SettingsError
-from tasks.settings.schema import Extension, Settings
+from tasks.settings.extension import Extension
+from tasks.settings.schema import Settings
 
 _PROJECT_FILES = ("setup.py", "pyproject.toml")
 
 
 def check(settings: Settings, root: Path) -> None:
-    """Raises `SettingsError` for a path with no project in it, or a smoke script that is not
-    there.
+    """Raises `SettingsError` for a path with no project in it, a smoke script or a patch that is
+    not there.
     """
     for index, extension in enumerate(settings.extensions):
         key = f"extensions.{index} ({extension.name})"
@@ -24,6 +25,13 @@ def check(settings: Settings, root: Path) -> None:
                 where=f"{key}.smoke.script",
                 todo="name a Python file, relative to the checkout",
             )
+        for patch in extension.patches:
+            if not (root / patch).is_file():
+                raise SettingsError(
+                    f'there is no patch "{patch}"',
+                    where=f"{key}.patches",
+                    todo=f"looked at {root / patch}",
+                )
 
 
 def _require_project(extension: Extension, root: Path, key: str) -> None:

@@ -12,19 +12,31 @@ from tasks.model import Arch, Artifact, System
 
 @dataclass(frozen=True)
 class ExtensionJob:
-    """One extension: where its source is, how it is built, and what its machine code must be for.
+    """One extension or companion: where its source or wheel is, how it is built, and what its
+    machine code must be for.
 
-    `kind` is git, path or sdist and `location` the URL, folder or requirement; `include` are
-    headers forced into every source, `targets` the capabilities that every library with device code
-    must run on, `label` CUDA and archs as they stand in a wheel's name. `caching` is a manifest
-    that changes nothing of what comes out, and so is none of the stage's reads. `surfaces` is the
-    folder of what the last surfaces consist of. `jobs` is how many compilers run at once, None by
-    cores and memory; `pool` is the folder of the jobs that all builds of the checkout share, `runs`
-    the file that each build adds a line to, `knowledge` the folder of facts.
+    `kind` is git, path or sdist and `location` the URL, folder or requirement of what is built; a
+    `wheel` is the requirement `location` from `index` ("" is the default one), fetched and
+    installed as it is: `sources.fetch` leaves it, and nothing is compiled. Where `pinned` is set,
+    the manifest of PyTorch's tree, `location` is a bare name and that tree says which version.
+
+    `patches` are applied in order to the copied tree. `requires` are packages that must be in the
+    build environment first, with the installed torch and the toolkit's pins as constraints; `after`
+    are manifests of others that are installed before. `includes` are headers forced into every
+    source, `nvcc` options that nvcc gets last, `targets` the capabilities that every library with
+    device code must run on, `label` CUDA and archs as they stand in a wheel's name; `why` says why
+    a companion is had in this way. `caching` is a manifest that changes nothing of what comes out,
+    and so is none of the stage's reads; `surfaces` is the folder of what the last surfaces consist
+    of.
+
+    `jobs` is how many compilers run at once, None by cores and memory; `own_jobs`: its setup.py
+    puts a number where it gets none; `compiler_mib` is what one compiler takes, 0 where nobody
+    knows. `pool` is the folder of the jobs that all builds of the checkout share, `runs` the file
+    that each build adds a line to, `knowledge` the folder of facts.
     """
 
     name: str
-    kind: Literal["git", "path", "sdist"]
+    kind: Literal["git", "path", "sdist", "wheel"]
     location: str
     ref: str
     submodules: bool
@@ -51,6 +63,15 @@ class ExtensionJob:
     surfaces: PurePath
     manifest: PurePath
     log: PurePath
+    index: str = ""
+    pinned: PurePath | None = None
+    patches: tuple[PurePath, ...] = ()
+    requires: tuple[str, ...] = ()
+    after: tuple[PurePath, ...] = ()
+    nvcc: tuple[str, ...] = ()
+    own_jobs: bool = False
+    compiler_mib: int = 0
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,7 +79,8 @@ class Built:
     """The manifest extensions/NAME.json.
 
     `libraries` are absolute paths of the installed shared libraries, `archs` what each holds (by
-    file name), `source` what it was made of: commit, digest of local files, or digest of the sdist.
+    file name), `source` what it was made of: commit, digest of local files, or of the sdist or
+    wheel; with `patches`, their digests.
     `surface` is the name of torch's surface that it was built for, "" where nothing was.
     """
 

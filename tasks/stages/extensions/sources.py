@@ -1,5 +1,5 @@
-"""An extension's source, brought into its work folder; a person's own folder is copied and never
-built in.
+"""An extension's source, brought into its work folder and patched there; a person's own folder is
+copied and never built in. A companion's wheel comes the same way.
 """
 
 from __future__ import annotations
@@ -11,21 +11,28 @@ from tasks.effects import archive, files, git, packages, trees
 from tasks.effects.packages import Download
 from tasks.errors import BadArtifactError, redact
 from tasks.stages.deps.job import Deps
+from tasks.stages.extensions import patching, pins
 from tasks.stages.extensions.job import ExtensionJob
 
 
 def fetch(job: ExtensionJob, deps: Deps) -> tuple[Path, Mapping[str, str]]:
-    """A fresh tree to build in, and what it is: commit, digest of files, or digest of the sdist."""
+    """A fresh tree to build in, or the wheel, and what it is: commit, digest of files, or digest of
+    the sdist or wheel; and the digests of its patches. `BuildError` where one does not fit.
+    """
     work = files.own(job.work)
     tree = work / "tree"
     files.remove_owned(tree)
     match job.kind:
+        case "wheel":
+            return _wheel(job, deps, work / "wheel")
         case "git":
-            return tree, _clone(job, work / "clone", tree)
+            found = _clone(job, work / "clone", tree)
         case "path":
             trees.copy(Path(job.location), tree)
-            return tree, {"path": job.location, "digest": trees.digest(tree)}
-    return tree, _sdist(job, deps, work / "sdist", tree)
+            found = {"path": job.location, "digest": trees.digest(tree)}
+        case "sdist":
+            found = _sdist(job, deps, work / "sdist", tree)
+    return tree, {**found, **patching.apply(job, tree)}
 
 
 def path_digest(job: ExtensionJob) -> str:
@@ -33,7 +40,15 @@ def path_digest(job: ExtensionJob) -> str:
     return trees.digest(Path(job.location))
 
 
-def _clone(job: ExtensionJob, clone: Path, tree: Path) -> Mapping[str, str]:
+def _wheel(job: ExtensionJob, deps: Deps, landing: Path) -> tuple[Path, Mapping[str, str]]:
+    wanted = pins.wanted(job)
+    found = packages.download(
+        Download(deps.python, wanted.requirement, wanted.index, landing, job.log)
+    )
+    return found, {"wheel": found.name, "sha256": files.artifact(found).sha256}
+
+
+def _clone(job: ExtensionJob, clone: Path, tree: Path) -> dict[str, str]:
     git.clone_at(job.location, job.ref, clone, job.submodules, job.mirrors, job.log)
     trees.copy(clone, tree)
     state = git.state(clone)
@@ -45,7 +60,7 @@ def _clone(job: ExtensionJob, clone: Path, tree: Path) -> Mapping[str, str]:
     }
 
 
-def _sdist(job: ExtensionJob, deps: Deps, landing: Path, tree: Path) -> Mapping[str, str]:
+def _sdist(job: ExtensionJob, deps: Deps, landing: Path, tree: Path) -> dict[str, str]:
     found = packages.download(Download(deps.python, job.location, "", landing, job.log, sdist=True))
     artifact = files.artifact(found)
     if job.sha256 and artifact.sha256 != job.sha256:

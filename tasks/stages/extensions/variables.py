@@ -25,9 +25,9 @@ def own_over(job: ExtensionJob, shared: Mapping[str, str]) -> dict[str, str]:
     env = dict(shared)
     env["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
     env.update(job.env)
-    for variable, option in _forcing(job).items() if job.includes else ():
-        flags = [f"{option}{header}" for header in job.includes]
-        env[variable] = " ".join([*env.get(variable, "").split(), *flags])
+    for variable, flags in _flags(job).items():
+        if flags:
+            env[variable] = " ".join([*env.get(variable, "").split(), *flags])
     return env
 
 
@@ -38,6 +38,8 @@ def jobs_of(job: ExtensionJob, deps: Deps, caching: Caching, env: Mapping[str, s
     asked = max(_own(job).values(), default=job.jobs)
     if "MAKEFLAGS" in job.env:
         asked = asked or capacity.safe_jobs()
+    if job.own_jobs:
+        asked = asked or capacity.safe_jobs(job.compiler_mib)
     ninja = shutil.which("ninja", path=env.get("PATH")) or ""
     words = [word for name in _COMPILERS for word in env.get(name, "").split()]
     return jobs_for(asked, job.pool, ninja, deps, (caching.cache.path, *words))
@@ -60,7 +62,10 @@ def _own(job: ExtensionJob) -> dict[str, int]:
     return {name: int(value) for name, value in given.items() if value.isdecimal() and int(value)}
 
 
-def _forcing(job: ExtensionJob) -> Mapping[str, str]:
-    """How a header is put before every source: nvcc takes it everywhere, cl needs its own."""
-    nvcc = {"NVCC_APPEND_FLAGS": "-include "}
-    return {**nvcc, "CL": "/FI"} if job.system == "windows" else nvcc
+def _flags(job: ExtensionJob) -> Mapping[str, list[str]]:
+    """Headers before every source, which nvcc takes everywhere and cl needs its own way; and what
+    nvcc is to get last.
+    """
+    nvcc = [*(f"-include {header}" for header in job.includes), *job.nvcc]
+    cl = [f"/FI{header}" for header in job.includes] if job.system == "windows" else []
+    return {"NVCC_APPEND_FLAGS": nvcc, "CL": cl}

@@ -20,7 +20,7 @@ def plan(settings: Settings, layout: Layout, choice: Choice, stages: Sequence[St
     builds nothing: it has no `reads`, since doit would refuse to run it where one is missing.
     """
     only = settings.validation.only
-    extensions = settings.extensions
+    names = [stage.job.name for stage in stages if stage.room == "extensions"]
     job = ValidateJob(
         profile=layout.profile,
         system=choice.system,
@@ -31,11 +31,11 @@ def plan(settings: Settings, layout: Layout, choice: Choice, stages: Sequence[St
         wheel=layout.manifest("wheel"),
         surface=layout.manifest("surface"),
         environment=layout.manifest("extension-env"),
-        extensions={item.name: layout.manifest(f"extensions:{item.name}") for item in extensions},
+        extensions={name: layout.manifest(f"extensions:{name}") for name in names},
         smokes={
             item.name: SmokeCheck(layout.root / item.smoke.script, item.smoke.gpu)
-            for item in extensions
-            if item.smoke
+            for item in settings.extensions
+            if item.smoke and item.name in names
         },
         stages=tuple(stages),
         knowledge=layout.config / "knowledge",

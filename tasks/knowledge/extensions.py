@@ -1,0 +1,75 @@
+"""What is known of an extension, for the torch and the cards that it is built for."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tasks.errors import KnowledgeError
+from tasks.knowledge.combinations import holds
+from tasks.model import Arch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tasks.knowledge.combinations import Combination
+    from tasks.knowledge.extensionfacts import BuildFailure, BuildSetting, ExtensionFact, OwnArchs
+    from tasks.knowledge.load import Knowledge
+
+
+def canonical(name: str) -> str:
+    """A name as a package index compares it: `Simple_KNN` is `simple-knn` (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def called(knowledge: Knowledge, name: str) -> ExtensionFact | None:
+    """The extension of that name, however it is written."""
+    wanted = canonical(name)
+    return next((fact for fact in knowledge.extensions.values() if fact.name == wanted), None)
+
+
+def variables(
+    settings: Iterable[BuildSetting], archs: OwnArchs | None, met: Combination
+) -> dict[str, str]:
+    """The variables that a build of `met` needs. `KnowledgeError` for a card that its setup.py
+    cannot be told of.
+    """
+    env: dict[str, str] = {}
+    for setting in settings:
+        if holds(setting.when, met):
+            env.update(setting.env)
+    if archs and met.archs:
+        env[archs.variable] = own_archs(archs, met.archs)
+    return env
+
+
+def nvcc_options(settings: Iterable[BuildSetting], met: Combination) -> tuple[str, ...]:
+    """What nvcc gets last in a build of `met`."""
+    return tuple(option for each in settings if holds(each.when, met) for option in each.nvcc)
+
+
+def own_archs(archs: OwnArchs, targets: Sequence[Arch]) -> str:
+    """The targets as the variable of a setup.py takes them, `80;120`: of what it knows, the newest
+    whose code each of them runs.
+    """
+    taken = sorted({_taken(archs, target) for target in targets})
+    return ";".join(f"{arch.major}{arch.minor}" for arch in taken)
+
+
+def _taken(archs: OwnArchs, target: Arch) -> Arch:
+    if not archs.known:
+        return Arch(target.major, target.minor)
+    below = [
+        arch for arch in archs.known if arch.major == target.major and arch.minor <= target.minor
+    ]
+    if not below:
+        raise KnowledgeError(
+            f"its setup.py makes no code for {target}: it knows {', '.join(map(str, archs.known))}",
+            todo="leave the extension out, or that card out of target.gpus",
+        )
+    return max(below)
+
+
+def failure(fact: ExtensionFact, met: Combination) -> BuildFailure | None:
+    """Why its own source is known not to build there."""
+    return next((each for each in fact.fails if holds(each.when, met)), None)

@@ -1,0 +1,91 @@
+"""One extension of the settings, key by key. Its name alone is enough for one that is known."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from tasks.settings import forms
+from tasks.settings.section import Section
+from tasks.settings.values import (
+    GitUrl,
+    Module,
+    Name,
+    Place,
+    Ref,
+    Requirement,
+    Variables,
+    by_name,
+)
+
+
+class Smoke(Section):
+    """A check of an installed extension."""
+
+    script: Place
+    """Python file that validate runs in the built environment; exit 0 passes."""
+    gpu: bool = True
+    """It needs a card: without one it is reported as not run."""
+
+
+class Extension(Section):
+    """A CUDA or C++ extension of torch, built against the torch of this profile. A name of
+    docs/knowledge.md is enough; every key that is set goes before what is known of it, in `env`
+    variable by variable.
+    """
+
+    name: Name
+    """How you call it: `doit extensions:NAME`."""
+    git: GitUrl | None = None
+    """Repository to clone."""
+    ref: Ref = "HEAD"
+    """Tag, branch or commit."""
+    submodules: bool = True
+    """Fetch submodules, recursively."""
+    path: Place | None = None
+    """A folder with its setup.py or pyproject.toml; relative to the checkout. It is copied, never
+    built in.
+    """
+    sdist: str | None = Field(default=None, pattern=forms.SDIST)
+    """Exact name and version on the index ("torch-cluster==1.6.3"). A bare name is never accepted.
+    """
+    sha256: str | None = Field(default=None, pattern=forms.SHA256)
+    """The sdist's digest."""
+    subdirectory: str | None = None
+    """Where the project lies inside its source."""
+    patches: tuple[Place, ...] = ()
+    """Patch files, applied in order to the copy that is built."""
+    requires: tuple[Requirement, ...] = ()
+    """Packages that its build imports ("psutil", "setuptools<82"); what it needs when it runs is in
+    its own metadata.
+    """
+    after: tuple[Name, ...] = ()
+    """Names of others, of this list or of `companions`, that are built and installed before it."""
+    imports: tuple[Module, ...] = ()
+    """Modules that must import after the build."""
+    env: Variables = {}
+    """Variables for this build alone."""
+    includes: tuple[Annotated[str, Field(pattern=forms.HEADER)], ...] = ()
+    """Headers included first in every source ("cfloat"), for code that forgot them."""
+    smoke: Smoke | None = None
+    """A check that validate runs."""
+    optional: bool = False
+    """Go on, loudly, when the host of its source does not answer. A source that was reached must
+    compile.
+    """
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Extension:
+        given = [key for key in ("git", "path", "sdist") if getattr(self, key)]
+        if len(given) > 1:
+            found = " and ".join(given)
+            raise ValueError(f"give at most one of git, path and sdist (found {found})")
+        if self.subdirectory and (
+            self.subdirectory.startswith(("/", "\\")) or ".." in self.subdirectory
+        ):
+            raise ValueError("subdirectory must lie inside the source")
+        return self
+
+
+Listed = Annotated[Extension, BeforeValidator(by_name, json_schema_input_type=Name | Extension)]

@@ -1,0 +1,119 @@
+"""Extensions of the settings with what is known of them: the name alone is enough. Pure.
+
+What a person set goes before it, key by key. What depends on the torch and the cards (variables)
+is added by the plan.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from tasks.errors import SettingsError
+from tasks.knowledge import Knowledge
+from tasks.knowledge.extensionfacts import ExtensionFact
+from tasks.knowledge.extensions import called, canonical
+from tasks.settings.extension import Extension, Smoke
+from tasks.settings.schema import Settings
+from tasks.settings.suggest import did_you_mean
+
+_SOURCES = ("git", "path", "sdist")
+_OF_OTHERS = {
+    "unrelated": "{name} on the package index is another project's",
+    "absent": "{name} has no package of its own on the package index: what comes by that name is "
+    "another project's",
+}
+
+
+def complete(settings: Settings, knowledge: Knowledge) -> Settings:
+    """The settings with every extension's source. `SettingsError` for a name that nobody knows, and
+    for what a package index would take for another project.
+    """
+    for extension in settings.extensions:
+        _require_own_names(extension, knowledge)
+    extensions = tuple(_completed(extension, knowledge) for extension in settings.extensions)
+    _require_apart(settings.companions, extensions, knowledge)
+    return settings.model_copy(update={"extensions": extensions})
+
+
+def own_source(extension: Extension, fact: ExtensionFact) -> bool:
+    """Whether it is built from the source that the facts are about."""
+    return bool(fact.git and (extension.git, extension.ref) == (fact.git, fact.ref)) or bool(
+        fact.sdist and extension.sdist == fact.sdist
+    )
+
+
+def _completed(extension: Extension, knowledge: Knowledge) -> Extension:
+    fact = called(knowledge, extension.name)
+    has_source = any(getattr(extension, key) for key in _SOURCES)
+    if fact is None and not has_source:
+        raise _unknown(extension, knowledge)
+    if fact is None:
+        return extension
+    filled = dict(_filled(fact)) | ({} if has_source else _source(fact))
+    fresh = {key: value for key, value in filled.items() if key not in extension.model_fields_set}
+    includes = tuple(dict.fromkeys([*extension.includes, *fact.headers]))
+    return extension.model_copy(update={**fresh, "includes": includes})
+
+
+def _source(fact: ExtensionFact) -> dict[str, Any]:
+    if fact.sdist:
+        return {"sdist": fact.sdist}
+    return {"git": fact.git, "ref": fact.ref, "submodules": bool(fact.submodules)}
+
+
+def _filled(fact: ExtensionFact) -> Iterator[tuple[str, Any]]:
+    yield "imports", fact.imports
+    yield "requires", fact.requires
+    yield "after", fact.after
+    if fact.check:
+        yield "smoke", Smoke(script=f"templates/checks/{fact.check}")
+
+
+def _unknown(extension: Extension, knowledge: Knowledge) -> SettingsError:
+    names = knowledge.extensions
+    return SettingsError(
+        f'no extension "{extension.name}" is known{did_you_mean(extension.name, names)}',
+        where="extensions",
+        todo=f"give it one of git, path and sdist, or choose one of: {', '.join(names)}",
+    )
+
+
+def _require_own_names(extension: Extension, knowledge: Knowledge) -> None:
+    """The index is asked by name: one that another project has there, or could have tomorrow, is
+    refused with where the sources are.
+    """
+    asked = [("sdist", extension.sdist or ""), *(("requires", one) for one in extension.requires)]
+    for key, text in asked:
+        fact = called(knowledge, re.split(r"[^\w.-]", text)[0])
+        if fact and fact.pypi != "own":
+            raise SettingsError(
+                _OF_OTHERS[fact.pypi].format(name=fact.name),
+                where=f"extensions ({extension.name}).{key}",
+                todo=f"write {fact.source}" if key == "sdist" else "build it: list it by its name",
+            )
+
+
+def _require_apart(
+    companions: tuple[str, ...], extensions: tuple[Extension, ...], knowledge: Knowledge
+) -> None:
+    """`SettingsError` where two would be one task, or install the same module."""
+    names = {canonical(name) for name in companions}
+    modules: dict[str, str] = {}
+    for extension in extensions:
+        if canonical(extension.name) in names:
+            raise SettingsError(
+                f'the name "{extension.name}" is used twice',
+                where="extensions",
+                todo=f"take {extension.name} out of companions, or out of extensions",
+            )
+        fact = called(knowledge, extension.name)
+        for module in fact.imports if fact else ():
+            if module in modules:
+                raise SettingsError(
+                    f"{modules[module]} and {extension.name} both install the module {module}",
+                    where="extensions",
+                    todo="keep one of them; another profile has an environment of its own",
+                )
+            modules[module] = extension.name

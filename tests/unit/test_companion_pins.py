@@ -1,0 +1,122 @@
+"""Which triton a tree of PyTorch is pinned to, as `make triton` of such a tree reads it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tasks.effects import files, manifests, packages
+from tasks.effects.packages import Download
+from tasks.errors import BuildError
+from tasks.model import Layout
+from tasks.settings.schema import Settings
+from tasks.stages.deps.job import Deps, Program
+from tasks.stages.extensions.job import ExtensionJob
+from tasks.stages.extensions.pins import Wanted, wanted
+from tasks.stages.extensions.plan import plan_all
+from tasks.stages.extensions.sources import fetch
+from tasks.stages.source.job import SourceTree
+from tests.actionyard import CHOICE
+from tests.checkout import KNOWLEDGE, ROOT
+
+COMMIT = "1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d"
+NIGHTLY = "https://download.pytorch.org/whl/nightly/"
+# As they stood in the tree, the newest first
+SCRIPTS = {
+    "now": 'TRITON_VERSION="triton==$(cat .ci/docker/triton_version.txt)"\n'
+    'TRITON_COMMIT_ID="$(head -c 8 .ci/docker/ci_commit_pins/triton.txt)"\n'
+    "... $TRITON_VERSION+git${TRITON_COMMIT_ID}\n"
+    'TRITON_VERSION="triton-xpu==$(cat .ci/docker/triton_xpu_version.txt)"\n',
+    "git": 'TRITON_VERSION="pytorch-triton==$(cat .ci/docker/triton_version.txt)"\n'
+    "... $TRITON_VERSION+git$(head -c 8 .ci/docker/ci_commit_pins/triton.txt)\n",
+    "plain": "pip install --index-url https://download.pytorch.org/whl/nightly/ "
+    '"pytorch-triton==$(cat .ci/docker/triton_version.txt)'
+    '+$(head -c 10 .ci/docker/ci_commit_pins/triton.txt)"\n',
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A tree of main with its pins, and no script."""
+    tree = tmp_path / "pytorch"
+    for name, text in {
+        "version.txt": "2.16.0a0\n",
+        ".ci/docker/triton_version.txt": "3.9.0\n",
+        ".ci/docker/ci_commit_pins/triton.txt": f"{COMMIT}\n",
+    }.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(text, encoding="utf-8")
+    return tree
+
+
+def job(folder: Path, tree: Path) -> ExtensionJob:
+    asked = {"companions": ["triton"], "source": {"path": str(tree)}}
+    layout = Layout(folder, "p", folder / "wheelhouse")
+    files.own(layout.build)
+    manifests.publish(layout.manifest("source"), SourceTree(str(tree), "path", "", {}, "", ""))
+    choice = replace(CHOICE, torch="2.16.0a0")
+    (stage,) = plan_all(Settings.model_validate(asked), layout, choice, KNOWLEDGE)
+    assert isinstance(stage.job, ExtensionJob)
+    return replace(stage.job, knowledge=ROOT / "config" / "knowledge")
+
+
+@pytest.mark.parametrize(
+    ("script", "requirement"),
+    [
+        ("", "triton==3.9.0+git1a2b3c4d"),
+        ("now", "triton==3.9.0+git1a2b3c4d"),
+        ("git", "pytorch-triton==3.9.0+git1a2b3c4d"),
+        ("plain", "pytorch-triton==3.9.0+1a2b3c4d5e"),
+    ],
+)
+def test_a_tree_of_main_is_for_a_commit(
+    tmp_path: Path, tree: Path, script: str, requirement: str
+) -> None:
+    if script:
+        (tree / "scripts").mkdir()
+        (tree / "scripts" / "install_triton_wheel.sh").write_text(SCRIPTS[script], encoding="utf-8")
+    assert wanted(job(tmp_path, tree)) == Wanted(requirement, NIGHTLY)
+
+
+def test_the_tree_of_a_release_is_for_a_version_of_pypi(tmp_path: Path, tree: Path) -> None:
+    (tree / "version.txt").write_text("2.15.0\n", encoding="utf-8")
+    assert wanted(job(tmp_path, tree)) == Wanted("triton==3.9.0", "")
+
+
+def test_a_tree_without_a_pin_says_what_to_do(tmp_path: Path, tree: Path) -> None:
+    made = job(tmp_path, tree)
+    (tree / ".ci" / "docker" / "ci_commit_pins" / "triton.txt").unlink()
+    with pytest.raises(BuildError) as told:
+        wanted(made)
+    assert told.value.what == "this tree does not say which triton it is for"
+    assert told.value.where.endswith("triton.txt")
+    assert "take triton out of companions" in told.value.todo
+
+
+def test_one_that_the_facts_pair_asks_no_tree(tmp_path: Path, tree: Path) -> None:
+    made = replace(job(tmp_path, tree), pinned=None, location="triton~=3.9.0", index="")
+    assert wanted(made) == Wanted("triton~=3.9.0", "")
+
+
+def test_a_wheel_is_fetched_and_told_by_its_digest(
+    tmp_path: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Download] = []
+
+    def download(one: Download) -> Path:
+        asked.append(one)
+        wheel = tmp_path / "triton-3.9.0-py3-none-any.whl"
+        wheel.write_bytes(b"wheel")
+        return wheel
+
+    monkeypatch.setattr(packages, "download", download)
+    none = Program("", "")
+    deps = Deps("/v/bin/python", "3.12.0", "1", None, "", None, None, none, none, none, none, None)
+    made = job(tmp_path, tree)
+    wheel, source = fetch(made, deps)
+    assert source == {"wheel": wheel.name, "sha256": files.artifact(wheel).sha256}
+    (one,) = asked
+    assert (one.requirement, one.index) == ("triton==3.9.0+git1a2b3c4d", NIGHTLY)
+    assert (one.python, one.sdist, one.log) == (deps.python, False, made.log)
