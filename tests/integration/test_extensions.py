@@ -151,12 +151,13 @@ def test_what_an_extension_asks_for_is_installed_and_torch_is_never_replaced(
     extension = make(tmp_path, "toy")
     setup = tmp_path / "toy" / "setup.py"
     text = setup.read_text(encoding="utf-8")
-    asked = 'install_requires=["torch<1", "iniconfig"], '
-    setup.write_text(text.replace("setup(", f"setup({asked}"), encoding="utf-8")
-    profile(yard, tree, extension)
+    asked = 'install_requires=["torch<1", "pluggy"], '
+    text = f"import iniconfig\n{text}".replace("setup(", f"setup({asked}")
+    setup.write_text(text, encoding="utf-8")
+    profile(yard, tree, {**extension, "requires": ["iniconfig"]})
     yard.must("build")
     torch = yard.manifest("wheel")["version"]
-    assert installed(yard, "import iniconfig, torch; print(torch.__version__)") == torch
+    assert installed(yard, "import pluggy, torch; print(torch.__version__)") == torch
 
 
 def test_two_that_are_at_work_at_once_tell_whose_each_line_is(

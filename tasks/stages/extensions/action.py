@@ -1,4 +1,6 @@
-"""Fetch, build against the torch that was just installed, look at what came out, then install."""
+"""Fetch, build against the torch that was just installed, look at what came out, then install. A
+companion's wheel is not built, and all the rest is the same.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from tasks.stages.extensions import sources
 from tasks.stages.extensions.build import build
 from tasks.stages.extensions.job import Built, ExtensionJob
 from tasks.stages.extensions.proof import archs
-from tasks.stages.extensions.putting import put
+from tasks.stages.extensions.putting import prepare, put
 from tasks.stages.wheel.job import Surface
 
 _ROOM_MIB = 1_000
@@ -30,15 +32,17 @@ def run(job: ExtensionJob) -> tuple[Built]:
     deps = manifests.read(job.deps, Deps)
     surface = manifests.read(job.surface, Surface)
     files.require_space(job.work, _ROOM_MIB, f"building {job.name}")
-    tick("fetching its source")
-    tree, source = sources.fetch(job, deps)
-    wheel = relabel(build(job, deps, tree), label_of(job, surface))
+    prepare(job, deps)  # pip asks the setup.py of an sdist already when it fetches it
+    tick("fetching it" if job.kind == "wheel" else "fetching its source")
+    fetched, source = sources.fetch(job, deps)
+    is_made = job.kind == "wheel"
+    wheel = fetched if is_made else relabel(build(job, deps, fetched), label_of(job, surface))
     recorded = wheelfile.verify(wheel, deps.python_version)
     unpacked = _unpack(job, wheel)
     held = archs(job, deps, unpacked, recorded)
     artifact = put(job, deps, wheel, unpacked)
-    for name, found in held.items():
-        say(f"{Path(name).name} holds {', '.join(found)}")
+    for name, kinds in held.items():
+        say(f"{Path(name).name} holds {', '.join(kinds)}")
     files.remove_owned(unpacked.parent)
     installed = _installed(deps, recorded)
     built = Built(job.name, "built", source, artifact, installed, job.imports, held, surface.name)
@@ -62,6 +66,7 @@ def _unreachable(job: ExtensionJob) -> Built:
 def _unpack(job: ExtensionJob, wheel: Path) -> Path:
     """Its files, to look at and to try; `verify` saw that none of them leads outside."""
     folder = Path(job.work) / "landing" / "unpacked"
+    files.remove_owned(folder)
     files.own(folder)
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)

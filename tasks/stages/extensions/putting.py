@@ -9,15 +9,21 @@ from pathlib import Path
 
 from tasks.effects import environments, importing, requirements, wheelhouse
 from tasks.effects.packages import Extra, Packages
-from tasks.effects.voice import say, tick, warn
-from tasks.errors import BadArtifactError, BuildError
+from tasks.effects.voice import say, tick
+from tasks.errors import BadArtifactError
 from tasks.model import Artifact, Command
 from tasks.stages.deps.job import Deps
 from tasks.stages.extensions.job import ExtensionJob
+from tasks.stages.extensions.providing import provide_for_build, provide_for_use
 from tasks.stages.extensions.variables import environment
 
 _ONE_AT_A_TIME = threading.Lock()
-_OURS = ("torch", "triton")  # what comes from this build, and is never fetched for an extension
+
+
+def prepare(job: ExtensionJob, deps: Deps) -> None:
+    """What its build imports."""
+    with _ONE_AT_A_TIME:
+        provide_for_build(job, deps)
 
 
 def put(job: ExtensionJob, deps: Deps, wheel: Path, unpacked: Path) -> Artifact:
@@ -26,35 +32,12 @@ def put(job: ExtensionJob, deps: Deps, wheel: Path, unpacked: Path) -> Artifact:
     """
     into = Packages(deps.python, environments.find_uv(), job.log)
     with _ONE_AT_A_TIME:
-        _provide(job, deps, wheel, into)
+        provide_for_use(job, deps, requirements.of_wheel(wheel, deps.python_version))
         _require_import(job, deps, unpacked)
         tick("installing")
         kept, artifact = wheelhouse.keep(wheel, job.wheelhouse, job.name, job.location)
         into.install_wheel(kept, Extra(options=("--no-deps",)))
     return artifact
-
-
-def _provide(job: ExtensionJob, deps: Deps, wheel: Path, into: Packages) -> None:
-    """What it asks for beside torch, but nothing into a person's own environment."""
-    asked = [
-        one
-        for one in requirements.of_wheel(wheel, deps.python_version)
-        if not one.lower().startswith(_OURS)
-    ]
-    have = requirements.installed(deps.python)
-    missing = requirements.lacking(asked, have)
-    if not missing:
-        return
-    named = ", ".join(missing)
-    if deps.overlay is not None:
-        warn(f"{job.name} asks for {named}, which {deps.python} lacks")
-        return
-    pins = deps.toolkit.pins if deps.toolkit else ()
-    torch = (f"torch=={have['torch']}",) if "torch" in have else ()
-    try:
-        into.install(missing, Extra((*torch, *pins)), f"install what {job.name} asks for")
-    except BuildError as error:
-        warn(f"{job.name} asks for {named}, which was not to be had: {error.what}")
 
 
 def _require_import(job: ExtensionJob, deps: Deps, unpacked: Path) -> None:
