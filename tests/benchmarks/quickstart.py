@@ -21,7 +21,7 @@ from tests.benchmarks.rows import RUNS, Row
 from tests.yard import ROOT
 
 TORCH = "torch==2.15.0"
-TOOLKIT = "cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,cuobjdump]==13.2.*"
+TOOLKIT = "cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,curand,profiler,cuobjdump]==13.2.*"
 TOOLS = ("ninja", "setuptools", "wheel", "numpy", "cmake")
 PROFILE = """
 target: {gpus: ["RTX 5090"]}

@@ -95,7 +95,7 @@ def pull(bench: Bench) -> None:
         "a docs-only commit": ("docs/README.md", "More words."),
         "a Python-only commit": ("torch/hub.py", "\n\nADDED = 1"),
         "the body of one source of ATen": (KERNEL, "namespace { volatile int kept = 1; }"),
-        "one more function in it": (KERNEL, "int added_upstream() { return 1; }"),
+        "one more function in it, exported": (KERNEL, "TORCH_API int added() { return 1; }"),
         "a public header": ("c10/util/DynamicCounter.h", "// more words"),
     }
     for what, (name, text) in changes.items():

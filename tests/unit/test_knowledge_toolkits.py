@@ -135,19 +135,19 @@ def test_one_driver_branch_serves_a_cuda_major() -> None:
 
 def test_packages_pin_one_release() -> None:
     assert packages(KNOWLEDGE, "13.2.86") == (
-        "cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,cuobjdump]==13.2.*",
+        "cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,curand,profiler,cuobjdump]==13.2.*",
     )
 
 
 def test_cuobjdump_is_left_out_where_pypi_lacks_it() -> None:
     having = [c for c, kit in KNOWLEDGE.toolkits.items() if kit.pypi and kit.cuobjdump]
     assert having == ["13.2", "13.3", "13.4"]
-    assert packages(KNOWLEDGE, "13.0") == ("cuda-toolkit[nvcc,crt,nvvm,cccl,cudart]==13.0.*",)
+    assert packages(KNOWLEDGE, "13.0") == ("cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,curand,profiler]==13.0.*",)
 
 
 def test_a_torch_from_source_needs_the_libraries_too() -> None:
     toolkit, *apart = packages(KNOWLEDGE, "13.0", for_source=True)
-    assert "cublas,cusparse,cusolver,cufft,curand,cupti,nvrtc,nvjitlink,nvtx" in toolkit
+    assert "curand,profiler,cublas,cusparse,cusolver,cufft,cupti,nvrtc,nvjitlink,nvtx" in toolkit
     assert [name.split(";")[0] for name in apart] == [
         "nvidia-cudnn-cu13",
         "nvidia-nccl-cu13",

@@ -61,7 +61,7 @@ def test_deps_makes_the_venv_and_installs_tools_and_toolkit() -> None:
         *("--python", PYTHON, VENV),
     )
     assert environments.venv_argv(job.venv, job.base, None) == (PYTHON, "-m", "venv", VENV)
-    packages = ("cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,cuobjdump]==13.2.*",)
+    packages = ("cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,curand,profiler,cuobjdump]==13.2.*",)
     assert (job.tools, job.toolkit_packages) == (TOOLS, packages)
     into = Packages(DEPS.python, UV, job.log)
     assert into.install_argv([*job.tools, *job.toolkit_packages]) == (
