@@ -142,7 +142,9 @@ def test_packages_pin_one_release() -> None:
 def test_cuobjdump_is_left_out_where_pypi_lacks_it() -> None:
     having = [c for c, kit in KNOWLEDGE.toolkits.items() if kit.pypi and kit.cuobjdump]
     assert having == ["13.2", "13.3", "13.4"]
-    assert packages(KNOWLEDGE, "13.0") == ("cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,curand,profiler]==13.0.*",)
+    assert packages(KNOWLEDGE, "13.0") == (
+        "cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,curand,profiler]==13.0.*",
+    )
 
 
 def test_a_torch_from_source_needs_the_libraries_too() -> None:
