@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tasks.stages.deps.job import Cache, Deps, Program
 from tasks.stages.env.job import Caching
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.plan import plan
-from tasks.stages.extensions.variables import jobs_of, numbered
+from tasks.stages.extensions.variables import jobs_of, numbered, own_over
 from tests.actionyard import CHOICE, script
 from tests.checkout import KNOWLEDGE
 
@@ -96,3 +97,32 @@ def test_a_persons_own_number_stays_until_fewer_are_to_go_on() -> None:
     job = extension(MAX_JOBS="2", CMAKE_BUILD_PARALLEL_LEVEL="8")
     told = [list(numbered(job, {}, jobs).values()) for jobs in (8, 4, 1)]
     assert told == [["2", "8"], ["2", "4"], ["1", "1"]]
+
+
+def test_a_setup_py_that_puts_a_number_itself_gets_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its own would be -j for Ninja, which leaves the pool alone then."""
+    heard: list[int] = []
+
+    def safe_jobs(compiler_mib: int = 0) -> int:
+        heard.append(compiler_mib)
+        return SAFE
+
+    monkeypatch.setattr(capacity, "safe_jobs", safe_jobs)
+    job = replace(extension(), own_jobs=True, compiler_mib=5300)
+    assert asked(job, tmp_path) == SAFE
+    assert heard == [5300]
+    assert asked(replace(job, jobs=3), tmp_path / "asked") == 3
+
+
+def test_what_nvcc_is_to_get_last_stands_behind_everything_else() -> None:
+    """Of two standards nvcc takes the last."""
+    job = replace(extension(), includes=("cfloat",), nvcc=("-std=c++20",))
+    env = own_over(job, {"NVCC_APPEND_FLAGS": "-Xcompiler /Zc:preprocessor"})
+    words = "-Xcompiler /Zc:preprocessor -include cfloat -std=c++20"
+    assert env["NVCC_APPEND_FLAGS"] == words
+    assert "CL" not in env
+    windows = own_over(replace(job, system="windows"), {"CL": "/DUSE_CUDA"})
+    assert windows["CL"] == "/DUSE_CUDA /FIcfloat"
+    assert own_over(extension(), {}).keys() == {"PIP_DISABLE_PIP_VERSION_CHECK"}
