@@ -161,9 +161,9 @@ def test_a_name_that_nobody_knows_is_told_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("sdist", "told"),
     [
-        ("simple-knn==2.0.1", "simple-knn on the package index is another project's"),
-        ("Simple_KNN==2.0.1", "simple-knn on the package index is another project's"),
-        ("simple.knn==2.0.1", "simple-knn on the package index is another project's"),
+        ("simple-knn==2.0.1", "simple-knn on the package index is an unrelated package"),
+        ("Simple_KNN==2.0.1", "simple-knn on the package index is an unrelated package"),
+        ("simple.knn==2.0.1", "simple-knn on the package index is an unrelated package"),
         ("fused-ssim==1", "fused-ssim has no package of its own on the package index"),
         ("diff_gauss==1", "diff-gauss has no package of its own on the package index"),
         ("diff-gaussian-rasterization==0.1", "diff-gaussian-rasterization has no package"),

@@ -20,7 +20,7 @@ from tasks.settings.suggest import did_you_mean
 
 _SOURCES = ("git", "path", "sdist")
 _OF_OTHERS = {
-    "unrelated": "{name} on the package index is another project's",
+    "unrelated": "{name} on the package index is an unrelated package of that name",
     "absent": "{name} has no package of its own on the package index: what comes by that name is "
     "another project's",
 }
