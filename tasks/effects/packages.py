@@ -7,7 +7,7 @@ resolver moves them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
@@ -39,7 +39,8 @@ _KINDS = (
 class Download:
     """A wheel, or an sdist, to fetch into the folder `landing`, for the interpreter `python`.
 
-    `index` (a URL, or a folder of wheels) is where to look, "" the default index.
+    `index` (a URL, or a folder of wheels) is where to look, "" the default index. `env` is the
+    whole environment, None for the host's: pip runs the setup.py of an sdist to be told its name.
     """
 
     python: str
@@ -48,6 +49,7 @@ class Download:
     landing: PurePath
     log: PurePath
     sdist: bool = False
+    env: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,8 @@ def download(job: Download) -> Path:
     files.own(job.landing)
     argv = download_argv(job)
     try:
-        shell.run(Command(argv, shell.host_env(), f"fetch {job.requirement}", log=job.log))
+        env = shell.host_env() if job.env is None else job.env
+        shell.run(Command(argv, env, f"fetch {job.requirement}", log=job.log))
     except CommandFailedError as error:
         raise explained(error) from error
     return next(path for path in Path(job.landing).iterdir() if path.name != files.TAG)

@@ -13,6 +13,7 @@ from tasks.errors import BadArtifactError, redact
 from tasks.stages.deps.job import Deps
 from tasks.stages.extensions import patching, pins
 from tasks.stages.extensions.job import ExtensionJob
+from tasks.stages.extensions.variables import environment
 
 
 def fetch(job: ExtensionJob, deps: Deps) -> tuple[Path, Mapping[str, str]]:
@@ -61,7 +62,11 @@ def _clone(job: ExtensionJob, clone: Path, tree: Path) -> dict[str, str]:
 
 
 def _sdist(job: ExtensionJob, deps: Deps, landing: Path, tree: Path) -> dict[str, str]:
-    found = packages.download(Download(deps.python, job.location, "", landing, job.log, sdist=True))
+    """Its setup.py is run for its name alone, and some end without CUDA_HOME, or fetch wheels of
+    their own: it gets the environment that it is built in.
+    """
+    asked = Download(deps.python, job.location, "", landing, job.log, True, environment(job))
+    found = packages.download(asked)
     artifact = files.artifact(found)
     if job.sha256 and artifact.sha256 != job.sha256:
         raise BadArtifactError(

@@ -1,0 +1,69 @@
+"""Where an extension's source is fetched with what: its own variables, and the compilers'."""
+
+from __future__ import annotations
+
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tasks.effects import files, manifests, packages
+from tasks.effects.packages import Download, download
+from tasks.model import Layout
+from tasks.settings.schema import Settings
+from tasks.stages.deps.job import Deps, Program
+from tasks.stages.env.job import Environment
+from tasks.stages.extensions.known import complete
+from tasks.stages.extensions.plan import plan
+from tasks.stages.extensions.sources import fetch
+from tests.actionyard import CHOICE, script
+from tests.checkout import KNOWLEDGE
+from tests.systems import posix_only
+from tests.toyextension import make_extension
+
+NONE = Program("", "")
+DEPS = Deps("/v/python", "3.12.0", "1", None, "", None, None, NONE, NONE, NONE, NONE, None)
+
+
+def test_the_setup_py_of_an_sdist_is_run_in_the_environment_of_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """causal-conv1d's ends in a NameError where it sees no CUDA_HOME."""
+    layout = Layout(tmp_path, "p", tmp_path / "wheelhouse")
+    asked = complete(Settings.model_validate({"extensions": ["causal-conv1d"]}), KNOWLEDGE)
+    job = plan(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE).job
+    files.own(layout.build)
+    shared = Environment({"CUDA_HOME": "/cuda"}, {"PATH": ("/cuda/bin",)}, (), ":")
+    manifests.publish(layout.manifest("extension-env"), shared)
+    found: list[Download] = []
+
+    def pretended(one: Download) -> Path:
+        found.append(one)
+        make_extension(tmp_path / "causal_conv1d-1.7.0")
+        sdist = tmp_path / "causal_conv1d-1.7.0.tar.gz"
+        with tarfile.open(sdist, "w:gz") as archive:
+            archive.add(tmp_path / "causal_conv1d-1.7.0", "causal_conv1d-1.7.0")
+        return sdist
+
+    monkeypatch.setattr(packages, "download", pretended)
+    tree, source = fetch(job, DEPS)
+    assert (tree / "setup.py").is_file()
+    assert source["sdist"] == "causal_conv1d-1.7.0.tar.gz"
+    (one,) = found
+    assert (one.requirement, one.sdist) == ("causal-conv1d==1.7.0", True)
+    assert one.env is not None
+    assert one.env["CUDA_HOME"] == "/cuda"
+    assert one.env["CAUSAL_CONV1D_FORCE_BUILD"] == "TRUE"
+    assert one.env["PATH"].startswith("/cuda/bin")
+
+
+@posix_only
+def test_a_download_has_the_environment_that_it_is_given(tmp_path: Path) -> None:
+    python = script(tmp_path / "python", '#!/bin/sh\necho "home $CUDA_HOME" > "$OUT"/seen\n')
+    landing = tmp_path / "landing"
+    files.own(tmp_path / "build")
+    one = Download(python, "a==1", "", tmp_path / "build" / "landing", tmp_path / "log", True)
+    given = {"CUDA_HOME": "/cuda", "OUT": str(tmp_path / "build" / "landing")}
+    assert download(replace(one, env=given)).read_text(encoding="utf-8") == "home /cuda\n"
+    assert not landing.exists()
