@@ -148,7 +148,7 @@ class Validation(Section):
 
     only: Literal["all"] | tuple[Check, ...] = "all"
     """`all`, or a list that picks some of import, version, cuda, archs, machine_code, device,
-    matmul, convolution, extensions.
+    matmul, reduction, convolution, autograd, graph, speed, compile, nccl, extensions.
     """
     timeout: int = Field(default=600, ge=1)
     """Seconds after which a check that hangs has failed."""

@@ -85,7 +85,13 @@ Check = Literal[
     "machine_code",
     "device",
     "matmul",
+    "reduction",
     "convolution",
+    "autograd",
+    "graph",
+    "speed",
+    "compile",
+    "nccl",
     "extensions",
 ]
 Variable = Annotated[str, Field(pattern=forms.VARIABLE), AfterValidator(_no_secret)]

@@ -25,7 +25,10 @@ from tasks.stages.validate.probing import Run, Said
 from tasks.stages.wheel.job import Wheel
 
 _PROBE = Path(__file__).parent / "probes" / "torch_probe.py"
-_BY_PROBE = ("version", "cuda", "device", "matmul", "convolution")  # in the order it makes them
+_BY_PROBE = (  # in the order it makes them
+    *("version", "cuda", "device", "matmul", "reduction", "convolution", "autograd"),
+    *("graph", "speed", "compile", "nccl"),
+)
 _TIMED_OUT = 124  # what the shell says of a program that took too long
 _NO_CUDA = "torch without CUDA"  # what the probe says of such a torch
 

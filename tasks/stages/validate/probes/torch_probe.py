@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import sys
 from pathlib import Path
 
-from arithmetic import WrongResultError, convolution, matmul  # beside this script
+from arithmetic import convolution, matmul  # these lie beside this script
+from card import anywhere, device, no_gpu, on_a_card
+from communication import nccl
+from compiling import compiled
+from gradients import autograd
+from graphs import graph
+from reductions import reduction
+from speed import speed
+from verdicts import NothingToTryError, WrongResultError
 
 REBUILD = "build for this card: target.gpus: auto, then doit build"
-UNUSABLE = "see that nvidia-smi works, and that the driver is new enough for this CUDA"
-
-
-class NothingToTryError(Exception):
-    """A check that has nothing to look at, with the reason."""
 
 
 def say(name, status, detail, remedy=""):
@@ -55,36 +57,6 @@ def check(name, function, *arguments):
         )
 
 
-def no_gpu(given):
-    """Why there is no card to try, "" where there is one, usable or not."""
-    import torch
-
-    if torch.version.cuda is None:
-        return "torch without CUDA"
-    if torch.cuda.is_available():
-        return ""
-    if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
-        return "no GPU (CUDA_VISIBLE_DEVICES hides it)"
-    return "" if given["cards"] else "no GPU"
-
-
-def device_for_work(given):
-    """cuda, or cpu where this torch knows no other; raises where there is no card to work on."""
-    import torch
-
-    if torch.version.cuda is None:
-        return torch.device("cpu")
-    if reason := no_gpu(given):
-        raise NothingToTryError(reason)
-    try:
-        torch.cuda.init()
-    except Exception as error:
-        raise WrongResultError(
-            f"there is a card, but torch cannot use it: {error}", UNUSABLE
-        ) from error
-    return torch.device("cuda")
-
-
 def version(given):
     import torch
 
@@ -114,16 +86,6 @@ def cuda(given):
     return f"CUDA {found}" if found else "built without CUDA"
 
 
-def device(given):
-    import torch
-
-    if reason := no_gpu(given):
-        raise NothingToTryError(reason)
-    device_for_work(given)
-    card = torch.cuda.get_device_properties(0)
-    return f"{card.name}, {card.total_memory / 2**30:.1f} GiB, capability {card.major}.{card.minor}"
-
-
 def modules(names):
     for name in names:
         importlib.import_module(name)
@@ -145,20 +107,18 @@ def importing():
     return f"torch {torch.__version__} from {Path(torch.__file__).parent}"
 
 
-def matmul_there(given):
-    return matmul(device_for_work(given))
-
-
-def convolution_there(given):
-    return convolution(device_for_work(given))
-
-
-CHECKS = {
+CHECKS = {  # what can hang comes last
     "version": version,
     "cuda": cuda,
     "device": device,
-    "matmul": matmul_there,
-    "convolution": convolution_there,
+    "matmul": anywhere(matmul),
+    "reduction": anywhere(reduction),
+    "convolution": anywhere(convolution),
+    "autograd": anywhere(autograd),
+    "graph": on_a_card(graph),
+    "speed": on_a_card(speed),
+    "compile": on_a_card(compiled),
+    "nccl": on_a_card(nccl),
 }
 
 
