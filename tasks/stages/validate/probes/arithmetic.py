@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from verdicts import judged  # beside this script
 
 BOUND = "bound: 2 k 2^-24 |A||B| + one rounding of the result"
 
 
-def only_float32():
-    """No TF32 and no 16-bit partial sums: the bounds are those of float32 sums."""
+@contextlib.contextmanager
+def float32_sums(tf32=False):
+    """No TF32 (or with it) and no 16-bit partial sums: the bounds are those of float32 sums.
+
+    All is put back: torch.compile stumbles over switches that were set in the new way (torch 2.9).
+    """
     import torch
 
-    for owner in (torch.backends.cuda.matmul, getattr(torch.backends.cudnn, "conv", None)):
-        if hasattr(owner, "fp32_precision"):
-            owner.fp32_precision = "ieee"
-    if not hasattr(torch.backends.cuda.matmul, "fp32_precision"):
-        torch.backends.cuda.matmul.allow_tf32 = False
-        torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
-    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    wanted = switches(torch, tf32)
+    before = [getattr(owner, name) for owner, name, _ in wanted]
+    for owner, name, value in wanted:
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for (owner, name, _), value in zip(wanted, before):  # noqa: B905 (Python 3.9)
+            setattr(owner, name, value)
 
 
-def tf32():
-    """What `only_float32` forbids, for matmul."""
-    import torch
-
-    multiplying = torch.backends.cuda.matmul
-    if hasattr(multiplying, "fp32_precision"):
-        multiplying.fp32_precision = "tf32"
-    else:
-        multiplying.allow_tf32 = True
+def switches(torch, tf32):
+    """(owner, name, value). Those of torch 2.9 are not to be mixed with those of before."""
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    whole = [
+        (matmul, f"allow_{kind}_reduced_precision_reduction", False) for kind in ("fp16", "bf16")
+    ]
+    if hasattr(torch.backends, "fp32_precision"):
+        word = "tf32" if tf32 else "ieee"
+        return [(matmul, "fp32_precision", word), (cudnn.conv, "fp32_precision", word), *whole]
+    return [(matmul, "allow_tf32", tf32), (cudnn, "allow_tf32", tf32), *whole]
 
 
 def matmul(where):
@@ -40,12 +48,12 @@ def matmul(where):
     """
     import torch
 
-    only_float32()
     torch.manual_seed(0)
     dtypes = (
         (torch.float32,) if where.type == "cpu" else (torch.float32, torch.float16, torch.bfloat16)
     )
-    shown = [one_matmul(torch, where, dtype) for dtype in dtypes]
+    with float32_sums():
+        shown = [one_matmul(torch, where, dtype) for dtype in dtypes]
     return f"{', '.join(shown)} of the bound on {where.type} ({BOUND}){with_tf32(torch, where)}"
 
 
@@ -66,11 +74,8 @@ def with_tf32(torch, where):
     major, minor = torch.cuda.get_device_capability(where)
     if major < 8:
         return f"; TF32 not run: {major}.{minor} has none, 8.0 is the first"
-    tf32()
-    try:
+    with float32_sums(tf32=True):
         shown = one_tf32(torch, lambda a, b: (a.to(where) @ b.to(where)).cpu())
-    finally:
-        only_float32()
     return f"; {shown} of its bound (4 2^-11 |A||B| more)"
 
 
@@ -96,12 +101,12 @@ def convolution(where):
     """
     import torch
 
-    only_float32()
     torch.manual_seed(0)
     x, w = torch.randn(4, 16, 33, 35), torch.randn(32, 16, 3, 3)
     conv = torch.nn.functional.conv2d
     exact = conv(x.double(), w.double(), padding=1)
     bound = 16 * 144 * 2.0**-24 * conv(x.double().abs(), w.double().abs(), padding=1)
-    found = conv(x.to(where), w.to(where), padding=1).cpu()
+    with float32_sums():
+        found = conv(x.to(where), w.to(where), padding=1).cpu()
     library = f"cuDNN {torch.backends.cudnn.version()}" if where.type == "cuda" else "cpu"
     return f"{judged('float32', found, exact, bound)} of the bound on {library} (16 k 2^-24 |x||w|)"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arithmetic import only_float32  # beside this script
+from arithmetic import float32_sums  # beside this script
 from verdicts import judged
 
 UNIT = 2.0**-24
@@ -12,12 +12,12 @@ def autograd(where):
     """The net is tanh(x V) W, its loss half the sum of squares of what is off target."""
     import torch
 
-    only_float32()
     torch.manual_seed(0)
     x, target = torch.randn(61, 33), torch.randn(61, 17)
     weights = torch.randn(33, 47) / 6, torch.randn(47, 17) / 7
     exact = gradients(torch, *(t.double() for t in (x, target, *weights)))
-    found = gradients(torch, *(t.to(where) for t in (x, target, *weights)))
+    with float32_sums():
+        found = gradients(torch, *(t.to(where) for t in (x, target, *weights)))
     allowed = bounds(torch, *(t.double() for t in (x, target, *weights)))
     shown = [
         judged(name, one.cpu(), right, bound)

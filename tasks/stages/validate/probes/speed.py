@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 import time
 
-from arithmetic import only_float32  # beside this script
+from arithmetic import float32_sums  # beside this script
 from driver import BUS_WIDTH, CLOCK, MEMORY_CLOCK, PROCESSORS, attribute
 from verdicts import NothingToTryError
 
@@ -24,13 +24,13 @@ def speed(where):
     """It fails nobody: a card that is busy or too full to be timed has not been tried."""
     import torch
 
-    only_float32()
     try:
         copied = copy_rate(torch, where)
-        multiplied = [
-            (str(dtype).rpartition(".")[2], multiply_rate(torch, where, dtype))
-            for dtype in (torch.float32, torch.float16)
-        ]
+        with float32_sums():
+            multiplied = [
+                (str(dtype).rpartition(".")[2], multiply_rate(torch, where, dtype))
+                for dtype in (torch.float32, torch.float16)
+            ]
     except RuntimeError as error:
         raise NothingToTryError(f"it could not be timed: {error}") from error
     peaks = {"copy": memory_peak(attribute), "float32": float32_peak(attribute, capability(torch))}
