@@ -16,6 +16,7 @@ from tasks.model import Arch
 from tasks.stages.deps.job import Deps, Program
 from tasks.stages.env.job import Environment
 from tasks.stages.extensions.job import Built
+from tasks.stages.validate.inside import _BY_PROBE
 from tasks.stages.validate.job import Check, SmokeCheck, ValidateJob, Validation
 from tasks.stages.validate.plan import CHECKS
 from tasks.stages.wheel.job import Wheel
@@ -23,7 +24,7 @@ from tests.checkout import ROOT
 from tests.fatbins import library
 
 NONE = Program("", "")
-ALL_GOOD = ["import", "version", "cuda", "device", "matmul", "convolution", "smoke: import"]
+ALL_GOOD = ["import", *_BY_PROBE, "smoke: import"]
 
 
 def program(path: Path, script: str) -> str:

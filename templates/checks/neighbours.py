@@ -1,4 +1,4 @@
-"""The mean squared distance to the three nearest neighbours, by looking at every pair. NumPy only."""
+"""The mean squared distance to the nearest neighbours, by looking at every pair, in NumPy."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ Floats = NDArray[np.float64]
 
 
 def mean_squared_distances(points: Floats, nearest: int = 3, rows: int = 256) -> Floats:
-    """(N, 3) → (N,), for N > `nearest`. A point is no neighbour of its own; one that lies at the same
-    place is. Some rows at a time, since all pairs of 10,000 points would take gigabytes.
+    """(N, 3) → (N,), for N > `nearest`. No point is its own neighbour; one at the same place is.
+
+    Some rows at a time, since all pairs of 10,000 points would take gigabytes.
     """
     found = [
         _of_rows(points, first, min(first + rows, len(points)), nearest)

@@ -1,85 +1,30 @@
-"""3D Gaussian splatting in NumPy and float64, slow and plain: what a rasterizer is held against.
+"""Splats blended into an image, in NumPy and float64: what a rasterizer is held against.
 
 Written from Kerbl et al., "3D Gaussian Splatting for Real-Time Radiance Field Rendering" (2023),
-sections 4 to 6 and appendix, and Zwicker et al., "EWA Splatting" (2002). A camera looks along +z,
-x to the right, y down. N Gaussians, an image of 3 x H x W.
+section 6 and appendix C. The image is 3 x H x W.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from projection import Camera, Floats, Gaussians, Splats, splats  # beside this module
 
-Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-LOW_PASS = 0.3  # pixels², added to each footprint
-MOST, LEAST, OPAQUE = (
-    0.99,
-    1 / 255,
-    1e-4,
-)  # opacity of a splat at a pixel; what still shines through
-NEAR = 0.2  # what is nearer is left out
+MOST, LEAST = 0.99, 1 / 255  # opacity of a splat at a pixel: more is cut, less is left out
+OPAQUE = 1e-4  # where less than this would shine through, nothing more is drawn
+SLACK = 1e-3  # relative: far more than float32 errs by
 TILE = 16  # pixels
-C0, C1 = np.sqrt(1 / np.pi) / 2, np.sqrt(3 / np.pi) / 2  # spherical harmonics of degree 0 and 1
-
-
-@dataclass(frozen=True)
-class Camera:
-    """`half` are the tangents of half the field of view in x and y; `turn` takes the world's axes to
-    the camera's, which stands at `position`.
-    """
-
-    width: int
-    height: int
-    half: tuple[float, float]
-    turn: Floats
-    position: Floats
-
-    @property
-    def focal(self) -> Floats:
-        """In pixels, (2,)."""
-        return np.array([self.width, self.height]) / (2 * np.array(self.half))
-
-    def seen(self, points: Floats) -> Floats:
-        """(N, 3) in the world → (N, 3) from the camera."""
-        return (points - self.position) @ self.turn.T
-
-
-@dataclass(frozen=True)
-class Gaussians:
-    """`rotations` are quaternions (w, x, y, z) of any length. `colours` are (N, 3) as they are, or
-    (N, 1 or 4, 3) coefficients of spherical harmonics.
-    """
-
-    means: Floats
-    scales: Floats
-    rotations: Floats
-    opacities: Floats
-    colours: Floats
-
-
-@dataclass(frozen=True)
-class Splats:
-    """What is seen of each Gaussian: `centres` in pixels, `shapes` the inverse of each footprint's
-    covariance, `radii` how far it is drawn, 0 for what is not.
-    """
-
-    depths: Floats
-    centres: Floats
-    shapes: Floats
-    radii: Floats
-    opacities: Floats
-    colours: Floats
 
 
 @dataclass(frozen=True)
 class Image:
-    """`drawn` (N, H, W) is which splat counted at which pixel; `close` (H, W) are the pixels where
-    a decision was taken by so little that float32 may take another, `capped` those where an opacity
-    was cut to 0.99.
+    """`drawn` (N, H, W) is which splat counted at which pixel. `close` (H, W) are the pixels where
+    a threshold was met or missed by so little that float32 may do otherwise, `capped` those with
+    an opacity that was cut.
     """
 
     pixels: Floats
@@ -88,97 +33,73 @@ class Image:
     capped: Bools
 
 
-def turned(quaternions: Floats) -> Floats:
-    """(N, 4) → (N, 3, 3)."""
-    w, x, y, z = (quaternions / np.linalg.norm(quaternions, axis=1, keepdims=True)).T
-    rows = [
-        [w * w + x * x - y * y - z * z, 2 * (x * y - w * z), 2 * (x * z + w * y)],
-        [2 * (x * y + w * z), w * w - x * x + y * y - z * z, 2 * (y * z - w * x)],
-        [2 * (x * z - w * y), 2 * (y * z + w * x), w * w - x * x - y * y + z * z],
-    ]
-    return np.moveaxis(np.array(rows), 2, 0)
+def image(
+    camera: Camera,
+    scene: Gaussians,
+    background: Floats,
+    *,
+    tiles: bool = True,
+    drawn: Bools | None = None,
+) -> Image:
+    """The scene as it is seen. Without `tiles` a splat reaches every pixel.
 
-
-def covariances(scene: Gaussians) -> Floats:
-    """R S S R', (N, 3, 3): equation 6 of Kerbl et al."""
-    stretched = turned(scene.rotations) * scene.scales[:, None, :]
-    return stretched @ np.swapaxes(stretched, 1, 2)
-
-
-def centres(camera: Camera, seen: Floats) -> Floats:
-    """Where points are in the image, (N, 2); the middle of the first pixel is (0, 0)."""
-    return (
-        camera.focal * seen[:, :2] / seen[:, 2:] + (np.array([camera.width, camera.height]) - 1) / 2
-    )
-
-
-def jacobians(camera: Camera, seen: Floats) -> Floats:
-    """How `centres` moves with a point, (N, 2, 3): equation 29 of Zwicker et al."""
-    fx, fy = camera.focal
-    x, y, z = seen.T
-    zero = np.zeros_like(z)
-    rows = [[fx / z, zero, -fx * x / z**2], [zero, fy / z, -fy * y / z**2]]
-    return np.moveaxis(np.array(rows), 2, 0)
-
-
-def footprints(camera: Camera, scene: Gaussians, seen: Floats) -> Floats:
-    """The covariance in the image, (N, 2, 2): equation 31 of Zwicker et al., and the low pass."""
-    onto = jacobians(camera, seen) @ camera.turn
-    return onto @ covariances(scene) @ np.swapaxes(onto, 1, 2) + LOW_PASS * np.eye(2)
-
-
-def reach(footprint: Floats) -> Floats:
-    """Three standard deviations of the longer axis, in whole pixels, (N,). The published
-    implementation takes the two eigenvalues to be at least 2 sqrt(0.1) apart.
+    `drawn` are decisions that were taken before, in place of this scene's own: the image is then
+    smooth in everything, which differences need.
     """
-    middle = np.trace(footprint, axis1=1, axis2=2) / 2
-    apart = np.sqrt(np.maximum(0.1, middle**2 - np.linalg.det(footprint)))
-    return np.ceil(3 * np.sqrt(middle + apart))
+    found = splats(camera, scene)
+    strength = strengths(camera, found)
+    alpha = np.minimum(MOST, strength)
+    order = np.argsort(found.depths, kind="stable")
+    close = np.zeros(alpha.shape[1:], dtype=bool)
+    if drawn is None:
+        reached = in_tiles(camera, found) if tiles else True
+        drawn, close = decided(np.where(reached, strength, 0.0), order)
+    pixels = blended(np.where(drawn, alpha, 0.0)[order], found.colours[order], background)
+    return Image(pixels, drawn, close, np.any(drawn & (strength > MOST * (1 - SLACK)), axis=0))
 
 
-def shades(camera: Camera, scene: Gaussians) -> Floats:
-    """The colour in which the camera sees each, (N, 3)."""
-    if scene.colours.ndim == 2:
-        return scene.colours
-    away = scene.means - camera.position
-    x, y, z = (away / np.linalg.norm(away, axis=1, keepdims=True)).T[:, :, None]
-    waves = [np.full_like(x, C0), -C1 * y, C1 * z, -C1 * x]
-    total = sum(
-        wave * scene.colours[:, i] for i, wave in enumerate(waves[: scene.colours.shape[1]])
-    )
-    return np.maximum(0.0, 0.5 + total)
+def blended(alpha: Floats, colours: Floats, background: Floats) -> Floats:
+    """Front to back, (N, H, W) and (N, 3) → (3, H, W): equation 3."""
+    shining = np.cumprod(np.concatenate([np.ones((1, *alpha.shape[1:])), 1 - alpha]), axis=0)
+    drawn: Floats = np.tensordot(colours.T, alpha * shining[:-1], axes=1)
+    return drawn + background[:, None, None] * shining[-1]
 
 
-def splats(camera: Camera, scene: Gaussians) -> Splats:
-    """Every Gaussian in front of the camera, as it is drawn."""
-    seen = camera.seen(scene.means)
-    front = seen[:, 2] > NEAR
-    seen = np.where(front[:, None], seen, [0.0, 0.0, 1.0])
-    footprint = footprints(camera, scene, seen)
-    return Splats(
-        depths=np.where(front, seen[:, 2], np.inf),
-        centres=centres(camera, seen),
-        shapes=np.linalg.inv(footprint),
-        radii=np.where(front, reach(footprint), 0),
-        opacities=scene.opacities,
-        colours=shades(camera, scene),
-    )
+def decided(strength: Floats, order: NDArray[np.intp]) -> tuple[Bools, Bools]:
+    """Which splat is drawn at which pixel, and where that was close."""
+    drawn, close = np.zeros(strength.shape, bool), np.zeros(strength.shape[1:], bool)
+    shining, more = np.ones(close.shape), np.ones(close.shape, bool)
+    for one in order:
+        left = shining * (1 - np.minimum(MOST, strength[one]))
+        counts = more & (strength[one] >= LEAST)
+        close |= more & near(strength[one], LEAST) | counts & near(left, OPAQUE)
+        drawn[one] = counts & (left >= OPAQUE)
+        more &= ~counts | drawn[one]
+        shining = np.where(drawn[one], left, shining)
+    return drawn, close
+
+
+def near(value: Floats, threshold: float) -> Bools:
+    return np.abs(value / threshold - 1) < SLACK
 
 
 def strengths(camera: Camera, found: Splats) -> Floats:
-    """The opacity of each at each pixel's middle, (N, H, W): equation 4 of Kerbl et al."""
+    """The opacity of each at the middle of each pixel, (N, H, W): equation 4."""
     y, x = np.mgrid[: camera.height, : camera.width].astype(np.float64)
-    apart = np.stack([x, y], axis=-1) - found.centres[:, None, None, :]
-    power = np.einsum("nhwi,nij,nhwj->nhw", apart, found.shapes, apart)
+    dx, dy = x - found.centres[:, 0, None, None], y - found.centres[:, 1, None, None]
+    xx, xy, yy = (found.shapes[:, i, j, None, None] for i, j in ((0, 0), (0, 1), (1, 1)))
+    power = xx * dx * dx + 2 * xy * dx * dy + yy * dy * dy
     strength: Floats = found.opacities[:, None, None] * np.exp(-power / 2)
     return np.where(found.radii[:, None, None] > 0, strength, 0.0)
 
 
 def in_tiles(camera: Camera, found: Splats) -> Bools:
-    """Whether a pixel lies in a tile of 16 x 16 that the square around a splat touches, (N, H, W)."""
-    low = np.trunc((found.centres - found.radii[:, None]) / TILE)
-    high = np.trunc((found.centres + found.radii[:, None] + TILE - 1) / TILE)
-    tile_y, tile_x = np.mgrid[: camera.height, : camera.width] // TILE
-    across = (tile_x >= low[:, 0, None, None]) & (tile_x < high[:, 0, None, None])
-    down = (tile_y >= low[:, 1, None, None]) & (tile_y < high[:, 1, None, None])
-    return across & down
+    """Whether a pixel lies in a tile that the square around a splat touches, (N, H, W); a tile that
+    it reaches into by less than a pixel is none.
+    """
+    low = np.trunc((found.centres - found.radii[:, None]) / TILE)[:, :, None, None]
+    high = np.trunc((found.centres + found.radii[:, None] + TILE - 1) / TILE)[:, :, None, None]
+    y, x = np.mgrid[: camera.height, : camera.width] // TILE
+    across = (x >= low[:, 0]) & (x < high[:, 0])
+    touched: Bools = across & (y >= low[:, 1]) & (y < high[:, 1])
+    return touched & (found.radii > 0)[:, None, None]

@@ -145,7 +145,8 @@ def test_validate_runs_the_probe_with_the_interpreter_of_the_build() -> None:
     assert json.loads(given) == {
         "checks": [
             *("import", "version", "cuda", "archs", "machine_code"),
-            *("device", "matmul", "convolution", "extensions"),
+            *("device", "matmul", "reduction", "convolution", "autograd"),
+            *("graph", "speed", "compile", "nccl", "extensions"),
         ],
         "version": "2.15.0+cu132",
         "folder": folder,

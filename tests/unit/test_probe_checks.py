@@ -1,0 +1,219 @@
+"""The probe's checks with a torch in miniature: what they do where there is nothing to try, and
+what they tell. Their arithmetic is tried with a real torch in tests/real.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Callable, Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any, get_args
+
+import pytest
+
+from tasks.settings.values import Check
+from tasks.stages.validate.inside import _BY_PROBE
+from tests.besides import PROBES, beside, module
+
+CARD = SimpleNamespace(name="RTX 5090", total_memory=32 << 30, major=12, minor=0)
+CUDA = SimpleNamespace(type="cuda")
+
+
+def torch(cuda: str | None = "13.2", *, card: bool = True) -> Any:
+    made: Any = ModuleType("torch")
+    made.__version__, made.__file__ = "2.15.0", "/venv/torch/__init__.py"
+    made.version = SimpleNamespace(cuda=cuda)
+    made.device = lambda kind: SimpleNamespace(type=kind)
+    made.manual_seed = lambda seed: None
+    made.cuda = SimpleNamespace(
+        is_available=lambda: card,
+        init=lambda: None,
+        get_device_properties=lambda index: CARD,
+        get_arch_list=lambda: ["sm_120"],
+    )
+    made.distributed = SimpleNamespace(is_available=lambda: True, is_nccl_available=lambda: False)
+    return made
+
+
+@pytest.fixture
+def probes() -> Iterator[Callable[..., ModuleType]]:
+    """A module of the probe's, where torch is the miniature given."""
+    with beside(PROBES, torch()):
+        yield module
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    return {line["name"]: line for line in lines}
+
+
+def given(**changed: object) -> dict[str, object]:
+    return {
+        "checks": list(get_args(Check)),
+        "version": "2.15.0",
+        "folder": "/venv/torch",
+        "cuda": "13.2",
+        "cards": 0,
+        "imports": {},
+        **changed,
+    }
+
+
+def test_the_probe_makes_what_it_is_expected_to_in_that_order(
+    probes: Callable[..., ModuleType],
+) -> None:
+    assert tuple(probes("torch_probe").CHECKS) == _BY_PROBE
+    names = get_args(Check)
+    assert [name for name in names if name in _BY_PROBE] == list(_BY_PROBE)
+
+
+def test_what_can_hang_comes_last_and_before_the_extensions(
+    probes: Callable[..., ModuleType],
+) -> None:
+    assert _BY_PROBE[-2:] == ("compile", "nccl")
+    assert get_args(Check)[-1] == "extensions"
+
+
+def test_without_a_card_nothing_on_it_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    with beside(PROBES, torch(card=False)):
+        module("torch_probe").main(given())
+    found = said(capsys)
+    for name in _BY_PROBE[2:]:
+        assert (found[name]["status"], found[name]["detail"]) == ("not run", "no GPU"), name
+
+
+def test_a_torch_without_cuda_reduces_and_differentiates_on_the_cpu_and_tries_no_card(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with beside(PROBES, torch(cuda=None)):
+        module("torch_probe").main(given(cuda=None))
+    found = said(capsys)
+    for name in ("device", "graph", "speed", "compile", "nccl"):
+        detail = found[name]["detail"]
+        assert (found[name]["status"], detail) == ("not run", "torch without CUDA"), name
+    for name in ("matmul", "reduction", "convolution", "autograd"):
+        assert found[name]["status"] == "failed"  # the miniature can compute nothing
+
+
+def test_a_card_is_told_with_its_driver_or_that_this_is_unknown(
+    probes: Callable[..., ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", absent)
+    card = probes("card")
+    told = "RTX 5090, 32.0 GiB, capability 12.0, driver "
+    assert card.device(given()) == f"{told}unknown"
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Library())
+    assert card.device(given()) == f"{told}580.65.06"
+
+
+def test_an_attribute_is_the_cards_own_or_zero(
+    probes: Callable[..., ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = probes("driver")
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Library())
+    assert driver.attribute(driver.BUS_WIDTH) == 1037
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Library(answer=999))
+    assert driver.attribute(driver.BUS_WIDTH) == 0
+    assert driver.version() == ""
+    monkeypatch.setattr(ctypes, "CDLL", absent)
+    assert driver.attribute(driver.BUS_WIDTH) == 0
+
+
+def absent(name: str) -> None:
+    raise OSError(f"{name}: cannot open shared object file")
+
+
+class Library:
+    """NVML and the driver API, as ctypes would have them; every call answers the same."""
+
+    def __init__(self, answer: int = 0) -> None:
+        self.answer = answer
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        return lambda *_: self.answer
+
+    def nvmlSystemGetDriverVersion(self, text: Any, size: Any) -> int:  # noqa: N802
+        text.value = b"580.65.06"
+        return self.answer
+
+    def cuDeviceGetAttribute(self, value: Any, number: int, device: Any) -> int:  # noqa: N802
+        value._obj.value = 1000 + number
+        return self.answer
+
+
+RTX_5090 = {13: 2_407_000, 16: 170, 36: 14_001_000, 37: 512}  # kHz, and bits
+
+
+def test_the_peaks_are_those_of_the_data_sheet(probes: Callable[..., ModuleType]) -> None:
+    """RTX 5090: 1,792 GB/s and 104.8 TFLOP/s. H100 SXM: 3.35 TB/s and 67 TFLOP/s."""
+    speed = probes("speed")
+    assert speed.memory_peak(RTX_5090.get) == pytest.approx(1792e9, rel=1e-3)
+    assert speed.float32_peak(RTX_5090.get, (12, 0)) == pytest.approx(104.8e12, rel=1e-3)
+    h100 = {13: 1_980_000, 16: 132, 36: 2_619_000, 37: 5120}
+    assert speed.memory_peak(h100.get) == pytest.approx(3.35e12, rel=1e-3)
+    assert speed.float32_peak(h100.get, (9, 0)) == pytest.approx(66.9e12, rel=1e-3)
+
+
+def test_speed_is_told_with_its_share_where_the_peak_is_known(
+    probes: Callable[..., ModuleType],
+) -> None:
+    speed = probes("speed")
+    rates = [("float32", 78.6e12), ("float16", 201e12)]
+    peaks = {"copy": 1792e9, "float32": 104.8e12}
+    assert speed.told(1505e9, rates, peaks) == (
+        "copy 1505 GB/s (84% of 1792), float32 78.6 TFLOP/s (75% of 104.8), float16 201 TFLOP/s"
+    )
+    assert speed.told(1505e9, rates, {"copy": 0, "float32": 0}) == (
+        "copy 1505 GB/s, float32 78.6 TFLOP/s, float16 201 TFLOP/s"
+    )
+    assert speed.float32_peak(RTX_5090.get, (99, 0)) == 0
+
+
+def test_a_card_that_is_too_full_to_be_timed_has_not_been_tried(
+    probes: Callable[..., ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speed, verdicts = probes("speed"), probes("verdicts")
+    monkeypatch.setattr(speed, "copy_rate", full)
+    with pytest.raises(verdicts.NothingToTryError, match="out of memory"):
+        speed.speed(CUDA)
+
+
+def full(*_: object) -> None:
+    raise RuntimeError("CUDA out of memory")
+
+
+def test_no_triton_and_no_nccl_are_not_run(
+    probes: Callable[..., ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = probes("verdicts").NothingToTryError
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(nothing, match="no triton"):
+        probes("compiling").compiled(CUDA)
+    with pytest.raises(nothing, match="without NCCL"):
+        probes("communication").nccl(CUDA)
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "Python 3.11+ not yet supported for torch.compile",
+        "Dynamo is not supported on Python 3.13+",
+        "Found Tesla P100 which is too old to be supported by the triton GPU compiler",
+    ],
+)
+def test_what_torch_compile_does_not_know_is_not_run_and_what_it_breaks_on_has_failed(
+    probes: Callable[..., ModuleType], reason: str
+) -> None:
+    compiling, verdicts = probes("compiling"), probes("verdicts")
+    with pytest.raises(verdicts.NothingToTryError, match="support"):
+        compiling.through_compiler(SimpleNamespace(compile=refusing(reason)), None)
+    with pytest.raises(RuntimeError, match="ptxas"):
+        compiling.through_compiler(SimpleNamespace(compile=refusing("ptxas fatal")), None)
+
+
+def refusing(reason: str) -> Callable[..., None]:
+    def compiler(*_: object, **__: object) -> None:
+        raise RuntimeError(reason)
+
+    return compiler
