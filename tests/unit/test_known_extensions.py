@@ -194,7 +194,7 @@ def test_its_check_is_used_where_the_settings_give_none() -> None:
     asked = plan_of(host(), extensions=["simple-knn", mine]).validate.job.smokes
     found = {name: (smoke.script.name, smoke.gpu) for name, smoke in asked.items()}
     assert found == {
-        "simple-knn": ("simple_knn.py", True),
+        "simple-knn": ("simple-knn.py", True),
         "diff-gaussian-rasterization": ("mine.py", False),
     }
     assert asked["simple-knn"].script.parent.name == "checks"

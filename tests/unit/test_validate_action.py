@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
 
 import pytest
 
@@ -113,7 +114,7 @@ def test_without_a_torch_it_says_what_to_run_and_leaves_nothing(yard: Yard) -> N
 def test_an_extension_that_is_not_built_has_failed_and_the_rest_is_looked_at(yard: Yard) -> None:
     yard.python(probing(ALL_GOOD[:-1], gpu=""))
     (yard.folder / "smoke.json").unlink()
-    with pytest.raises(ValidationFailedError, match="1 of 11 checks failed: smoke: import"):
+    with pytest.raises(ValidationFailedError, match="1 of 17 checks failed: smoke: import"):
         run(yard.job())
     written = yard.written()
     assert written["smoke: import"].remedy == "doit build profile=mine"
@@ -176,7 +177,8 @@ def test_the_stage_runs_each_time_and_waits_for_no_manifest() -> None:
         "extensions": [{"name": "a", "path": "x", "smoke": {"script": "x/check.py", "gpu": False}}],
         "validation": {"only": ["matmul", "import"], "timeout": 5},
     }
-    stage = plan(Settings.model_validate(given), LAYOUT, CHOICE, ())
+    built = Stage("extensions:a", "extensions", "", SimpleNamespace(name="a"), {}, ())
+    stage = plan(Settings.model_validate(given), LAYOUT, CHOICE, (built,))
     assert stage.asks == "always"
     assert stage.leaves == (LAYOUT.manifest("validate"),)
     assert stage.also == (LAYOUT.build / "validate.xml",)
