@@ -28,6 +28,7 @@ VERBS = {
     "compile": ("Compiling", "Compiled"),
     "wheel": ("Installing", "Installed"),
     "extensions": ("Building", "Built"),
+    "install": ("Handing over", "Handed over"),
     "validate": ("Validating", "Validated"),
 }
 Outcome = Literal["changed", "unchanged", "skipped"]
@@ -202,4 +203,6 @@ def _subject(stage: Stage) -> str:
     """What a stage works on. Where its verb is its name already, its name would tell nothing."""
     if stage.room == "compile":
         return getattr(stage.job, "target", None) or "PyTorch"
+    if stage.room == "install":
+        return f"to {stage.job.into}"
     return "the build" if stage.room == "validate" else stage.name

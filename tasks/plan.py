@@ -3,6 +3,8 @@
 prebuilt   deps ─► env ─► wheel ─► extensions ─► validate
 source     deps ─► source ─► env ─► compile ─► wheel ─► extensions ─► validate
 existing   deps ─► env ─► wheel (records) ─► extensions ─► validate
+
+With install.into, install comes after the extensions.
 """
 
 from __future__ import annotations
@@ -22,12 +24,13 @@ from tasks.stages.env.plan import plan as plan_env
 from tasks.stages.extensions.known import complete
 from tasks.stages.extensions.plan import plan_all as plan_extensions
 from tasks.stages.extensions.plan import warnings as extension_warnings
+from tasks.stages.install.plan import plan as plan_install
 from tasks.stages.source.job import SourceJob
 from tasks.stages.source.plan import plan as plan_source
 from tasks.stages.validate.plan import plan as plan_validate
 from tasks.stages.wheel.plan import plan as plan_wheel
 
-STAGES = ("deps", "source", "env", "compile", "wheel", "extensions", "validate")
+STAGES = ("deps", "source", "env", "compile", "wheel", "extensions", "install", "validate")
 
 
 def make_plan(
@@ -43,7 +46,7 @@ def make_plan(
     plan = Plan(
         stages=stages,
         validate=plan_validate(settings, layout, choice, stages),
-        headline=tuple(_headline(layout, choice, stages)),
+        headline=tuple(_headline(settings, layout, choice, stages)),
         absent=_absent(settings, choice, stages),
         warnings=tuple(extension_warnings(settings, choice, knowledge)),
     )
@@ -81,7 +84,10 @@ def _stages(
     if settings.build.target and choice.strategy == "source":
         return stages  # a part of the tree makes no wheel
     stages.append(plan_wheel(settings, layout, choice, knowledge))
-    return [*stages, *plan_extensions(settings, layout, choice, knowledge)]
+    stages += plan_extensions(settings, layout, choice, knowledge)
+    if into := settings.install.into:
+        stages.append(plan_install(settings, layout, choice, into, stages))
+    return stages
 
 
 def _names(stages: Sequence[Stage]) -> list[str]:
@@ -98,15 +104,19 @@ def _absent(settings: Settings, choice: Choice, stages: Sequence[Stage]) -> dict
         reason = (
             f"build.target {settings.build.target} is a part of the tree, and a part makes no wheel"
         )
-        absent = dict.fromkeys(("wheel", "extensions", "validate"), reason)
+        absent = dict.fromkeys(("wheel", "extensions", "install", "validate"), reason)
     if not _names(stages):
         came = f", and {' and '.join(settings.companions)} came with torch"
         reason = f"this profile lists no extensions{came if settings.companions else ''}"
         absent.setdefault("extensions", reason)
+    if not settings.install.into:
+        absent.setdefault("install", "install.into names no environment of yours")
     return absent
 
 
-def _headline(layout: Layout, choice: Choice, stages: tuple[Stage, ...]) -> list[tuple[str, str]]:
+def _headline(
+    settings: Settings, layout: Layout, choice: Choice, stages: tuple[Stage, ...]
+) -> list[tuple[str, str]]:
     archs = ", ".join(f"{arch} ({arch.sm})" for arch in choice.targets) or "CPU"
     cuda = f"CUDA {choice.cuda}" if choice.cuda else "CPU"
     return [
@@ -117,6 +127,7 @@ def _headline(layout: Layout, choice: Choice, stages: tuple[Stage, ...]) -> list
         *(("source", _named(stage.job)) for stage in stages if stage.room == "source"),
         ("toolkit", choice.toolkit.why or "none: a CPU build needs none"),
         ("into", f"{layout.build}, wheels in {layout.wheelhouse}"),
+        *(("and into", str(settings.install.into)) for stage in stages if stage.room == "install"),
     ]
 
 

@@ -28,9 +28,10 @@ from tasks.screen import legible
 from tasks.settings.load import Loaded
 from tasks.settings.load import load as load_settings
 from tasks.stages.extensions.check import check as check_extensions
+from tasks.stages.install.check import check as check_install
 from tasks.stages.source.check import check as check_source
 
-HELPERS = frozenset({"settings", "doctor", "diagnose"})
+HELPERS = frozenset({"settings", "doctor", "diagnose", "restore"})
 
 
 def database(profile: str) -> str:
@@ -98,6 +99,7 @@ def _open(root: Path, profile: str, environ: Mapping[str, str]) -> tuple[Yard, S
     host = probe.host(asked, pin)
     knowledge = load(root / "config" / "knowledge")
     choice, plan = make_plan(settings, host, knowledge, layout)
+    check_install(settings, layout, choice, sys.prefix)
     console = Console(plan, notices=lambda: _notices(loaded, host, knowledge, choice))
 
     def keep() -> None:
@@ -170,7 +172,13 @@ def helper_tasks(subject: Subject) -> Iterator[Task]:
         "basename": "purge",
         "doc": "remove what this profile built (--yes to do it)",
         "actions": [(failing, [_report("purge", subject)])],
-        "params": [{"name": "yes", "long": "yes", "type": bool, "default": False, "help": "do it"}],
+        "params": [_flag("yes", "do it")],
+    }
+    yield {
+        "basename": "restore",
+        "doc": "put back what install.into replaced in your own environment (--yes to do it)",
+        "actions": [(failing, [_report("restore", subject)])],
+        "params": [_flag("yes", "do it")],
     }
     yield {
         "basename": "check",

@@ -39,3 +39,11 @@ def text(listed: Iterable[Row], ending: str) -> str:
 def encoded(digest: bytes) -> str:
     """A sha256 as RECORD writes it."""
     return "sha256=" + base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def hexadecimal(digest: str) -> str:
+    """A digest of RECORD as sha256sum writes it, "" where it is none of sha256."""
+    kind, _, text = digest.partition("=")
+    if kind != "sha256":
+        return ""
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).hex()

@@ -143,6 +143,16 @@ class Wheel(Section):
     """Folder for wheels, shared by all profiles; relative to the checkout."""
 
 
+class Install(Section):
+    """What becomes of the wheels once they are made."""
+
+    into: Place | None = None
+    """The Python of your own environment (conda, a project's venv) that torch and the extensions
+    are put into, too: a path, relative to the checkout, or a name on PATH. `doit restore` puts back
+    what was there.
+    """
+
+
 class Validation(Section):
     """What `doit validate` looks at."""
 
@@ -191,6 +201,7 @@ class Settings(Section):
     build: Build = Build()
     runtime: Runtime = Runtime()
     wheel: Wheel = Wheel()
+    install: Install = Install()
     companions: Annotated[tuple[CompanionName, ...], AfterValidator(_distinct_names)] = ()
     """What belongs to one torch: torchvision, torchaudio, triton. Prebuilt where one for this torch
     exists, else built from source.

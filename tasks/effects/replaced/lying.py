@@ -1,0 +1,84 @@
+"""The distributions that lie in folders of packages, by their files: no interpreter is asked."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from tasks.effects import recordfile
+from tasks.effects.replaced.place import bytecode, is_there
+from tasks.effects.theirs.unpacked import below
+
+_KINDS = (".dist-info", ".egg-info", ".egg-link", ".egg")
+
+
+@dataclass(frozen=True)
+class Lying:
+    """What lies there under a name: `infos` are its dist-info folders, or what older tools leave,
+    in the `site` of each; `version` names all of them.
+    """
+
+    name: str
+    version: str
+    infos: tuple[Path, ...]
+
+    @property
+    def unrecorded(self) -> tuple[Path, ...]:
+        """Those that do not tell which files are theirs."""
+        return tuple(info for info in self.infos if not (info / "RECORD").is_file())
+
+    @property
+    def record(self) -> str:
+        """sha256 of its RECORD, "" where there is none or more than one."""
+        return record_digest(self.infos[0] / "RECORD") if len(self.infos) == 1 else ""
+
+
+def record_digest(record: Path) -> str:
+    """sha256 of a RECORD, "" where there is none."""
+    return hashlib.sha256(record.read_bytes()).hexdigest() if record.is_file() else ""
+
+
+def lying(prefix: Path, sites: Iterable[str], names: Iterable[str]) -> Mapping[str, Lying]:
+    """Those of these normalized names that are there."""
+    found: dict[str, list[Path]] = {}
+    wanted = set(names)
+    for site in sites:
+        for info, name in _infos(prefix / site):
+            if name in wanted:
+                found.setdefault(name, []).append(info)
+    return {name: Lying(name, _versions(infos), tuple(infos)) for name, infos in found.items()}
+
+
+def names_in(site: Path) -> set[str]:
+    """The normalized names of everything that lies in a folder of packages."""
+    return {name for _, name in _infos(site)}
+
+
+def _infos(site: Path) -> Iterator[tuple[Path, str]]:
+    for info in sorted(site.iterdir()) if site.is_dir() else ():
+        if info.suffix in _KINDS:
+            yield info, canonicalize_name(info.stem.partition("-")[0])
+
+
+def _versions(infos: Iterable[Path]) -> str:
+    found = [info.stem.partition("-")[2].partition("-")[0] for info in infos]
+    return ", ".join(dict.fromkeys(version or "?" for version in found))
+
+
+def files_of(prefix: Path, one: Lying) -> Iterator[str]:
+    """The paths below `prefix` of all that it has there, bytecode included."""
+    for info in one.infos:
+        text = (info / "RECORD").read_text(encoding="utf-8") if info not in one.unrecorded else ""
+        named = [below(prefix, info.parent, row.path) for row in recordfile.rows(text)]
+        inside = [path for path in info.rglob("*") if not path.is_dir()] if info.is_dir() else []
+        whole = [prefix / path for path in named if path] + inside
+        for path in whole:
+            yield from (
+                found.relative_to(prefix).as_posix()
+                for found in (path, *bytecode(path))
+                if is_there(found) and (found.is_symlink() or not found.is_dir())
+            )

@@ -1,0 +1,73 @@
+"""Runs in a person's interpreter and tells what it is, as one line of JSON.
+
+It is given the folder of a `packaging` of ours: that knows the tags of the Python it runs in, and
+nothing need be installed there for it. Python 3.8 has to be able to read this file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import site
+import sys
+import sysconfig
+from importlib import metadata
+from typing import Any
+
+MARK = "torchyard: "
+
+
+def told(packaging: str) -> dict[str, Any]:
+    """Everything that has to be known before something is installed."""
+    sys.path.insert(0, packaging)
+    from packaging import markers, tags  # noqa: PLC0415 - from the folder that is given
+
+    sys.path.remove(packaging)
+    paths = sysconfig.get_paths()
+    return {
+        "version": ".".join(map(str, sys.version_info[:3])),
+        "tags": [str(tag) for tag in tags.sys_tags()],
+        "markers": {name: str(value) for name, value in markers.default_environment().items()},
+        "prefix": os.path.realpath(sys.prefix),
+        "purelib": paths["purelib"],
+        "platlib": paths["platlib"],
+        "scripts": paths["scripts"],
+        "managed": _managed(paths["stdlib"]),
+        "conda": os.path.isdir(os.path.join(sys.prefix, "conda-meta")),  # noqa: PTH112, PTH118
+        "user_torch": _user_torch(),
+        "distributions": [_of(one) for one in _there(paths)],
+    }
+
+
+def _managed(stdlib: str) -> str:
+    """PEP 668: the system's package manager says that it alone installs here. Not in a venv."""
+    if sys.prefix != sys.base_prefix:
+        return ""
+    mark = os.path.join(stdlib, "EXTERNALLY-MANAGED")  # noqa: PTH118
+    return mark if os.path.isfile(mark) else ""  # noqa: PTH113
+
+
+def _user_torch() -> str:
+    """A torch in ~/.local, which this Python would import before its own."""
+    if not site.ENABLE_USER_SITE:
+        return ""
+    folder = os.path.join(site.getusersitepackages(), "torch")  # noqa: PTH118
+    return folder if os.path.isdir(folder) else ""  # noqa: PTH112
+
+
+def _there(paths: dict[str, str]) -> list[Any]:
+    """Of this environment alone: not of the one that a venv may look into, too."""
+    return list(metadata.distributions(path=list({paths["purelib"], paths["platlib"]})))
+
+
+def _of(one: Any) -> dict[str, Any]:
+    return {
+        "name": one.metadata["Name"] or "",
+        "version": one.version or "",
+        "installer": (one.read_text("INSTALLER") or "").strip(),
+        "requires": list(one.requires or ()),
+    }
+
+
+if __name__ == "__main__":
+    sys.stdout.write(MARK + json.dumps(told(sys.argv[1])) + "\n")

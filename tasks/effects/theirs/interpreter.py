@@ -1,0 +1,96 @@
+"""The interpreter that install.into names, and what shows at a glance: cheap enough for load."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from tasks.effects import shell
+from tasks.errors import CommandFailedError, MissingToolError, SettingsError
+from tasks.model import Command
+
+KEY = "install.into"
+_TIMEOUT = 30.0  # seconds: what is no Python may wait for somebody to type
+_GLANCE = (
+    "import os, sys, sysconfig; "
+    "print('torchyard', sys.implementation.name, '.'.join(map(str, sys.version_info[:3])), "
+    "'free-threaded' if sysconfig.get_config_var('Py_GIL_DISABLED') else 'usual', "
+    "os.path.realpath(sys.prefix))"
+)
+
+
+@dataclass(frozen=True)
+class Glance:
+    """What a Python is: `implementation` as it says itself ("cpython"), `kind` "usual" or
+    "free-threaded", `prefix` the folder of its environment, with links followed.
+    """
+
+    implementation: str
+    version: str
+    kind: str
+    prefix: str
+
+    @property
+    def minor(self) -> str:
+        """`3.12`."""
+        return ".".join(self.version.split(".")[:2])
+
+    def __str__(self) -> str:
+        name = {"cpython": "CPython", "pypy": "PyPy"}.get(self.implementation, self.implementation)
+        kind = "" if self.kind == "usual" else f" {self.kind}"
+        return f"{name} {self.minor}{kind}"
+
+
+def is_name(into: str) -> bool:
+    """Whether it is to be looked for on PATH."""
+    return PurePath(into).name == into
+
+
+def find(into: str, root: PurePath) -> Path:
+    """The interpreter; a path starts at the checkout. Raises `SettingsError` where none is there.
+
+    Links are not followed: a venv's Python is a link to the one that it was made of.
+    """
+    if is_name(into):
+        found = shutil.which(into)
+        if found is None:
+            raise SettingsError(
+                f'there is no "{into}" on PATH', where=KEY, todo="write the path of a Python"
+            )
+        return Path(found).absolute()
+    path = Path(root, into)
+    if path.is_dir():
+        raise SettingsError(
+            f"{path} is a folder", where=KEY, todo=f"write its Python: {_python_in(path)}"
+        )
+    if not path.is_file():
+        raise SettingsError(
+            f"there is no {path}", where=KEY, todo="write the path of a Python that is there"
+        )
+    return path
+
+
+def _python_in(folder: Path) -> Path:
+    places = (Path("bin", "python"), Path("Scripts", "python.exe"), Path("python.exe"))
+    return next((folder / place for place in places if (folder / place).is_file()), places[0])
+
+
+def glance(python: Path, key: str = KEY) -> Glance:
+    """What it says of itself. Raises `SettingsError` where it is no Python that runs here."""
+    argv = (str(python), "-I", "-B", "-c", _GLANCE)
+    command = Command(argv, shell.host_env(), "ask Python what it is", timeout=_TIMEOUT)
+    try:
+        said = shell.capture(command).strip()
+    except (CommandFailedError, MissingToolError) as error:
+        raise _no_python(python, key) from error
+    word, _, rest = said.partition(" ")
+    if word != "torchyard" or rest.count(" ") < 3:
+        raise _no_python(python, key)
+    return Glance(*rest.split(" ", 3))
+
+
+def _no_python(python: Path, key: str) -> SettingsError:
+    return SettingsError(
+        f"{python} is not a Python that runs here", where=key, todo="write the path of one"
+    )

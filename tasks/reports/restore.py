@@ -1,0 +1,66 @@
+"""`doit restore`: put back what this profile replaced in a person's own environment.
+
+It goes by what was kept in build/PROFILE/replaced, not by the settings: install.into may be gone
+from them, or the profile be broken. No network is needed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tasks.effects import files, manifests
+from tasks.effects.replaced import interrupted, journal
+from tasks.effects.voice import show
+from tasks.errors import NotOwnedError
+from tasks.reports.subject import Subject
+
+
+def run(subject: Subject, yes: bool = False) -> None:
+    """Show what would be put back, and with `yes` do it."""
+    build = subject.root / "build" / subject.name
+    stamps = list(_open(build / "replaced"))
+    if not stamps:
+        show("nothing of this profile lies in an environment of yours")
+        return
+    if not files.is_owned(build):
+        raise NotOwnedError("torchyard did not make this", where=str(build))
+    for stamp in stamps:
+        _show(stamp)
+    if not yes:
+        show("nothing was changed; to do it: doit restore --yes" + _with_profile(subject))
+        return
+    with files.lock(build):  # nobody is at work in it
+        manifests.withdraw(build / "install.json")
+        for stamp in stamps:
+            _restore(stamp)
+    if subject.opened and subject.opened.loaded.settings.install.into:
+        show("install.into still names it: the next doit build puts the wheels there again")
+
+
+def _open(replaced: Path) -> list[Path]:
+    """Those with something to put back, the oldest first."""
+    return [s for s in journal.stamps(replaced) if journal.held(s) or journal.change(s)]
+
+
+def _show(stamp: Path) -> None:
+    held, change = journal.held(stamp), journal.change(stamp)
+    if change and change.result:
+        held, change = change.result, None  # only to be written down
+    if held:
+        show(f"in {held.prefix}:")
+        for line in journal.told(held):
+            show(f"  {line}")
+    if change:
+        show(f"in {change.exchange.prefix}: an install was cut off in the middle, and is undone")
+
+
+def _restore(stamp: Path) -> None:
+    held, change = journal.held(stamp), journal.change(stamp)
+    interrupted.restore(stamp)
+    one = held or (change.exchange if change else None)
+    if one:
+        show(f"{one.prefix} has again what it had before; the files are the same, byte for byte")
+
+
+def _with_profile(subject: Subject) -> str:
+    return "" if subject.name == "quickstart" else f" profile={subject.name}"

@@ -1,0 +1,50 @@
+"""What can be seen to be wrong with install.into before anything runs: offline."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tasks.choice import Choice
+from tasks.effects.theirs.interpreter import KEY, Glance, find, glance, is_name
+from tasks.errors import SettingsError
+from tasks.model import Layout
+from tasks.settings.schema import Settings
+
+
+def check(settings: Settings, layout: Layout, choice: Choice, ours: str) -> None:
+    """Raise a `SettingsError` for an interpreter that is not there, is none, is ours, or is another
+    Python than wheels are made for. `ours` is the prefix of the environment that runs doit.
+
+    That one is taken where its path is written out, and not where a name on PATH leads to it: in a
+    venv that is active, `python` is the one that torchyard was installed into.
+    """
+    into = settings.install.into
+    if into is None:
+        return
+    python = find(into, layout.root)
+    found = glance(python)
+    if found.prefix == os.path.realpath(layout.venv):
+        raise SettingsError(
+            f"{python} is of the environment that this profile builds itself",
+            where=KEY,
+            todo="name the Python of another one",
+        )
+    if is_name(into) and found.prefix == os.path.realpath(ours):
+        raise SettingsError(
+            f"{into} on PATH is {python}, which runs doit itself",
+            where=KEY,
+            todo=f"write the path of the Python that you mean; {python}, if it is this one",
+        )
+    _require_alike(python, found, choice)
+
+
+def _require_alike(python: Path, found: Glance, choice: Choice) -> None:
+    """What is built for one Python is of no use to another: known before hours of compiling."""
+    meant = Path(choice.python.path)
+    if meant.is_file() and str(found) != str(made := glance(meant, "python")):
+        raise SettingsError(
+            f"{python} is {found}, and this profile builds for {made}",
+            where=KEY,
+            todo=f"set python: {python}, or name the Python of another environment",
+        )

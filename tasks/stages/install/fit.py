@@ -1,0 +1,108 @@
+"""Whether the wheels are for that environment, and what else there will not like them. It changes
+nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from tasks.effects.theirs.environment import Distribution, Said, Target
+from tasks.effects.theirs.interpreter import KEY
+from tasks.errors import BadArtifactError, BuildError
+from tasks.stages.install.wheels import Chosen
+
+_OWN = "make a venv of your own (python -m venv …) and name its Python in install.into"
+
+
+def require(target: Target, wheels: Iterable[Chosen]) -> None:
+    """Raise a `BuildError` for what can be known before a file is written."""
+    said = target.said
+    if said.managed:
+        raise BuildError(
+            f"{target.python} is managed by the system, which says that nobody else installs "
+            "there; nothing was changed",
+            where=said.managed,
+            todo=_OWN,
+        )
+    for wheel in wheels:
+        if not {str(tag) for tag in wheel.tags} & set(said.tags):
+            raise unfit(target, wheel)
+    for folder in (said.purelib, said.platlib, said.scripts):
+        if Path(folder).is_dir() and not os.access(folder, os.W_OK | os.X_OK):
+            raise BuildError("you may not write here; nothing was changed", where=folder, todo=_OWN)
+
+
+def unfit(target: Target, wheel: Chosen) -> BadArtifactError:
+    """For another Python, another ABI or another platform."""
+    named = ", ".join(sorted(map(str, wheel.tags)))
+    return BadArtifactError(
+        f"{wheel.path.name} is for {named}, and {target.python} takes {target.said.tags[0]}; "
+        "nothing was changed",
+        where=KEY,
+        todo=f"set python: {target.python}, so that wheels are made for it, or name another one",
+    )
+
+
+def warnings(target: Target, coming: Mapping[str, str]) -> Iterator[str]:
+    """What a person has to know where `coming` (normalized name → version) is installed."""
+    torch = target.installed().get("torch")
+    if torch and (torch.installer == "conda" or _conda_has_torch(target)):
+        yield (
+            f"conda put torch {torch.version} there, and is not told of the one that takes its "
+            "place: conda install and conda update may mix the two. To have conda let go of it: "
+            "doit restore --yes, conda remove --force pytorch, doit build"
+        )
+    if target.said.user_torch:
+        yield (
+            f"{target.said.user_torch} goes before what is installed into {target.prefix}: "
+            f"{target.python} -m pip uninstall torch, or set PYTHONNOUSERSITE=1"
+        )
+    yield from unmet(target.said, coming)
+
+
+def _conda_has_torch(target: Target) -> bool:
+    meta = target.prefix / "conda-meta"
+    return any(meta.glob("pytorch-[0-9]*.json")) or any(meta.glob("libtorch-*.json"))
+
+
+def unmet(said: Said, coming: Mapping[str, str]) -> Iterator[str]:
+    """What stays there and asks for another version than is coming. Pure."""
+    staying = [one for one in said.distributions if canonicalize_name(one.name) not in coming]
+    for one in sorted(staying, key=lambda one: one.name):
+        for wanted in _wanted(said, one, coming):
+            name = canonicalize_name(wanted.name)
+            yield f"{one.name} {one.version} wants {wanted}, and {coming[name]} is installed"
+
+
+def _wanted(said: Said, one: Distribution, coming: Mapping[str, str]) -> Iterator[Requirement]:
+    markers = {**said.markers, "extra": ""}
+    for text in one.requires:
+        try:
+            wanted = Requirement(text)
+        except InvalidRequirement:
+            continue
+        version = coming.get(canonicalize_name(wanted.name))
+        if version is None or (wanted.marker and not wanted.marker.evaluate(markers)):
+            continue
+        wanted.marker = None  # it was said to hold
+        if not wanted.specifier.contains(version, prereleases=True):
+            yield wanted
+
+
+def difference(before: Target, after: Target, coming: Mapping[str, str]) -> Sequence[str]:
+    """What lies there and was not meant to: the list before, the list after, and what came. Pure
+    but for the lists.
+    """
+    expected = {name: one.version for name, one in before.installed().items()} | dict(coming)
+    found = {name: one.version for name, one in after.installed().items()}
+    names = sorted(expected.keys() | found.keys())
+    return [
+        f"{name} {found.get(name, 'is gone')} (meant: {expected.get(name, 'none')})"
+        for name in names
+        if found.get(name) != expected.get(name)
+    ]

@@ -1,0 +1,62 @@
+"""Settings and choice → the install stage. Pure."""
+
+from __future__ import annotations
+
+from tasks.choice import Choice
+from tasks.errors import SettingsError
+from tasks.model import Layout, Stage
+from tasks.settings.schema import Settings
+from tasks.stages.install.job import InstallJob
+
+RECIPE = 1
+
+
+def plan(settings: Settings, layout: Layout, choice: Choice, into: str) -> Stage:
+    """The stage that puts what was built into the environment of `into`. Raises `SettingsError`
+    where nothing is built that could be put there.
+    """
+    _require_wheel(settings, choice)
+    job = InstallJob(
+        into=into,
+        profile=layout.profile,
+        root=layout.root,
+        index=choice.index,
+        builds=layout.build.parent,
+        replaced=layout.build / "replaced",
+        wheelhouse=layout.wheelhouse,
+        deps=layout.manifest("deps"),
+        environment=layout.manifest("extension-env"),
+        wheel=layout.manifest("wheel"),
+        extensions={
+            item.name: layout.manifest(f"extensions:{item.name}") for item in settings.extensions
+        },
+        manifest=layout.manifest("install"),
+        log=layout.logs / "install.log",
+    )
+    return Stage(
+        name="install",
+        room="install",
+        doc="put torch and the extensions into your own environment; doit restore is the way back",
+        job=job,
+        inputs={"recipe": RECIPE, "into": into, "index": choice.index},
+        leaves=(job.manifest,),
+        reads=(job.wheel, *job.extensions.values()),
+        asks="moved",
+    )
+
+
+def _require_wheel(settings: Settings, choice: Choice) -> None:
+    if choice.strategy == "existing":
+        raise SettingsError(
+            f"strategy existing uses the torch that {choice.python.path} has, and makes no wheel "
+            "of it to put elsewhere",
+            where="install.into",
+            todo="set install.into: null (extensions go into that interpreter by themselves), or "
+            "torch.strategy: prebuilt",
+        )
+    if choice.strategy == "source" and settings.build.backend == "cmake":
+        raise SettingsError(
+            "backend cmake makes no torch for Python that could be put there",
+            where="install.into",
+            todo="set install.into: null, or choose another build.backend",
+        )

@@ -1,0 +1,104 @@
+"""The install stage by its own action: a build folder with the manifests that it reads, wheels, and
+a person's environment.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tasks.effects import environments, files, manifests
+from tasks.model import Layout
+from tasks.settings.schema import Settings
+from tasks.stages.deps.job import Deps, Program
+from tasks.stages.env.job import Environment
+from tasks.stages.extensions.job import Built
+from tasks.stages.install import action
+from tasks.stages.install.job import Installed, InstallJob
+from tasks.stages.install.plan import plan
+from tasks.stages.wheel.job import Wheel
+from tests import smallwheels
+from tests.actionyard import CHOICE
+from tests.smallwheels import Theirs
+
+_NONE = Program("", "")
+_DEPS = Deps(
+    python=sys.executable,
+    python_version="3.12.0",
+    identity="1",
+    overlay=None,
+    scripts="",
+    toolkit=None,
+    cuobjdump=None,
+    cc=_NONE,
+    cxx=_NONE,
+    cmake=_NONE,
+    ninja=_NONE,
+    git=None,
+)
+
+
+@dataclass(frozen=True)
+class InstallYard:
+    """A profile of the checkout `root`, which installs into `theirs`; `index` is a folder."""
+
+    root: Path
+    theirs: Theirs
+    profile: str = "p"
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.root, self.profile, self.root / "wheelhouse")
+
+    @property
+    def build(self) -> Path:
+        return Path(self.layout.build)
+
+    @property
+    def index(self) -> Path:
+        return self.root / "index"
+
+    @property
+    def replaced(self) -> Path:
+        return self.build / "replaced"
+
+    def torch(self, version: str, **more: Any) -> None:
+        """The torch that was built last."""
+        files.own(self.build)
+        made = smallwheels.torch(self.root / "wheelhouse", version, **more)
+        release = version.partition("+")[0]
+        known = files.artifact(made)
+        wheel = Wheel(version, release, None, "/venv/torch", sys.executable, "wheel", known)
+        manifests.publish(self.layout.manifest("wheel"), wheel)
+
+    def extension(self, version: str = "1.0", code: str = "answer = 42\n") -> None:
+        """An extension, built against it."""
+        shelf = self.root / "wheelhouse" / "for-torch"
+        made = smallwheels.wheel(shelf, "toyext", version, {"toyext/__init__.py": code})
+        built = Built("toy", "built", {}, files.artifact(made), (), ("toyext",))
+        manifests.publish(self.layout.manifest("extensions:toy"), built)
+
+    def job(self, into: str = "") -> InstallJob:
+        self.index.mkdir(exist_ok=True)
+        python = into or self.theirs.python
+        has = Path(self.layout.manifest("extensions:toy")).is_file()
+        listed = [{"name": "toy", "path": "toy", "imports": ["toyext"]}] if has else []
+        asked = Settings.model_validate({"install": {"into": python}, "extensions": listed})
+        scripts = {"PATH": (str(environments.scripts_folder(self.theirs.folder)),)}
+        env = Environment(set={}, prepend=scripts, unset=(), separator=os.pathsep)
+        manifests.publish(self.layout.manifest("extension-env"), env)
+        manifests.publish(self.layout.manifest("deps"), _DEPS)
+        choice = replace(CHOICE, index=str(self.index))
+        job = plan(asked, self.layout, choice, python).job
+        assert isinstance(job, InstallJob)
+        return job
+
+    def install(self) -> Installed:
+        """As doit does it."""
+        job = self.job()
+        (installed,) = action.run(job)
+        manifests.publish(job.manifest, installed)
+        return installed

@@ -1,0 +1,530 @@
+"""What was built goes into a person's environment, and everything that was there comes back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks.effects import environments, files, voice
+from tasks.effects.replaced import interrupted, journal
+from tasks.errors import BuildError
+from tasks.reports import restore as report
+from tasks.reports.subject import Subject
+from tasks.stages.install.moved import moved
+from tests import smallwheels
+from tests.checkout import Heard
+from tests.installyard import InstallYard
+from tests.smallwheels import Theirs, theirs
+
+pytestmark = pytest.mark.integration
+
+NEEDS = ("needed>=2",)
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is in folders: nothing may ask an index."""
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+
+
+@pytest.fixture
+def heard() -> Heard:
+    found = Heard()
+    voice.listen(found)
+    return found
+
+
+@pytest.fixture(params=["uv", "pip"])
+def installer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both of those that can do the work."""
+    if request.param == "pip":
+        monkeypatch.setattr(environments, "find_uv", lambda: None)
+    return str(request.param)
+
+
+@pytest.fixture
+def yard(tmp_path: Path) -> InstallYard:
+    """A torch that needs a package, and an extension; and a person who has an older one of each."""
+    person = theirs(tmp_path / "person")
+    made = InstallYard(tmp_path / "checkout", person)
+    smallwheels.wheel(made.index, "needed", "2.0", {"needed.py": "x = 2\n"})
+    old = tmp_path / "old"
+    person.install(
+        smallwheels.torch(old, "2.5.1", code="old = 1"),
+        smallwheels.wheel(old, "needed", "1.0", {"needed.py": "x = 1\n"}),
+        smallwheels.wheel(old, "vision", "0.20.1", {"vision.py": ""}, ["torch==2.5.1"]),
+    )
+    made.torch("2.6.0", requires=NEEDS)
+    made.extension()
+    return made
+
+
+def stamp(yard: InstallYard) -> Path:
+    (found,) = journal.stamps(yard.replaced)
+    return found
+
+
+def restore(yard: InstallYard, *, yes: bool = True) -> None:
+    report.run(Subject(yard.root, yard.profile, None), yes=yes)
+
+
+def versions(person: Theirs) -> dict[str, str]:
+    code = "import importlib.metadata as m; print(*(f'{d.name} {d.version}' for d in m.distributions()), sep='|')"
+    names = ("torch", "needed", "toyext", "vision")
+    rows = [row.split(" ") for row in person.says(code).split("|")]
+    return {name: version for name, version in rows if name in names}
+
+
+def test_torch_its_needs_and_the_extension_are_put_there_and_all_of_it_taken_back(
+    yard: InstallYard, heard: Heard, installer: str
+) -> None:
+    before = yard.theirs.tree()
+    installed = yard.install()
+    assert versions(yard.theirs) == {
+        "torch": "2.6.0", "needed": "2.0", "toyext": "1.0", "vision": "0.20.1"
+    }  # fmt: skip
+    assert yard.theirs.says("import toyext; print(toyext.answer)") == "42"
+    assert not (yard.theirs.site / "torch" / "only" / "of_2_5_1.py").exists()
+    assert {one.name: bool(one.wheel) for one in installed.distributions} == {
+        "torch": True, "toyext": True, "needed": False
+    }  # fmt: skip
+    assert "torch 2.5.1 → 2.6.0" in heard
+    assert "toyext 1.0" in heard
+    assert not (stamp(yard) / "change").exists()
+
+    restore(yard, yes=False)
+    assert "  toyext 1.0 → taken out: it was not there before" in heard
+    assert "  torch 2.6.0 → 2.5.1" in heard
+    assert versions(yard.theirs)["torch"] == "2.6.0"
+    restore(yard)
+    assert yard.theirs.tree() == before
+    assert list(journal.stamps(yard.replaced)) == []
+    restore(yard)
+    assert heard[-1] == "nothing of this profile lies in an environment of yours"
+
+
+def test_what_lies_there_is_what_an_installer_leaves(yard: InstallYard, tmp_path: Path) -> None:
+    """But for bytecode and times: RECORD, scripts and direct_url.json included."""
+    yard.install()
+    other = theirs(tmp_path / "other")
+    other.install(*yard.root.glob("wheelhouse/*.whl"), *yard.root.glob("wheelhouse/*/*.whl"))
+    ours, its = yard.theirs.tree(), other.tree()
+    here = [path for path in its if "torch" in path or "toyext" in path]
+    assert len(here) > 20
+    folder = str(yard.theirs.folder)
+    for path in here:
+        if path.startswith("bin/"):  # their first line names the Python
+            text = (yard.theirs.folder / path).read_text(encoding="utf-8")
+            assert text.replace(folder, str(other.folder)) == (other.folder / path).read_text()
+        elif not path.endswith("RECORD"):
+            assert ours[path] == its[path], path
+
+
+def test_a_second_run_has_nothing_to_do_until_a_persons_pip_was_there(
+    yard: InstallYard, heard: Heard
+) -> None:
+    assert moved(yard.job())
+    yard.install()
+    assert not moved(yard.job())
+    first = yard.theirs.tree()
+    yard.install()
+    assert heard[-1] == f"all of it lies in {yard.theirs.folder} already"
+    assert yard.theirs.tree() == first
+
+    yard.theirs.install(smallwheels.torch(yard.root / "pips", "2.7.0"))
+    assert moved(yard.job())
+    yard.install()
+    assert versions(yard.theirs)["torch"] == "2.6.0"
+    yard.theirs.uninstall("needed")
+    assert moved(yard.job())
+
+
+def test_two_installs_in_a_row_lead_back_to_what_was_there_before_the_first(
+    yard: InstallYard, heard: Heard
+) -> None:
+    before = yard.theirs.tree()
+    yard.install()
+    one = sorted(path.name for path in (stamp(yard) / "files").rglob("*.py"))
+    yard.torch("2.7.0", requires=NEEDS)
+    yard.extension("1.1")
+    yard.install()
+    assert versions(yard.theirs)["toyext"] == "1.1"
+    assert sorted(path.name for path in (stamp(yard) / "files").rglob("*.py")) == one
+    restore(yard)
+    assert yard.theirs.tree() == before
+    assert list(journal.stamps(yard.replaced)) == []
+
+
+def test_only_what_is_new_is_exchanged(yard: InstallYard, heard: Heard) -> None:
+    yard.install()
+    torch = (yard.theirs.site / "torch" / "__init__.py").stat()
+    yard.extension("1.1", "answer = 43\n")
+    yard.install()
+    assert yard.theirs.says("import toyext; print(toyext.answer)") == "43"
+    assert (yard.theirs.site / "torch" / "__init__.py").stat().st_ino == torch.st_ino
+
+
+def test_what_a_persons_pip_put_there_in_between_is_what_comes_back(
+    yard: InstallYard, heard: Heard
+) -> None:
+    yard.install()
+    yard.theirs.install(smallwheels.torch(yard.root / "pips", "2.7.0", code="mine = 1"))
+    theirs_now = {p: t for p, t in yard.theirs.tree().items() if "torch" in p}
+    yard.install()
+    assert any("was replaced by somebody else since" in line for line in heard)
+    kept = list((stamp(yard) / "aside").glob("*/**/of_2_5_1.py"))
+    assert len(kept) == 1  # nothing of theirs is deleted without a copy
+    restore(yard)
+    assert {p: t for p, t in yard.theirs.tree().items() if "torch" in p} == theirs_now
+    assert kept[0].is_file()
+
+
+def test_what_a_person_changed_since_is_kept_aside_and_told(
+    yard: InstallYard, heard: Heard
+) -> None:
+    before = yard.theirs.tree()
+    yard.install()
+    edited = yard.theirs.site / "torch" / "same.py"
+    edited.unlink()
+    edited.write_text("same = 'mine'\n", encoding="utf-8")
+    added = yard.theirs.site / "torch" / "mine.py"
+    added.write_text("", encoding="utf-8")
+    restore(yard)
+    (aside,) = (stamp(yard) / "aside").glob("*/**/same.py")
+    assert aside.read_text(encoding="utf-8") == "same = 'mine'\n"
+    assert any("1 file in" in line and "was changed since" in line for line in heard)
+    assert added.is_file()
+    added.unlink()
+    assert yard.theirs.tree() == before
+
+
+def test_an_edit_is_kept_aside_by_the_next_install_too(yard: InstallYard, heard: Heard) -> None:
+    before = yard.theirs.tree()
+    yard.install()
+    edited = yard.theirs.site / "torch" / "same.py"
+    edited.unlink()
+    edited.write_text("same = 'mine'\n", encoding="utf-8")
+    yard.torch("2.7.0", requires=NEEDS)
+    yard.install()
+    (aside,) = (stamp(yard) / "aside").glob("*/**/same.py")
+    assert aside.read_text(encoding="utf-8") == "same = 'mine'\n"
+    assert any("1 files were changed since" in line for line in heard) or any(
+        "changed since" in line for line in heard
+    )
+    restore(yard)
+    assert yard.theirs.tree() == before
+
+
+def test_a_persons_torch_of_later_gives_way_to_the_first_and_is_kept_aside(
+    yard: InstallYard, heard: Heard
+) -> None:
+    before = yard.theirs.tree()
+    yard.install()
+    yard.theirs.install(smallwheels.torch(yard.root / "pips", "2.7.0"))
+    restore(yard)
+    assert yard.theirs.tree() == before
+    assert list((stamp(yard) / "aside").glob("*/**/of_2_7_0.py"))
+
+
+def test_files_that_are_of_nobody_come_back(yard: InstallYard) -> None:
+    stray = yard.theirs.site / "toyext"
+    stray.mkdir()
+    (stray / "__init__.py").write_text("answer = 'mine'\n", encoding="utf-8")
+    script = yard.theirs.folder / "bin" / "torchrun"
+    script.unlink()
+    script.symlink_to("./nowhere")
+    before = yard.theirs.tree()
+    yard.install()
+    restore(yard)
+    assert yard.theirs.tree() == before
+
+
+def test_bytecode_of_the_old_comes_back_and_that_of_ours_goes(yard: InstallYard) -> None:
+    run = [yard.theirs.python, "-c", "import torch, torch.same"]
+    subprocess.run(run, check=True)
+    before = yard.theirs.tree()
+    assert any(path.endswith(".pyc") for path in before)
+    yard.install()
+    subprocess.run(run, check=True)
+    restore(yard)
+    assert yard.theirs.tree() == before
+
+
+@pytest.mark.parametrize("code", ["raise ImportError('the cause')", "__version__ = '9'"])
+def test_a_torch_that_does_not_import_gives_way_to_what_was_there(
+    yard: InstallYard, heard: Heard, code: str
+) -> None:
+    before = yard.theirs.tree()
+    yard.torch("2.6.0", requires=NEEDS, code=code)
+    with pytest.raises(BuildError, match="the cause|what .* imports is 9"):
+        yard.install()
+    assert yard.theirs.tree() == before
+    assert list(journal.stamps(yard.replaced)) == []
+
+
+def test_an_extension_that_does_not_import_leaves_the_last_good_install(
+    yard: InstallYard, heard: Heard
+) -> None:
+    before = yard.theirs.tree()
+    yard.install()
+    good = yard.theirs.tree()
+    yard.extension("1.1", "raise RuntimeError('undefined symbol')\n")
+    with pytest.raises(BuildError, match="toyext does not import .*undefined symbol"):
+        yard.install()
+    assert yard.theirs.tree() == good
+    restore(yard)
+    assert yard.theirs.tree() == before
+
+
+def test_what_else_wants_another_torch_is_named(yard: InstallYard, heard: Heard) -> None:
+    yard.install()
+    assert "vision 0.20.1 wants torch==2.5.1, and 2.6.0 is installed" in heard
+
+
+def test_another_profile_has_to_give_it_back_first(yard: InstallYard) -> None:
+    yard.install()
+    there = yard.theirs.tree()
+    other = InstallYard(yard.root, yard.theirs, "other")
+    other.torch("2.7.0", requires=NEEDS)
+    with pytest.raises(BuildError, match="profile p has put its torch") as told:
+        other.install()
+    assert "doit restore --yes profile=p" in told.value.todo
+    assert yard.theirs.tree() == there
+
+
+def untouched(yard: InstallYard, match: str) -> BuildError:
+    before = yard.theirs.tree()
+    with pytest.raises(BuildError, match=match) as told:
+        yard.install()
+    assert yard.theirs.tree() == before
+    assert list(journal.stamps(yard.replaced)) == []
+    assert told.value.todo
+    return told.value
+
+
+def test_a_wheel_for_another_python_is_refused(yard: InstallYard) -> None:
+    made = smallwheels.wheel(
+        yard.root / "wheelhouse" / "x", "toyext", "2.0", {"toyext.py": ""}, tag="cp38-cp38-win32"
+    )
+    text = Path(yard.layout.manifest("extensions:toy")).read_text(encoding="utf-8")
+    known, name = files.artifact(made), "toyext-1.0-py3-none-any.whl"
+    before = files.artifact(yard.root / "wheelhouse" / "for-torch" / name)
+    text = text.replace(before.name, known.name).replace(before.sha256, known.sha256)
+    text = text.replace(f'"size": {before.size}', f'"size": {known.size}')
+    Path(yard.layout.manifest("extensions:toy")).write_text(text, encoding="utf-8")
+    untouched(yard, "is for cp38-cp38-win32, and .*nothing was changed")
+
+
+def test_what_no_index_has_changes_nothing(yard: InstallYard) -> None:
+    (yard.index / "needed-2.0-py3-none-any.whl").unlink()
+    untouched(yard, "find out what torch needs there failed")
+
+
+def test_a_wheel_that_is_not_in_the_wheelhouse_any_more_is_told(yard: InstallYard) -> None:
+    (yard.root / "wheelhouse" / "torch-2.6.0-py3-none-any.whl").unlink()
+    assert "doit clean wheel" in untouched(yard, "there is no torch-2.6.0").todo
+
+
+def test_a_package_without_a_list_of_its_files_is_refused(yard: InstallYard) -> None:
+    (yard.theirs.site / "torch-2.5.1.dist-info" / "RECORD").unlink()
+    assert "pip uninstall torch" in untouched(yard, "torch 2.5.1 has no RECORD").todo
+
+
+def test_a_torch_that_is_of_no_package_is_refused(yard: InstallYard) -> None:
+    info = yard.theirs.site / "torch-2.5.1.dist-info"
+    for path in info.iterdir():
+        path.unlink()
+    info.rmdir()
+    untouched(yard, "this is of no package that is installed there")
+
+
+def test_a_link_to_a_source_tree_is_not_written_through(yard: InstallYard, tmp_path: Path) -> None:
+    tree = tmp_path / "source"
+    (yard.theirs.site / "torch").rename(tree)
+    (yard.theirs.site / "torch").symlink_to(tree)
+    untouched(yard, "this is a link to .*source, which is not written to")
+    assert (tree / "same.py").is_file()
+
+
+def test_a_folder_in_the_way_of_a_file_is_told(yard: InstallYard) -> None:
+    (yard.theirs.site / "toyext" / "__init__.py").mkdir(parents=True)
+    untouched(yard, "a file is to be here, and a folder is in its way")
+
+
+def test_an_environment_that_may_not_be_written_to_is_refused(
+    yard: InstallYard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may write everywhere, so that what the system answers is played."""
+    site, may = str(yard.theirs.site), os.access
+    monkeypatch.setattr(os, "access", lambda p, mode: str(p) != site and may(p, mode))
+    untouched(yard, "you may not write here; nothing was changed")
+
+
+def test_a_folder_of_somebody_else_in_the_environment_is_refused(
+    yard: InstallYard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, may = str(yard.theirs.site / "torch" / "lib"), os.access
+    monkeypatch.setattr(os, "access", lambda p, mode: str(p) != folder and may(p, mode))
+    untouched(yard, "you may not write here; nothing was changed")
+
+
+def test_files_that_cannot_share_a_disk_are_copied(
+    yard: InstallYard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(18, "Invalid cross-device link")
+
+    before = yard.theirs.tree()
+    monkeypatch.setattr(os, "link", refuse)
+    yard.install()
+    assert versions(yard.theirs)["torch"] == "2.6.0"
+    yard.torch("2.7.0", requires=NEEDS)
+    yard.install()
+    restore(yard)
+    assert yard.theirs.tree() == before
+
+
+def test_what_was_kept_and_is_not_whole_any_more_is_not_put_back(yard: InstallYard) -> None:
+    yard.install()
+    there = yard.theirs.tree()
+    kept = next((stamp(yard) / "files").rglob("same.py"))
+    kept.write_text("", encoding="utf-8")
+    with pytest.raises(BuildError, match="this is not what was kept here") as told:
+        restore(yard)
+    assert "torch==2.5.1" in told.value.todo
+    assert yard.theirs.tree() == there
+
+
+def test_an_environment_that_is_gone_is_told(yard: InstallYard) -> None:
+    yard.install()
+    yard.theirs.folder.rename(yard.root / "moved")
+    with pytest.raises(BuildError, match="the environment is not there any more"):
+        restore(yard)
+    assert (stamp(yard) / "replaced.json").is_file()
+
+
+# in a process of its own, whose children get no PYTHONPATH: KILL before the nth change of a file
+CUT = """
+import os, signal
+left = [int(os.environ["CUT_AT"])]
+
+def cut(real, watched):
+    def counted(*args, **kwargs):
+        if any(watched in str(arg) for arg in args):
+            left[0] -= 1
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return real(*args, **kwargs)
+    return counted
+
+for name in ("link", "replace", "unlink", "rmdir", "mkdir"):
+    setattr(os, name, cut(getattr(os, name), os.environ["CUT_IN"]))
+"""
+RUN = """
+import sys
+from pathlib import Path
+from tasks.reports import restore
+from tasks.reports.subject import Subject
+from tests.installyard import InstallYard
+from tests.smallwheels import Theirs
+root, person, what = sys.argv[1:]
+yard = InstallYard(Path(root), Theirs(Path(person)))
+yard.install() if what == "install" else restore.run(Subject(yard.root, "p", None), yes=True)
+"""
+# where the changes are counted, and how many there are at the least
+WHERE = {"environment": ("/person/", 30), "journal": ("/replaced/", 30)}
+
+
+def killed(yard: InstallYard, what: str, at: int, where: str) -> bool:
+    """Whether it came so far."""
+    cut = yard.root / "cut"
+    cut.mkdir(exist_ok=True)
+    (cut / "sitecustomize.py").write_text(CUT, encoding="utf-8")
+    path = os.pathsep.join([str(cut), str(Path(__file__).parents[2])])
+    env = {**os.environ, "PYTHONPATH": path, "CUT_AT": str(at), "CUT_IN": where}
+    argv = [sys.executable, "-c", RUN, str(yard.root), str(yard.theirs.folder), what]
+    done = subprocess.run(argv, env=env, check=False, capture_output=True, text=True)
+    assert done.returncode in {0, -signal.SIGKILL}, done.stderr
+    return done.returncode != 0
+
+
+needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="not run: POSIX signals")
+
+
+@needs_posix
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("then", ["install", "restore"])
+def test_a_kill_anywhere_in_an_install_loses_nothing(
+    yard: InstallYard, heard: Heard, where: str, then: str
+) -> None:
+    """Each time it is cut off later; whoever comes next ends what was begun."""
+    before = yard.theirs.tree()
+    yard.install()
+    good = yard.theirs.tree()
+    restore(yard)
+    place, least = WHERE[where]
+    at, reached = 1, 0
+    while killed(yard, "install", at, place):
+        reached = at
+        if then == "install":
+            yard.install()
+            assert yard.theirs.tree() == good, at
+        restore(yard)
+        assert yard.theirs.tree() == before, at
+        assert list(journal.stamps(yard.replaced)) == [], at
+        at += 7 if where == "environment" else 23
+    assert reached > least
+    assert yard.theirs.tree() == good
+
+
+@needs_posix
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("then", ["install", "restore"])
+def test_a_kill_anywhere_in_a_restore_loses_nothing(
+    yard: InstallYard, heard: Heard, where: str, then: str
+) -> None:
+    before = yard.theirs.tree()
+    yard.install()
+    good = yard.theirs.tree()
+    place, least = WHERE[where]
+    at, reached = 1, 0
+    while killed(yard, "restore", at, place):
+        reached = at
+        if then == "install":
+            yard.install()
+            assert yard.theirs.tree() == good, at
+            restore(yard)
+        else:
+            interrupted.mend(yard.replaced)
+        assert yard.theirs.tree() == before, at
+        assert list(journal.stamps(yard.replaced)) == [], at
+        yard.install()
+        at += 7 if where == "environment" else 11
+    assert reached > least
+    assert yard.theirs.tree() == before
+
+
+@needs_posix
+def test_a_kill_in_a_second_install_keeps_the_way_back_to_the_first(
+    yard: InstallYard, heard: Heard
+) -> None:
+    before = yard.theirs.tree()
+    yard.install()
+    at = 1
+    yard.torch("2.7.0", requires=NEEDS)
+    while killed(yard, "install", at, yard.root.parent.name):
+        yard.install()
+        assert versions(yard.theirs)["torch"] == "2.7.0", at
+        restore(yard)
+        assert yard.theirs.tree() == before, at
+        yard.torch("2.6.0", requires=NEEDS)
+        yard.install()
+        yard.torch("2.7.0", requires=NEEDS)
+        at += 29
+    assert at > 60
