@@ -1,4 +1,4 @@
-"""Small wheels by any name, as torch's and an extension's are; and environments to put them into."""
+"""Small wheels by any name, as torch's and an extension's are; and environments for them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def wheel(  # noqa: PLR0917 - a wheel is that much
 
 def torch(folder: Path, version: str, *, requires: Sequence[str] = (), code: str = "") -> Path:
     """A torch of a few files: each release has one more of its own, and they share the others."""
-    content = {
+    content: dict[str, bytes | str] = {
         "torch/__init__.py": f"from torch.version import __version__\n{code}\n",
         "torch/version.py": f"__version__ = '{version}'\ncuda = None\n",
         "torch/same.py": "same = 1\n",
@@ -80,10 +80,16 @@ class Theirs:
         _run(*argv, "--python", self.python, *map(str, wanted))
 
     def uninstall(self, name: str) -> None:
-        _run(environments.find_uv() or "uv", "pip", "uninstall", "-q", "--python", self.python, name)
+        _run(
+            environments.find_uv() or "uv", "pip", "uninstall", "-q", "--python", self.python, name
+        )
 
     def says(self, code: str) -> str:
         return _run(self.python, "-B", "-c", code).strip()
+
+    def compiles(self, code: str) -> None:
+        """Run it, and leave bytecode."""
+        _run(self.python, "-c", code)
 
     def tree(self) -> dict[str, str]:
         """Every file by path: its mode and digest, or where it leads; and every folder. uv's lock

@@ -158,14 +158,14 @@ def remove_owned(path: PurePath) -> None:
         removal.remove_tree(target, last=TAG)
 
 
-def empty_owned(folder: PurePath, first: tuple[str, ...] = ()) -> None:
+def empty_owned(folder: PurePath, first: tuple[str, ...] = (), but: tuple[str, ...] = ()) -> None:
     """Remove everything in a folder that is marked as ours but the mark and the lock; the names in
-    `first` go first.
+    `first` go first, those in `but` stay.
     """
     path = Path(folder)
     if not _marked(path):
         raise NotOwnedError("torchyard did not make this and will not empty it", where=str(path))
-    found = [child for child in path.iterdir() if child.name not in (TAG, _LOCK, _HOLDER)]
+    found = [child for child in path.iterdir() if child.name not in (TAG, _LOCK, _HOLDER, *but)]
     for child in sorted(found, key=lambda entry: entry.name not in first):
         remove_owned(child)
 

@@ -2,16 +2,17 @@
 
 That is its build folder and the wheels in the wheelhouse that no other
 profile's manifest names. What was installed into a person's own interpreter (strategy existing)
-stays.
+stays, and so does what install.into replaced: it may be the only copy.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tasks.effects import files, wheelhouse
+from tasks.effects.replaced import journal
 from tasks.effects.voice import show
 from tasks.errors import BuildError, NotOwnedError
 from tasks.reports.subject import Subject
@@ -27,17 +28,40 @@ def run(subject: Subject, yes: bool = False) -> None:
     if build.exists() and not files.is_owned(build):
         raise NotOwnedError("torchyard did not make this and will not remove it", where=str(build))
     wheels = sorted(_ours_alone(build, Path(layout.wheelhouse)))
-    for path in (build, *wheels):
-        if path.exists():
-            show(f"{'removing' if yes else 'would remove'} {path} ({size(_bytes(path) / 2**20)})")
+    stays = _stays(build / "replaced")
+    _show((build, *wheels), "removing" if yes else "would remove")
+    if stays:
+        show(f"but {build / 'replaced'} stays: {stays}")
     if not yes:
         show("nothing was removed; to do it: doit purge --yes" + _with_profile(subject))
         return
     if build.exists():
-        with files.lock(build):  # nobody is at work in it
-            for wheel in wheels:
-                _remove_wheel(wheel)
+        _remove(build, wheels, but=("replaced",) if stays else ())
+
+
+def _show(paths: Iterable[Path], verb: str) -> None:
+    for path in paths:
+        if path.exists():
+            show(f"{verb} {path} ({size(_bytes(path) / 2**20)})")
+
+
+def _remove(build: Path, wheels: Iterable[Path], but: tuple[str, ...]) -> None:
+    with files.lock(build):  # nobody is at work in it
+        for wheel in wheels:
+            _remove_wheel(wheel)
+        if but:
+            files.empty_owned(build, but=but)
+    if not but:
         files.remove_owned(build)
+
+
+def _stays(replaced: Path) -> str:
+    """Why what was replaced must not go, and what to do; "" where there is nothing."""
+    stamps = list(journal.stamps(replaced))
+    if there := [one.prefix for stamp in stamps if (one := journal.lies(stamp))]:
+        return f"it holds what was in {', '.join(there)} before; doit restore puts that back"
+    own = any((stamp / journal.ASIDE).is_dir() for stamp in stamps)
+    return "it holds files of your own; remove it yourself once you need none" if own else ""
 
 
 def _remove_wheel(wheel: Path) -> None:

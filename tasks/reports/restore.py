@@ -18,28 +18,28 @@ from tasks.reports.subject import Subject
 def run(subject: Subject, yes: bool = False) -> None:
     """Show what would be put back, and with `yes` do it."""
     build = subject.root / "build" / subject.name
-    stamps = list(_open(build / "replaced"))
+    stamps = [stamp for stamp in journal.stamps(build / "replaced") if journal.lies(stamp)]
     if not stamps:
         show("nothing of this profile lies in an environment of yours")
-        return
-    if not files.is_owned(build):
+    elif not files.is_owned(build):
         raise NotOwnedError("torchyard did not make this", where=str(build))
     for stamp in stamps:
         _show(stamp)
-    if not yes:
+    if yes:
+        _restore_all(build, subject)
+    elif stamps:
         show("nothing was changed; to do it: doit restore --yes" + _with_profile(subject))
+
+
+def _restore_all(build: Path, subject: Subject) -> None:
+    if not (build / "replaced").is_dir():
         return
     with files.lock(build):  # nobody is at work in it
         manifests.withdraw(build / "install.json")
-        for stamp in stamps:
+        for stamp in journal.stamps(build / "replaced"):
             _restore(stamp)
     if subject.opened and subject.opened.loaded.settings.install.into:
         show("install.into still names it: the next doit build puts the wheels there again")
-
-
-def _open(replaced: Path) -> list[Path]:
-    """Those with something to put back, the oldest first."""
-    return [s for s in journal.stamps(replaced) if journal.held(s) or journal.change(s)]
 
 
 def _show(stamp: Path) -> None:
@@ -55,9 +55,8 @@ def _show(stamp: Path) -> None:
 
 
 def _restore(stamp: Path) -> None:
-    held, change = journal.held(stamp), journal.change(stamp)
+    one = journal.lies(stamp)
     interrupted.restore(stamp)
-    one = held or (change.exchange if change else None)
     if one:
         show(f"{one.prefix} has again what it had before; the files are the same, byte for byte")
 

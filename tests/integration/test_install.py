@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tasks.effects import environments, files, voice
-from tasks.effects.replaced import interrupted, journal
+from tasks.effects.replaced import journal
 from tasks.errors import BuildError
 from tasks.reports import restore as report
 from tasks.reports.subject import Subject
@@ -75,7 +75,10 @@ def restore(yard: InstallYard, *, yes: bool = True) -> None:
 
 
 def versions(person: Theirs) -> dict[str, str]:
-    code = "import importlib.metadata as m; print(*(f'{d.name} {d.version}' for d in m.distributions()), sep='|')"
+    code = (
+        "import importlib.metadata as m; "
+        "print(*(f'{d.name} {d.version}' for d in m.distributions()), sep='|')"
+    )
     names = ("torch", "needed", "toyext", "vision")
     rows = [row.split(" ") for row in person.says(code).split("|")]
     return {name: version for name, version in rows if name in names}
@@ -246,12 +249,11 @@ def test_files_that_are_of_nobody_come_back(yard: InstallYard) -> None:
 
 
 def test_bytecode_of_the_old_comes_back_and_that_of_ours_goes(yard: InstallYard) -> None:
-    run = [yard.theirs.python, "-c", "import torch, torch.same"]
-    subprocess.run(run, check=True)
+    yard.theirs.compiles("import torch, torch.same")
     before = yard.theirs.tree()
     assert any(path.endswith(".pyc") for path in before)
     yard.install()
-    subprocess.run(run, check=True)
+    yard.theirs.compiles("import torch, torch.same")
     restore(yard)
     assert yard.theirs.tree() == before
 
@@ -262,7 +264,7 @@ def test_a_torch_that_does_not_import_gives_way_to_what_was_there(
 ) -> None:
     before = yard.theirs.tree()
     yard.torch("2.6.0", requires=NEEDS, code=code)
-    with pytest.raises(BuildError, match="the cause|what .* imports is 9"):
+    with pytest.raises(BuildError, match=r"the cause|what .* imports is 9"):
         yard.install()
     assert yard.theirs.tree() == before
     assert list(journal.stamps(yard.replaced)) == []
@@ -275,7 +277,7 @@ def test_an_extension_that_does_not_import_leaves_the_last_good_install(
     yard.install()
     good = yard.theirs.tree()
     yard.extension("1.1", "raise RuntimeError('undefined symbol')\n")
-    with pytest.raises(BuildError, match="toyext does not import .*undefined symbol"):
+    with pytest.raises(BuildError, match=r"toyext does not import .*undefined symbol"):
         yard.install()
     assert yard.theirs.tree() == good
     restore(yard)
@@ -410,21 +412,23 @@ def test_an_environment_that_is_gone_is_told(yard: InstallYard) -> None:
 
 
 # in a process of its own, whose children get no PYTHONPATH: KILL before the nth change of a file
+# below the folder, and at the end how many there were
 CUT = """
-import os, signal
-left = [int(os.environ["CUT_AT"])]
+import atexit, os, pathlib, signal
+place, at, made = os.environ["CUT_IN"], int(os.environ["CUT_AT"]), [0]
 
-def cut(real, watched):
+def cut(real):
     def counted(*args, **kwargs):
-        if any(watched in str(arg) for arg in args):
-            left[0] -= 1
-            if not left[0]:
+        if any(place in str(arg) for arg in args):
+            made[0] += 1
+            if made[0] == at:
                 os.kill(os.getpid(), signal.SIGKILL)
         return real(*args, **kwargs)
     return counted
 
 for name in ("link", "replace", "unlink", "rmdir", "mkdir"):
-    setattr(os, name, cut(getattr(os, name), os.environ["CUT_IN"]))
+    setattr(os, name, cut(getattr(os, name)))
+atexit.register(lambda: pathlib.Path(os.environ["CUT_OUT"]).write_text(str(made[0])))
 """
 RUN = """
 import sys
@@ -437,94 +441,96 @@ root, person, what = sys.argv[1:]
 yard = InstallYard(Path(root), Theirs(Path(person)))
 yard.install() if what == "install" else restore.run(Subject(yard.root, "p", None), yes=True)
 """
-# where the changes are counted, and how many there are at the least
-WHERE = {"environment": ("/person/", 30), "journal": ("/replaced/", 30)}
+NEVER = 10**9
+MOMENTS = (0.0, 0.4, 0.7, 1.0)  # of all changes: the first, two in between and the last
+needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="not run: POSIX signals")
+places = pytest.mark.parametrize("place", ["/person/", "/replaced/"])
+followers = pytest.mark.parametrize("then", ["install", "restore"])
 
 
-def killed(yard: InstallYard, what: str, at: int, where: str) -> bool:
-    """Whether it came so far."""
+def cut_off(yard: InstallYard, what: str, place: str, at: int) -> int:
+    """Run it, killed before change number `at` below `place`; how many there were where it never
+    came to that.
+    """
     cut = yard.root / "cut"
     cut.mkdir(exist_ok=True)
     (cut / "sitecustomize.py").write_text(CUT, encoding="utf-8")
     path = os.pathsep.join([str(cut), str(Path(__file__).parents[2])])
-    env = {**os.environ, "PYTHONPATH": path, "CUT_AT": str(at), "CUT_IN": where}
+    told = {"CUT_AT": str(at), "CUT_IN": place, "CUT_OUT": str(cut / "made")}
     argv = [sys.executable, "-c", RUN, str(yard.root), str(yard.theirs.folder), what]
+    env = {**os.environ, "PYTHONPATH": path, **told}
     done = subprocess.run(argv, env=env, check=False, capture_output=True, text=True)
-    assert done.returncode in {0, -signal.SIGKILL}, done.stderr
-    return done.returncode != 0
+    if at == NEVER:
+        assert done.returncode == 0, done.stderr
+        return int((cut / "made").read_text(encoding="utf-8"))
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    return at
 
 
-needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="not run: POSIX signals")
+def moments(changes: int) -> list[int]:
+    assert changes > 30
+    return [1 + round(part * (changes - 1)) for part in MOMENTS]
 
 
 @needs_posix
-@pytest.mark.parametrize("where", WHERE)
-@pytest.mark.parametrize("then", ["install", "restore"])
+@places
+@followers
 def test_a_kill_anywhere_in_an_install_loses_nothing(
-    yard: InstallYard, heard: Heard, where: str, then: str
+    yard: InstallYard, heard: Heard, place: str, then: str
 ) -> None:
-    """Each time it is cut off later; whoever comes next ends what was begun."""
+    """Whoever comes next ends what was begun."""
     before = yard.theirs.tree()
-    yard.install()
+    changes = cut_off(yard, "install", place, NEVER)
     good = yard.theirs.tree()
     restore(yard)
-    place, least = WHERE[where]
-    at, reached = 1, 0
-    while killed(yard, "install", at, place):
-        reached = at
+    for at in moments(changes):
+        cut_off(yard, "install", place, at)
         if then == "install":
             yard.install()
             assert yard.theirs.tree() == good, at
         restore(yard)
         assert yard.theirs.tree() == before, at
         assert list(journal.stamps(yard.replaced)) == [], at
-        at += 7 if where == "environment" else 23
-    assert reached > least
-    assert yard.theirs.tree() == good
 
 
 @needs_posix
-@pytest.mark.parametrize("where", WHERE)
-@pytest.mark.parametrize("then", ["install", "restore"])
+@places
+@followers
 def test_a_kill_anywhere_in_a_restore_loses_nothing(
-    yard: InstallYard, heard: Heard, where: str, then: str
+    yard: InstallYard, heard: Heard, place: str, then: str
 ) -> None:
     before = yard.theirs.tree()
     yard.install()
     good = yard.theirs.tree()
-    place, least = WHERE[where]
-    at, reached = 1, 0
-    while killed(yard, "restore", at, place):
-        reached = at
+    changes = cut_off(yard, "restore", place, NEVER)
+    for at in moments(changes):
+        yard.install()
+        cut_off(yard, "restore", place, at)
         if then == "install":
             yard.install()
             assert yard.theirs.tree() == good, at
-            restore(yard)
-        else:
-            interrupted.mend(yard.replaced)
+        restore(yard)
         assert yard.theirs.tree() == before, at
         assert list(journal.stamps(yard.replaced)) == [], at
-        yard.install()
-        at += 7 if where == "environment" else 11
-    assert reached > least
-    assert yard.theirs.tree() == before
 
 
 @needs_posix
+@places
 def test_a_kill_in_a_second_install_keeps_the_way_back_to_the_first(
-    yard: InstallYard, heard: Heard
+    yard: InstallYard, heard: Heard, place: str
 ) -> None:
     before = yard.theirs.tree()
     yard.install()
-    at = 1
     yard.torch("2.7.0", requires=NEEDS)
-    while killed(yard, "install", at, yard.root.parent.name):
+    changes = cut_off(yard, "install", place, NEVER)
+    for at in moments(changes):
+        restore(yard)
+        yard.torch("2.6.0", requires=NEEDS)
+        yard.install()
+        yard.torch("2.7.0", requires=NEEDS)
+        cut_off(yard, "install", place, at)
         yard.install()
         assert versions(yard.theirs)["torch"] == "2.7.0", at
         restore(yard)
         assert yard.theirs.tree() == before, at
-        yard.torch("2.6.0", requires=NEEDS)
-        yard.install()
-        yard.torch("2.7.0", requires=NEEDS)
-        at += 29
-    assert at > 60
+        assert list(journal.stamps(yard.replaced)) == [], at

@@ -24,6 +24,7 @@ ROOTS: dict[System, PurePath] = {
     "windows": PureWindowsPath("C:\\ty"),
     "macos": PurePosixPath("/Users/me/yard"),
 }
+INSTALL = {"install": "install.into names no environment of yours"}
 SMOKE = {"name": "smoke", "path": "templates/smoke"}
 SHIPPED = [name for name in profiles(CONFIG) if not name.startswith("local-")]
 
@@ -58,13 +59,14 @@ def every_stage(plan: Plan) -> tuple[Stage, ...]:
 def test_prebuilt_has_no_source_and_no_compile() -> None:
     plan = plan_of(host(), extensions=[SMOKE])
     assert names(plan) == ["deps", "env", "wheel", "extensions:smoke"]
-    assert plan.absent == dict.fromkeys(("source", "compile"), "strategy prebuilt builds no torch")
+    torch = dict.fromkeys(("source", "compile"), "strategy prebuilt builds no torch")
+    assert plan.absent == {**torch, **INSTALL}
 
 
 def test_source_has_every_stage() -> None:
     plan = plan_of(host(), torch={"strategy": "source"}, extensions=[SMOKE])
     assert names(plan) == ["deps", "source", "env", "compile", "wheel", "extensions:smoke"]
-    assert plan.absent == {}
+    assert plan.absent == INSTALL
 
 
 def test_existing_installs_no_torch_and_no_venv() -> None:
@@ -88,7 +90,7 @@ def test_a_part_of_the_tree_ends_at_compile() -> None:
     plan = plan_of(host(), build={"target": "c10"}, extensions=[SMOKE])
     assert names(plan) == ["deps", "source", "env", "compile"]
     reason = "build.target c10 is a part of the tree, and a part makes no wheel"
-    assert plan.absent == dict.fromkeys(("wheel", "extensions", "validate"), reason)
+    assert plan.absent == dict.fromkeys(("wheel", "extensions", "install", "validate"), reason)
 
 
 def test_every_stage_is_planned_or_told_absent(shipped: dict[str, Settings]) -> None:

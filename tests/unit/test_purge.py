@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tasks.effects import files, manifests
+from tasks.effects.replaced import journal
+from tasks.effects.replaced.journal import Exchange, Part
 from tasks.effects.wheelhouse import Origin
 from tasks.errors import BuildError, BusyError, NotOwnedError
 from tasks.model import Artifact, Layout
@@ -101,3 +103,45 @@ def test_purge_of_a_broken_profile_tells_what_is_wrong(yard: Path, heard: Heard)
     subject = broken(yard, "tagret: {}\n")
     with pytest.raises(BuildError, match="tagret: unknown key"):
         purge.run(subject, yes=True)
+
+
+def replaced(yard: Path) -> Path:
+    """What install.into replaced, and is still replaced."""
+    stamp = yard / "build" / "mine" / "replaced" / "1"
+    part = Part("2.5.1", "", "2.6.0", "", "")
+    journal.write_held(stamp, Exchange("/gs/python", "/gs", (), "1", {"torch": part}, {}, {}, {}))
+    return stamp
+
+
+def test_what_install_into_replaced_stays_while_it_is_replaced(yard: Path, heard: Heard) -> None:
+    wheel = built(yard, "mine", "torch-1.whl")
+    stamp = replaced(yard)
+    purge.run(opened(yard), yes=True)
+    told = f"but {stamp.parent} stays: it holds what was in /gs before; doit restore puts that back"
+    assert told in heard
+    assert journal.held(stamp)
+    assert not wheel.exists()
+    assert [path for path in left(yard) if ".lock" not in path] == [
+        "build/mine/replaced/1/replaced.json"
+    ]
+    purge.run(opened(yard), yes=True)
+    assert journal.held(stamp)
+
+
+def test_what_was_kept_aside_stays_and_with_nothing_of_theirs_all_goes(
+    yard: Path, heard: Heard
+) -> None:
+    built(yard, "mine", "torch-1.whl")
+    stamp = replaced(yard)
+    (stamp / "replaced.json").unlink()
+    own = stamp / "aside" / "2" / "mine.py"
+    own.parent.mkdir(parents=True)
+    own.touch()
+    purge.run(opened(yard), yes=True)
+    assert own.is_file()
+    assert any("holds files of your own" in line for line in heard)
+    own.unlink()
+    (stamp / "aside" / "2").rmdir()
+    (stamp / "aside").rmdir()
+    purge.run(opened(yard), yes=True)
+    assert not (yard / "build" / "mine").exists()

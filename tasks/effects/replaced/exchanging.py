@@ -51,7 +51,7 @@ def put_back(one: Exchange, store: Path, aside: Path) -> Back:
             tick(f"putting back: {number:,} of {len(paths):,} files")
         if _back(one, path, store, aside):
             moved.append(path)
-    _folders(one)
+    _folders(one, moved)
     return Back(aside, tuple(moved))
 
 
@@ -129,10 +129,10 @@ def _forget_bytecode(one: Exchange, source: Path) -> None:
             found.unlink(missing_ok=True)
 
 
-def _folders(one: Exchange) -> None:
+def _folders(one: Exchange, moved: list[str]) -> None:
     """Those that were there are there, and of those that came none is that is empty."""
     prefix = Path(one.prefix)
-    came = place.parents({*one.kept, *one.placed}) - one.folders.keys()
+    came = place.parents({*one.kept, *one.placed, *moved}) - one.folders.keys()
     place.prune(prefix, came)
     for name in sorted(one.folders):
         (prefix / name / place.PART).unlink(missing_ok=True)

@@ -23,7 +23,7 @@ def mend(replaced: PurePath) -> None:
     for stamp in journal.stamps(replaced):
         undo_change(stamp)
         one = journal.held(stamp)
-        if journal.is_restoring(stamp) and not (one and journal.is_gone(one)):
+        if one is None or (journal.is_restoring(stamp) and not journal.is_gone(one)):
             restore(stamp)
 
 
@@ -40,11 +40,12 @@ def undo_change(stamp: Path) -> None:
         tell(put_back(one, stamp / CHANGE / FILES, stamp / ASIDE / now()), one.prefix)
         say(f"an install into {one.prefix} had been cut off: what was there before it is back")
     settling.drop(stamp)
-    _remove_empty(stamp)
 
 
 def restore(stamp: Path) -> Back | None:
-    """Put back what was there before the first install; None where nothing lies there."""
+    """Put back what was there before the first install; None where nothing lies there. Then
+    nothing is left of the stamp but what is aside.
+    """
     undo_change(stamp)
     one = journal.held(stamp)
     back = None
@@ -61,7 +62,7 @@ def restore(stamp: Path) -> Back | None:
     (stamp / HELD).unlink(missing_ok=True)
     (stamp / RESTORING).unlink(missing_ok=True)
     files.remove_owned(stamp / FILES)
-    _remove_empty(stamp)
+    settling.drop(stamp)
     return back
 
 
@@ -73,8 +74,3 @@ def tell(back: Back, prefix: str) -> None:
             f"{len(back.moved)} file{'' if one else 's'} in {prefix} {'was' if one else 'were'} "
             f"changed since, and {'is' if one else 'are'} now in {back.aside}"
         )
-
-
-def _remove_empty(stamp: Path) -> None:
-    if stamp.is_dir() and not any(stamp.iterdir()):
-        stamp.rmdir()

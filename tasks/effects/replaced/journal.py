@@ -122,6 +122,12 @@ def _read(path: Path, kind: type[T]) -> T | None:
         raise
 
 
+def lies(stamp: Path) -> Exchange | None:
+    """What was exchanged there, be it not to the end; None where nothing is."""
+    at_work = change(stamp)
+    return held(stamp) or (at_work.exchange if at_work else None)
+
+
 def is_gone(exchange: Exchange) -> bool:
     """Whether the environment is not there any more, or was made anew for another Python."""
     return not all(Path(exchange.prefix, site).is_dir() for site in exchange.sites)

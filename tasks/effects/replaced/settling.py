@@ -123,6 +123,10 @@ def finish(stamp: Path, at_work: Change) -> None:
 
 
 def drop(stamp: Path) -> None:
-    """Forget the change. First its journal, so that nobody takes what is left of it for whole."""
+    """Forget the change, and the stamp where it holds nothing else. First goes the journal, so that
+    nobody takes what is left for whole.
+    """
     (stamp / CHANGE / "change.json").unlink(missing_ok=True)
     files.remove_owned(stamp / CHANGE)
+    if stamp.is_dir() and not any(stamp.iterdir()):
+        stamp.rmdir()

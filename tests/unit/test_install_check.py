@@ -1,0 +1,134 @@
+"""What is wrong with install.into is seen at load, by looking at real interpreters."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tasks.effects import environments
+from tasks.effects.theirs.interpreter import Glance, find, glance
+from tasks.errors import SettingsError
+from tasks.model import Interpreter, Layout
+from tasks.settings.schema import Settings
+from tasks.stages.install.check import check
+from tests.actionyard import CHOICE
+
+
+@pytest.fixture(scope="module")
+def venvs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two environments without pip, made in no time."""
+    folder = tmp_path_factory.mktemp("venvs")
+    made = {name: folder / name for name in ("one", "other")}
+    for path in made.values():
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(path)], check=True)
+    return made
+
+
+def refused(root: Path, into: str, ours: str = "", python: str = sys.executable) -> SettingsError:
+    choice = replace(CHOICE, python=Interpreter(python, "3.12.0"))
+    settings = Settings.model_validate({"install": {"into": into}})
+    with pytest.raises(SettingsError) as told:
+        check(settings, Layout(root, "p", root), choice, ours)
+    assert told.value.where == "install.into"
+    assert told.value.todo
+    return told.value
+
+
+def python_of(venv: Path) -> str:
+    return str(environments.python_of(venv))
+
+
+def test_an_environment_of_the_same_python_is_taken(tmp_path: Path, venvs: dict[str, Path]) -> None:
+    settings = Settings.model_validate({"install": {"into": python_of(venvs["one"])}})
+    choice = replace(CHOICE, python=Interpreter(sys.executable, "3.12.0"))
+    check(settings, Layout(tmp_path, "p", tmp_path), choice, sys.prefix)
+    check(Settings(), Layout(tmp_path, "p", tmp_path), choice, sys.prefix)
+
+
+def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+    assert "there is no" in refused(tmp_path, str(tmp_path / "nowhere" / "python")).what
+    assert refused(tmp_path, "no-such-python").what == 'there is no "no-such-python" on PATH'
+
+
+def test_the_folder_of_an_environment_is_answered_with_its_python(
+    tmp_path: Path, venvs: dict[str, Path]
+) -> None:
+    told = refused(tmp_path, str(venvs["one"]))
+    assert told.todo == f"write its Python: {python_of(venvs['one'])}"
+
+
+def test_what_is_no_python_is_told(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\necho torchyard hello\n", encoding="utf-8")
+    program.chmod(0o755)
+    assert refused(tmp_path, str(program)).what == f"{program} is not a Python that runs here"
+    (tmp_path / "text").write_text("", encoding="utf-8")
+    assert "is not a Python" in refused(tmp_path, str(tmp_path / "text")).what
+
+
+def test_a_path_starts_at_the_checkout_and_home_is_understood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "env" / "bin" / "python"
+    place.parent.mkdir(parents=True)
+    place.touch()
+    assert find("env/bin/python", tmp_path) == place
+    assert find("./env/bin/python", tmp_path) == place
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    into = Settings.model_validate({"install": {"into": "~/env/bin/python"}}).install.into
+    assert into == str(tmp_path / "env" / "bin" / "python").replace("\\", "/")
+
+
+def test_the_environment_that_the_profile_builds_is_refused(tmp_path: Path) -> None:
+    venv = Path(Layout(tmp_path, "p", tmp_path).venv)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    assert "this profile builds itself" in refused(tmp_path, python_of(venv)).what
+
+
+def test_a_name_that_leads_to_the_python_of_doit_is_refused_and_its_path_is_taken(
+    tmp_path: Path, venvs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, python = str(venvs["one"]), python_of(venvs["one"])
+    monkeypatch.setenv("PATH", str(Path(python).parent), prepend=os.pathsep)
+    told = refused(tmp_path, "python", ours=folder)
+    assert told.what.endswith("which runs doit itself")
+    assert python in told.todo
+    settings = Settings.model_validate({"install": {"into": python}})
+    choice = replace(CHOICE, python=Interpreter(sys.executable, "3.12.0"))
+    check(settings, Layout(tmp_path, "p", tmp_path), choice, folder)
+
+
+FAKE = """#!{real}
+print("torchyard cpython 3.{minor}.1 {kind} /elsewhere")
+"""
+
+
+@pytest.mark.parametrize(
+    ("minor", "kind", "said"),
+    [(9, "usual", "CPython 3.9"), (sys.version_info[1], "free-threaded", "free-threaded")],
+)
+@pytest.mark.skipif(sys.platform == "win32", reason="not run: scripts have no first line there")
+def test_another_python_is_refused_before_hours_of_compiling(
+    tmp_path: Path, minor: int, kind: str, said: str
+) -> None:
+    fake = tmp_path / "python"
+    fake.write_text(FAKE.format(real=sys.executable, minor=minor, kind=kind), encoding="utf-8")
+    fake.chmod(0o755)
+    told = refused(tmp_path, str(fake))
+    assert said in told.what
+    assert f"set python: {fake}" in told.todo
+
+
+def test_a_glance_names_implementation_version_and_kind() -> None:
+    found = glance(Path(sys.executable))
+    assert found.implementation == sys.implementation.name
+    assert found.version == "{}.{}.{}".format(*sys.version_info[:3])
+    assert found.prefix == os.path.realpath(sys.prefix)
+    assert str(Glance("cpython", "3.14.1", "free-threaded", "/")) == "CPython 3.14 free-threaded"
+    assert str(Glance("pypy", "3.11.1", "usual", "/")) == "PyPy 3.11"

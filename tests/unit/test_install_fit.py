@@ -1,0 +1,145 @@
+"""What can be known of a person's environment before a file is written."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.markers import default_environment
+from packaging.tags import parse_tag
+
+from tasks.effects.theirs.environment import Distribution, Said, Target, ask
+from tasks.errors import BuildError
+from tasks.stages.install import fit
+from tasks.stages.install.wheels import Chosen
+
+SAID = Said(
+    version="3.12.4",
+    tags=("cp312-cp312-manylinux_2_39_x86_64", "cp312-cp312-linux_x86_64", "py3-none-any"),
+    markers={name: str(value) for name, value in default_environment().items()},
+    prefix="/env",
+    purelib="/env/lib/python3.12/site-packages",
+    platlib="/env/lib/python3.12/site-packages",
+    scripts="/env/bin",
+    managed="",
+    conda=False,
+    user_torch="",
+    distributions=(),
+)
+
+
+def target(**more: Any) -> Target:
+    return Target("/env/bin/python", replace(SAID, **more))
+
+
+def wheel(tag: str) -> Chosen:
+    path = Path(f"/house/torch-2.6.0-{tag}.whl")
+    return Chosen(path, "torch", "2.6.0", frozenset(parse_tag(tag)), "", 0)
+
+
+def there(name: str, version: str, *requires: str, installer: str = "pip") -> Distribution:
+    return Distribution(name, version, installer, requires)
+
+
+def test_wheels_for_this_python_and_for_every_one_fit() -> None:
+    fit.require(target(), [wheel("cp312-cp312-linux_x86_64"), wheel("py3-none-any")])
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "cp311-cp311-linux_x86_64",  # another Python
+        "cp312-cp312t-linux_x86_64",  # another ABI: free-threaded
+        "cp312-cp312-manylinux_2_28_aarch64",  # another machine
+        "cp312-cp312-win_amd64",  # another system
+        "pp311-pypy311_pp73-linux_x86_64",  # another implementation
+    ],
+)
+def test_wheels_for_another_python_abi_or_platform_do_not(tag: str) -> None:
+    with pytest.raises(BuildError, match="nothing was changed") as told:
+        fit.require(target(), [wheel(tag)])
+    assert f"is for {tag}, and /env/bin/python takes cp312-cp312-manylinux" in told.value.what
+    assert "set python: /env/bin/python" in told.value.todo
+
+
+def test_a_python_that_the_system_manages_is_refused() -> None:
+    mark = "/usr/lib/python3.12/EXTERNALLY-MANAGED"
+    with pytest.raises(BuildError, match="managed by the system") as told:
+        fit.require(target(managed=mark), [])
+    assert told.value.where == mark
+    assert "make a venv of your own" in told.value.todo
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ("torch==2.5.1", ["vision 0.20.1 wants torch==2.5.1, and 2.6.0+cpu is installed"]),
+        ("Torch<2.6", ["vision 0.20.1 wants Torch<2.6, and 2.6.0+cpu is installed"]),
+        ("torch==2.6.0", []),  # a local version is none that has to be asked for
+        ("torch>=2.5", []),
+        ("torch==2.5.1; extra == 'gpu'", []),
+        ("torch==2.5.1; python_version < '3'", []),
+        ("numpy==1.0", []),
+        ("not a requirement", []),
+    ],
+)
+def test_who_else_wants_another_version_is_named(wanted: str, told: list[str]) -> None:
+    said = replace(SAID, distributions=(there("vision", "0.20.1", wanted),))
+    assert list(fit.unmet(said, {"torch": "2.6.0+cpu"})) == told
+
+
+def test_what_is_replaced_itself_wants_nothing_any_more() -> None:
+    said = replace(SAID, distributions=(there("Simple.KNN", "1", "torch==2.5.1"),))
+    assert not list(fit.unmet(said, {"torch": "2.6.0", "simple-knn": "2"}))
+
+
+def test_conda_is_not_told_of_it_and_the_person_is() -> None:
+    (told,) = fit.warnings(target(distributions=(there("torch", "2.5", installer="conda"),)), {})
+    assert "conda put torch 2.5 there" in told
+    assert "conda remove --force pytorch" in told
+
+
+def test_condas_own_list_tells_it_too(tmp_path: Path) -> None:
+    """Many of its packages were put together by pip, which says so of itself."""
+    one = target(prefix=str(tmp_path), distributions=(there("torch", "2.5"),))
+    assert not list(fit.warnings(one, {}))
+    (tmp_path / "conda-meta").mkdir()
+    (tmp_path / "conda-meta" / "pytorch-2.5.1-py3.12_cuda12.4.json").touch()
+    assert len(list(fit.warnings(one, {}))) == 1
+
+
+def test_a_torch_that_would_be_imported_first_is_told() -> None:
+    (told,) = fit.warnings(target(user_torch="/home/me/.local/lib/torch"), {})
+    assert told.startswith("/home/me/.local/lib/torch goes before")
+
+
+def test_what_lies_there_and_was_not_meant_to_is_named() -> None:
+    before = target(distributions=(there("torch", "2.5"), there("vision", "1")))
+    after = target(distributions=(there("torch", "2.6"), there("sympy", "1")))
+    assert fit.difference(before, after, {"torch": "2.6"}) == [
+        "sympy 1 (meant: none)",
+        "vision is gone (meant: 1)",
+    ]
+
+
+def test_packages_outside_of_the_prefix_are_refused() -> None:
+    with pytest.raises(BuildError, match="outside of /env"):
+        _ = target(purelib="/usr/lib/python3/dist-packages").sites
+
+
+def test_an_interpreter_tells_what_it_is_and_writes_nothing(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "v")], check=True)
+    python = next(path for path in tmp_path.glob("v/*/python*") if path.stem == "python")
+    before = sorted(tmp_path.rglob("*"))
+    found = ask(python)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert found.prefix == (tmp_path / "v").resolve()
+    tag = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+    assert any(one.startswith(tag) for one in found.said.tags)
+    assert found.said.distributions == ()
+    assert found.said.managed == ""
+    assert len(found.sites) == 1
