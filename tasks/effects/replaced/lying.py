@@ -10,7 +10,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from tasks.effects import recordfile
-from tasks.effects.replaced.place import bytecode, is_there
+from tasks.effects.replaced.place import PART, bytecode, is_there
 from tasks.effects.theirs.unpacked import below
 
 _KINDS = (".dist-info", ".egg-info", ".egg-link", ".egg")
@@ -76,7 +76,7 @@ def files_of(prefix: Path, one: Lying) -> Iterator[str]:
         named = [below(prefix, info.parent, row.path) for row in recordfile.rows(text)]
         inside = [path for path in info.rglob("*") if not path.is_dir()] if info.is_dir() else []
         whole = [prefix / path for path in named if path] + inside
-        for path in whole:
+        for path in (path for path in whole if path.name != PART):
             yield from (
                 found.relative_to(prefix).as_posix()
                 for found in (path, *bytecode(path))

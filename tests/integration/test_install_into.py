@@ -1,0 +1,72 @@
+"""doit build with install.into, as a person sees it: built, handed over, and given back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import smallwheels
+from tests.integration.conftest import source_profile
+from tests.smallwheels import Theirs, theirs
+from tests.yard import Yard
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def person(tmp_path: Path) -> Theirs:
+    """Somebody with a torch of their own."""
+    made = theirs(tmp_path / "person")
+    made.install(smallwheels.torch(tmp_path / "old", "2.5.1"))
+    return made
+
+
+def test_a_build_is_put_into_an_environment_and_taken_out_again(
+    yard: Yard, tree: Path, extension: Path, person: Theirs
+) -> None:
+    before = person.tree()
+    profile = {**source_profile(tree, extension), "install": {"into": person.python}}
+    yard.profile(**profile)
+    out = yard.must("build")
+    assert f"and into {person.python}" in out
+    assert f"Handed over to {person.python} in " in out
+    version = yard.manifest("wheel")["version"]
+    assert f"torch 2.5.1 → {version}" in out
+    assert person.says("import torch; print(torch.__version__, torch.add(1, 1))") == (
+        f"{version} 2.0"
+    )
+    assert person.says("import toyext; print(toyext.answer())") == "42"
+    assert "Up to date" in yard.must("build")
+
+    person.uninstall("toyext")
+    assert "Built extensions:toy" not in (again := yard.must("build"))
+    assert "Handed over" in again
+    assert person.says("import toyext; print(toyext.answer())") == "42"
+
+    assert "stays: it holds what was in" in yard.must("purge")
+    told = yard.must("restore")
+    assert f"torch {version} → 2.5.1" in told
+    assert "nothing was changed; to do it: doit restore --yes profile=trial" in told
+    done = yard.must("restore", "--yes")
+    assert "has again what it had before" in done
+    assert "install.into still names it" in done
+    assert person.tree() == before
+    yard.profile(**source_profile(tree, extension))
+    assert "install: not part of this profile: install.into names no" in yard.must("install")
+    assert "Up to date" in yard.must("build")
+    yard.must("purge", "--yes")
+    assert not yard.build.exists()
+
+
+def test_a_broken_profile_can_still_give_back(yard: Yard, tree: Path, person: Theirs) -> None:
+    before = person.tree()
+    yard.profile(**source_profile(tree), install={"into": person.python})
+    yard.must("build")
+    assert person.tree() != before
+    yard.profile(**source_profile(tree), install={"into": "/nowhere/python"})
+    code, out = yard.doit("build")
+    assert code == 3
+    assert "install.into: there is no /nowhere/python" in out
+    yard.must("restore", "--yes")
+    assert person.tree() == before
