@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from tasks.effects import environments, files, manifests
-from tasks.model import Layout
+from tasks.model import Layout, Stage
 from tasks.settings.schema import Settings
 from tasks.stages.deps.job import Deps, Program
 from tasks.stages.env.job import Environment
@@ -74,25 +76,28 @@ class InstallYard:
         wheel = Wheel(version, release, None, "/venv/torch", sys.executable, "wheel", known)
         manifests.publish(self.layout.manifest("wheel"), wheel)
 
-    def extension(self, version: str = "1.0", code: str = "answer = 42\n") -> None:
+    def extension(
+        self, version: str = "1.0", code: str = "answer = 42\n", requires: Sequence[str] = ()
+    ) -> None:
         """An extension, built against it."""
         shelf = self.root / "wheelhouse" / "for-torch"
-        made = smallwheels.wheel(shelf, "toyext", version, {"toyext/__init__.py": code})
+        made = smallwheels.wheel(shelf, "toyext", version, {"toyext/__init__.py": code}, requires)
         built = Built("toy", "built", {}, files.artifact(made), (), ("toyext",))
         manifests.publish(self.layout.manifest("extensions:toy"), built)
 
     def job(self, into: str = "") -> InstallJob:
         self.index.mkdir(exist_ok=True)
         python = into or self.theirs.python
-        has = Path(self.layout.manifest("extensions:toy")).is_file()
-        listed = [{"name": "toy", "path": "toy", "imports": ["toyext"]}] if has else []
-        asked = Settings.model_validate({"install": {"into": python}, "extensions": listed})
+        asked = Settings.model_validate({"install": {"into": python}})
         scripts = {"PATH": (str(environments.scripts_folder(self.theirs.folder)),)}
         env = Environment(set={}, prepend=scripts, unset=(), separator=os.pathsep)
         manifests.publish(self.layout.manifest("extension-env"), env)
         manifests.publish(self.layout.manifest("deps"), _DEPS)
         choice = replace(CHOICE, index=str(self.index))
-        job = plan(asked, self.layout, choice, python).job
+        built = self.layout.manifest("extensions:toy")
+        toy = Stage("extensions:toy", "extensions", "", SimpleNamespace(name="toy"), {}, (built,))
+        before = [toy] if Path(built).is_file() else []
+        job = plan(asked, self.layout, choice, python, before).job
         assert isinstance(job, InstallJob)
         return job
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -217,9 +218,8 @@ def test_an_edit_is_kept_aside_by_the_next_install_too(yard: InstallYard, heard:
     yard.install()
     (aside,) = (stamp(yard) / "aside").glob("*/**/same.py")
     assert aside.read_text(encoding="utf-8") == "same = 'mine'\n"
-    assert any("1 files were changed since" in line for line in heard) or any(
-        "changed since" in line for line in heard
-    )
+    (told,) = [line for line in heard if line.startswith("files were changed since")]
+    assert told.endswith("torch/same.py")
     restore(yard)
     assert yard.theirs.tree() == before
 
@@ -289,6 +289,28 @@ def test_what_else_wants_another_torch_is_named(yard: InstallYard, heard: Heard)
     assert "vision 0.20.1 wants torch==2.5.1, and 2.6.0 is installed" in heard
 
 
+def test_what_an_extension_lacks_comes_with_it_and_nothing_moves_for_it(
+    yard: InstallYard, heard: Heard
+) -> None:
+    before = yard.theirs.tree()
+    smallwheels.wheel(yard.index, "small", "1.0", {"small.py": "x = 1\n"})
+    code = "import small\nanswer = 42\n"
+    yard.extension(code=code, requires=["torch==9", "small", "vision<0.20"])
+    yard.install()
+    assert yard.theirs.says("import toyext; print(toyext.answer)") == "42"
+    assert versions(yard.theirs)["vision"] == "0.20.1"
+    assert "toyext asks for vision<0.20, and 0.20.1 is there and stays" in heard
+    restore(yard)
+    assert yard.theirs.tree() == before
+
+
+def test_what_an_extension_asks_for_and_nobody_has_is_told(yard: InstallYard, heard: Heard) -> None:
+    yard.extension(requires=["nowhere==1"])
+    yard.install()
+    assert any("ask for nowhere==1, which was not to be had" in line for line in heard)
+    assert yard.theirs.says("import toyext; print(toyext.answer)") == "42"
+
+
 def test_another_profile_has_to_give_it_back_first(yard: InstallYard) -> None:
     yard.install()
     there = yard.theirs.tree()
@@ -336,6 +358,29 @@ def test_a_wheel_that_is_not_in_the_wheelhouse_any_more_is_told(yard: InstallYar
 def test_a_package_without_a_list_of_its_files_is_refused(yard: InstallYard) -> None:
     (yard.theirs.site / "torch-2.5.1.dist-info" / "RECORD").unlink()
     assert "pip uninstall torch" in untouched(yard, "torch 2.5.1 has no RECORD").todo
+
+
+def test_condas_torch_without_record_is_known_by_condas_own_list(
+    yard: InstallYard, heard: Heard
+) -> None:
+    """As the packages of PyTorch's own channel are."""
+    info = yard.theirs.site / "torch-2.5.1.dist-info"
+    (info / "RECORD").unlink()
+    egg = info.rename(yard.theirs.site / "torch-2.5.1-py3.11.egg-info")
+    (egg / "METADATA").rename(egg / "PKG-INFO")
+    prefix = yard.theirs.folder
+    found = [*(yard.theirs.site / "torch").rglob("*"), *egg.iterdir(), prefix / "bin" / "torchrun"]
+    files = [path.relative_to(prefix).as_posix() for path in found if path.is_file()]
+    (prefix / "conda-meta").mkdir()
+    meta = prefix / "conda-meta" / "pytorch-2.5.1-py3.11_cuda12.4.json"
+    meta.write_text(json.dumps({"name": "pytorch", "files": files}), encoding="utf-8")
+    before = yard.theirs.tree()
+    yard.install()
+    assert versions(yard.theirs)["torch"] == "2.6.0"
+    assert not egg.exists()
+    assert any("conda put torch 2.5.1 there" in line for line in heard)
+    restore(yard)
+    assert yard.theirs.tree() == before
 
 
 def test_a_torch_that_is_of_no_package_is_refused(yard: InstallYard) -> None:

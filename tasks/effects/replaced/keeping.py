@@ -44,8 +44,8 @@ def require_recorded(python: str, old: Iterable[Lying]) -> None:
                 f"{one.name} {one.version} has no RECORD, so that nobody knows which files are "
                 f"its own, to keep them; {_NOTHING}",
                 where=str(info),
-                todo=f"take it out yourself ({python} -m pip uninstall {one.name}, or what put it "
-                "there), then run the same command again",
+                todo=f"take it out yourself ({python} -m pip uninstall {one.name}, or "
+                "conda remove, or by hand), then run the same command again",
             )
 
 

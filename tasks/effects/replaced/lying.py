@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,23 +19,30 @@ _KINDS = (".dist-info", ".egg-info", ".egg-link", ".egg")
 
 @dataclass(frozen=True)
 class Lying:
-    """What lies there under a name: `infos` are its dist-info folders, or what older tools leave,
-    in the `site` of each; `version` names all of them.
+    """What lies there under a name: `infos` are its dist-info folders, or what older tools leave;
+    `version` names all of them. `listed` are the files, below the prefix, of those without RECORD
+    that conda put there.
     """
 
     name: str
     version: str
     infos: tuple[Path, ...]
+    listed: Mapping[Path, tuple[str, ...]]
 
     @property
     def unrecorded(self) -> tuple[Path, ...]:
-        """Those that do not tell which files are theirs."""
-        return tuple(info for info in self.infos if not (info / "RECORD").is_file())
+        """Those of which nobody knows which files are theirs."""
+        return tuple(i for i in self.infos if not has_record(i) and i not in self.listed)
 
     @property
     def record(self) -> str:
         """sha256 of its RECORD, "" where there is none or more than one."""
         return record_digest(self.infos[0] / "RECORD") if len(self.infos) == 1 else ""
+
+
+def has_record(info: Path) -> bool:
+    """Whether it lists its files itself."""
+    return (info / "RECORD").is_file()
 
 
 def record_digest(record: Path) -> str:
@@ -50,7 +58,34 @@ def lying(prefix: Path, sites: Iterable[str], names: Iterable[str]) -> Mapping[s
         for info, name in _infos(prefix / site):
             if name in wanted:
                 found.setdefault(name, []).append(info)
-    return {name: Lying(name, _versions(infos), tuple(infos)) for name, infos in found.items()}
+    listed = {
+        info: files
+        for infos in found.values()
+        for info in infos
+        if not has_record(info) and (files := _of_conda(prefix, info))
+    }
+    return {
+        name: Lying(
+            name, _versions(infos), tuple(infos), {i: listed[i] for i in infos if i in listed}
+        )
+        for name, infos in found.items()
+    }
+
+
+def _of_conda(prefix: Path, info: Path) -> tuple[str, ...]:
+    """The files of the conda package that `info` came with; none where it came with none.
+
+    conda's own list, https://docs.conda.io/projects/conda-build/en/stable/resources/package-spec.html
+    """
+    beginning = f"{info.relative_to(prefix).as_posix()}"
+    for meta in sorted((prefix / "conda-meta").glob("*.json")):
+        try:
+            files = json.loads(meta.read_text(encoding="utf-8"))["files"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if any(path == beginning or path.startswith(f"{beginning}/") for path in files):
+            return tuple(path for path in files if ".." not in path.split("/"))
+    return ()
 
 
 def names_in(site: Path) -> set[str]:
@@ -61,7 +96,8 @@ def names_in(site: Path) -> set[str]:
 def _infos(site: Path) -> Iterator[tuple[Path, str]]:
     for info in sorted(site.iterdir()) if site.is_dir() else ():
         if info.suffix in _KINDS:
-            yield info, canonicalize_name(info.stem.partition("-")[0])
+            name = info.stem if info.suffix == ".egg-link" else info.stem.partition("-")[0]
+            yield info, canonicalize_name(name)
 
 
 def _versions(infos: Iterable[Path]) -> str:
@@ -72,10 +108,11 @@ def _versions(infos: Iterable[Path]) -> str:
 def files_of(prefix: Path, one: Lying) -> Iterator[str]:
     """The paths below `prefix` of all that it has there, bytecode included."""
     for info in one.infos:
-        text = (info / "RECORD").read_text(encoding="utf-8") if info not in one.unrecorded else ""
+        text = (info / "RECORD").read_text(encoding="utf-8") if has_record(info) else ""
         named = [below(prefix, info.parent, row.path) for row in recordfile.rows(text)]
         inside = [path for path in info.rglob("*") if not path.is_dir()] if info.is_dir() else []
-        whole = [prefix / path for path in named if path] + inside
+        listed = [prefix / path for path in one.listed.get(info, ())]
+        whole = [*listed, *(prefix / path for path in named if path), *inside]
         for path in (path for path in whole if path.name != PART):
             yield from (
                 found.relative_to(prefix).as_posix()

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tasks.effects import manifests, shell
+from tasks.effects import importing, manifests, shell
 from tasks.effects.theirs.environment import Target
 from tasks.effects.voice import say, tick, warn
-from tasks.errors import BadArtifactError, CommandFailedError
+from tasks.errors import BadArtifactError
 from tasks.model import Command
 from tasks.stages.env.job import Environment
 from tasks.stages.extensions.job import Built
 from tasks.stages.install.job import InstallJob
 
-_TIMEOUT = 600.0  # seconds: far more than a cold disk needs, so that a hang ends
 _CODE = """
-import importlib, json, sys
-for name in json.loads(sys.argv[1]):
+import importlib
+for name in {names!r}:
     print("importing", name, flush=True)
     found = importlib.import_module(name)
     if name == "torch":
         print("torch is", found.__version__, "in", found.__file__, flush=True)
-print("all imported", flush=True)
 """
-_RAISED = re.compile(r"[\w.]*(?:Error|Exception|Interrupt|Exit)\b")  # how a traceback ends
-_DRIVER = re.compile(r"ImportError: libcuda\.so\S*: cannot open shared object file")
 
 
 def require(job: InstallJob, target: Target, version: str) -> None:
@@ -36,30 +30,21 @@ def require(job: InstallJob, target: Target, version: str) -> None:
     """
     tick("importing torch there")
     given = manifests.read(job.environment, Environment)
-    argv = (target.python, "-B", "-X", "faulthandler", "-c", _CODE, json.dumps(_modules(job)))
-    # -c takes modules from the folder it runs in first: not from a source tree with a torch in it
-    command = Command(
-        argv,
-        _without_ours(given.over(shell.host_env())),
-        "import torch",
-        cwd=job.replaced,
-        log=job.log,
-        timeout=_TIMEOUT,
-    )
-    lines: list[str] = []
-    try:
-        shell.run(command, lines.append)
-    except CommandFailedError as error:
-        raised = next((line for line in reversed(lines) if _RAISED.match(line)), error.what)
-        if _DRIVER.match(raised):
-            warn(f"torch {version} was installed and NOT imported: {raised}")
-            return
+    # where no module lies: not in a source tree with a torch in it
+    env = _for_them(given.over(shell.host_env()))
+    command = Command((), env, "import torch", cwd=job.replaced, log=job.log)
+    found = importing.attempt(target.python, _CODE.format(names=_modules(job)), command)
+    if found.lacks_driver:
+        name = _tried(found.lines)
+        warn(f"{name} was installed, and imports only where there is a card: {found.problem}")
+        return
+    if found.error:
         raise BadArtifactError(
-            f"{_tried(lines)} does not import in {target.python}: {raised}",
-            where=error.where,
+            f"{_tried(found.lines)} does not import in {target.python}: {found.problem}",
+            where=found.error.where,
             todo="that log has the whole traceback; what was there before is back",
-        ) from error
-    _require_ours(job, target, version, lines)
+        ) from found.error
+    _require_ours(job, target, version, found.lines)
     for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"):
         if name in given.prepend:
             say(f"it was imported with {name}={':'.join(given.prepend[name])}: set it there, too")
@@ -67,11 +52,11 @@ def require(job: InstallJob, target: Target, version: str) -> None:
 
 def _require_ours(job: InstallJob, target: Target, version: str, lines: Sequence[str]) -> None:
     told = next((line for line in lines if line.startswith("torch is ")), "")
-    _, _, rest = told.partition("torch is ")
-    found, _, place = rest.partition(" in ")
+    found, _, place = told.removeprefix("torch is ").partition(" in ")
     if found != version or not Path(place).resolve().is_relative_to(target.prefix):
         raise BadArtifactError(
-            f"torch {version} was installed, and what {target.python} imports is {rest or 'none'}",
+            f"torch {version} was installed, and what {target.python} imports is {found or 'none'}"
+            f"{f' in {place}' if place else ''}",
             where=str(job.log),
             todo="remove the other torch, or what leads to it; what was there before is back",
         )
@@ -93,6 +78,7 @@ def _tried(lines: Sequence[str]) -> str:
     return last[-1].partition(" ")[2] if last else "torch"
 
 
-def _without_ours(env: Mapping[str, str]) -> dict[str, str]:
-    """It is another environment that is active then."""
-    return {name: value for name, value in env.items() if name != "VIRTUAL_ENV"}
+def _for_them(env: Mapping[str, str]) -> dict[str, str]:
+    """It is another environment that is active then, and trying it leaves nothing there."""
+    given = {name: value for name, value in env.items() if name != "VIRTUAL_ENV"}
+    return {**given, "PYTHONDONTWRITEBYTECODE": "1"}

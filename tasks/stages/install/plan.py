@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tasks.choice import Choice
 from tasks.errors import SettingsError
 from tasks.model import Layout, Stage
@@ -11,9 +13,11 @@ from tasks.stages.install.job import InstallJob
 RECIPE = 1
 
 
-def plan(settings: Settings, layout: Layout, choice: Choice, into: str) -> Stage:
-    """The stage that puts what was built into the environment of `into`. Raises `SettingsError`
-    where nothing is built that could be put there.
+def plan(
+    settings: Settings, layout: Layout, choice: Choice, into: str, before: Sequence[Stage]
+) -> Stage:
+    """The stage that puts what the stages `before` built into the environment of `into`. Raises
+    `SettingsError` where nothing is built that could be put there.
     """
     _require_wheel(settings, choice)
     job = InstallJob(
@@ -28,7 +32,7 @@ def plan(settings: Settings, layout: Layout, choice: Choice, into: str) -> Stage
         environment=layout.manifest("extension-env"),
         wheel=layout.manifest("wheel"),
         extensions={
-            item.name: layout.manifest(f"extensions:{item.name}") for item in settings.extensions
+            stage.job.name: stage.leaves[0] for stage in before if stage.room == "extensions"
         },
         manifest=layout.manifest("install"),
         log=layout.logs / "install.log",

@@ -1,0 +1,68 @@
+"""What is to be installed: the wheels that do not lie there yet, and what they need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tasks.effects import requirements
+from tasks.effects.replaced.journal import Exchange
+from tasks.effects.replaced.lying import record_digest
+from tasks.effects.theirs.environment import Target
+from tasks.effects.theirs.resolving import Installer, resolve
+from tasks.effects.voice import tick, warn
+from tasks.errors import BuildError
+from tasks.stages.install.wheels import Chosen
+
+Versions = Mapping[str, str]
+
+
+def coming(
+    by: Installer, target: Target, chosen: Sequence[Chosen], held: Exchange | None
+) -> Versions:
+    """Name → version of all of it. Nothing that is there moves for an extension: of what that asks
+    for only what is not there at all is installed.
+    """
+    fresh = {one.name: one.version for one in chosen if not _lies(one, held)}
+    torch, *others = chosen
+    wanted = str(torch.path) if torch.name in fresh else f"{torch.name}=={torch.version}"
+    again = [torch.name] if torch.name in fresh else []
+    more = [
+        asked
+        for one in others
+        if one.name in fresh
+        for asked in _missing(one, target, {one.name for one in chosen})
+    ]
+    tick("finding out what is needed there")
+    try:
+        needs = resolve(by, [wanted, *more], again)
+    except BuildError as error:
+        if not more:
+            raise
+        warn(f"the extensions ask for {', '.join(more)}, which was not to be had: {error.what}")
+        needs = resolve(by, [wanted], again)
+    built = {one.name for one in chosen}
+    return {**{name: version for name, version in needs.items() if name not in built}, **fresh}
+
+
+def _lies(one: Chosen, held: Exchange | None) -> bool:
+    """Whether it was put there, and nobody changed that since."""
+    part = held.parts.get(one.name) if held else None
+    if held is None or part is None or part.wheel != one.sha256:
+        return False
+    return record_digest(Path(held.prefix, part.path)) == part.record
+
+
+def _missing(one: Chosen, target: Target, built: set[str]) -> Iterator[str]:
+    have = {name: there.version for name, there in target.installed().items()}
+    for asked in requirements.of_wheel(one.path, target.said.version):
+        name = canonicalize_name(Requirement(asked).name)
+        if name in built:
+            continue
+        if name not in have:
+            yield asked
+        elif requirements.lacking([asked], have):
+            warn(f"{one.name} asks for {asked}, and {have[name]} is there and stays")

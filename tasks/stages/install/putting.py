@@ -1,0 +1,132 @@
+"""What is to be installed, in the place of what is there: unpacked elsewhere and kept first, then
+exchanged, then imported. What does not import gives way to what was there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tasks.effects import files
+from tasks.effects.replaced import exchanging, interrupted, journal, keeping, settling
+from tasks.effects.replaced.journal import ASIDE, CHANGE, FILES, Change, Exchange
+from tasks.effects.replaced.settling import Settled
+from tasks.effects.theirs import environment, resolving, unpacked
+from tasks.effects.theirs.environment import Target
+from tasks.effects.theirs.resolving import Installer
+from tasks.effects.theirs.unpacked import Unpacked
+from tasks.effects.voice import say, tick, warn
+from tasks.errors import BadArtifactError
+from tasks.stages.install import fit, imported
+from tasks.stages.install.coming import Versions
+from tasks.stages.install.job import InstallJob
+from tasks.stages.install.wheels import Chosen
+
+_MIB = 2**20
+_DEPENDENCY_MIB = 300  # of what comes from an index nobody tells how large it gets
+
+
+@dataclass(frozen=True)
+class Order:
+    """Everything that is known by now. `stamp` is the folder for what gives way."""
+
+    job: InstallJob
+    target: Target
+    by: Installer
+    chosen: Sequence[Chosen]
+    coming: Versions
+    stamp: Path
+
+
+def put(order: Order) -> Exchange:
+    """What lies there then. Whatever goes wrong, the environment is what it was before."""
+    stamp = order.stamp
+    try:
+        made = _unpack(order)
+        digests = {one.name: one.sha256 for one in order.chosen}
+        new = keeping.keep(stamp, order.target, made, digests, interrupted.now())
+        _require_room(order.target, made, stamp)
+    except BaseException:
+        settling.drop(stamp)  # nothing of theirs was touched
+        raise
+    journal.write_change(stamp, Change("installing", new))
+    try:
+        exchanging.exchange(new, stamp / CHANGE / "staged")
+        _require_list(order)
+        imported.require(order.job, order.target, order.chosen[0].version)
+    except BaseException:
+        _undo(stamp, new)
+        raise
+    _tell(new, settling.settle(stamp, new), stamp / ASIDE / new.when)
+    return journal.held(stamp) or new
+
+
+def _unpack(order: Order) -> Unpacked:
+    own = {one.name: one for one in order.chosen if one.name in order.coming}
+    others = [name for name in order.coming if name not in own]
+    need = sum(one.size for one in own.values()) // _MIB + _DEPENDENCY_MIB * len(others)
+    files.require_space(order.stamp, need, "what is to be installed")
+    tick(f"unpacking {', '.join(one.path.name for one in own.values()) or 'what is needed'}")
+    staged = order.stamp / CHANGE / "staged"
+    staged.mkdir(parents=True)
+    pins = [f"{name}=={order.coming[name]}" for name in others]
+    resolving.unpack(order.by, staged, [*(str(one.path) for one in own.values()), *pins])
+    made = unpacked.read(staged, order.target.sites)
+    resolving.require(made.versions, order.coming, order.by.log)
+    return made
+
+
+def _require_room(target: Target, made: Unpacked, stamp: Path) -> None:
+    """On one disk a file has two names, on two it is there twice."""
+    if target.prefix.stat().st_dev != stamp.stat().st_dev:
+        need = sum(placed.size for placed in made.placed.values()) // _MIB + 1
+        files.require_space(target.prefix, need, "what is to be installed")
+
+
+def _require_list(order: Order) -> None:
+    now = environment.ask(Path(order.target.python))
+    if wrong := fit.difference(order.target, now, order.coming):
+        raise BadArtifactError(
+            f"after the install this lies there: {'; '.join(wrong)}; what was there is put back",
+            where=order.target.python,
+            todo="see that nobody else installs there, then run the same command again",
+        )
+
+
+def _undo(stamp: Path, new: Exchange) -> None:
+    """A person's environment is never left as it is in between."""
+    tick("putting back what was there")
+    aside = stamp / ASIDE / interrupted.now()
+    interrupted.tell(exchanging.put_back(new, stamp / CHANGE / FILES, aside), new.prefix)
+    settling.drop(stamp)
+
+
+def _tell(new: Exchange, settled: Settled, aside: Path) -> None:
+    for text in _came(new):
+        say(text)
+    say("what was there before is kept; the way back: doit restore")
+    if settled.edited:
+        warn(
+            "files were changed since they were put there, and are now in "
+            f"{aside}: {_few(settled.edited)}"
+        )
+    if settled.left:
+        warn(
+            f"what was there at first was replaced by somebody else since; it is now in {aside}, "
+            "and doit restore puts back what took its place"
+        )
+
+
+def _few(paths: Sequence[str], limit: int = 3) -> str:
+    more = f" and {len(paths) - limit} more" if len(paths) > limit else ""
+    return f"{', '.join(paths[:limit])}{more}"
+
+
+def _came(new: Exchange) -> Iterator[str]:
+    for name, part in new.parts.items():
+        if part.wheel:
+            yield f"{name} {part.before} → {part.after}" if part.before else f"{name} {part.after}"
+    others = [f"{name} {part.after}" for name, part in new.parts.items() if not part.wheel]
+    if others:
+        yield f"and what they need: {', '.join(sorted(others))}"
