@@ -101,7 +101,8 @@ def _infos(site: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _versions(infos: Iterable[Path]) -> str:
-    found = [info.stem.partition("-")[2].partition("-")[0] for info in infos]
+    stems = ["" if info.suffix == ".egg-link" else info.stem for info in infos]
+    found = [stem.partition("-")[2].partition("-")[0] for stem in stems]
     return ", ".join(dict.fromkeys(version or "?" for version in found))
 
 
