@@ -89,7 +89,9 @@ def _linux(torch: TorchSeen, cuda: str, cxx: Tool, profile: Profile) -> Symptom:
 
 
 def _extensions(profile: Profile) -> list[ExtensionJob]:
-    return [stage.job for stage in profile.plan.stages if stage.room == "extensions"]
+    """Those that are compiled; a companion may come as a wheel."""
+    jobs = [stage.job for stage in profile.plan.stages if stage.room == "extensions"]
+    return [job for job in jobs if job.kind != "wheel"]
 
 
 def _is_checked(job: ExtensionJob) -> bool:

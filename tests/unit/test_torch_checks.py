@@ -187,6 +187,14 @@ def test_where_no_cuda_extension_is_built_nothing_is_asked() -> None:
     assert told(replace(LINUX, torch=None), target={"gpus": []}).seen.startswith("not needed")
 
 
+def test_a_companion_that_comes_as_a_wheel_is_not_compiled() -> None:
+    companion: dict[str, Any] = {**ASKED_2_11, "companions": ["torchvision"], "extensions": []}
+    stages = profile_on(REFUSING, **companion).plan.stages
+    (job,) = [stage.job for stage in stages if stage.room == "extensions"]
+    assert job.kind == "wheel"
+    assert told(REFUSING, **companion).seen.startswith("not needed")
+
+
 def install(site: Path, text: str | None) -> Path:
     torch = site / "torch"
     (torch / "utils").mkdir(parents=True)
