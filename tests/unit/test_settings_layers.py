@@ -106,7 +106,7 @@ def test_a_byte_order_mark_is_passed_over(config: Path) -> None:
         ("SOURCE__PATH", "/src/pytorch", "/src/pytorch"),
         ("SOURCE__PATH", "null", None),
         ("SOURCE__PATH", "", None),
-        ("VALIDATION__CHECKS", "[import, cuda]", ("import", "cuda")),
+        ("VALIDATION__ONLY", "[import, cuda]", ("import", "cuda")),
         ("BUILD__FLAGS", "{USE_NCCL: false}", {"USE_NCCL": False}),
         ("BUILD__FLAGS__USE_NCCL", "false", {"USE_NCCL": "false"}),
         ("BUILD__ENV__CC", "clang", {"CC": "clang"}),

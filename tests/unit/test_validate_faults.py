@@ -27,7 +27,7 @@ from tests.validateyard import ALL_GOOD, Yard, probing, program, publish
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-ins are shell scripts")
 
-OWN = "its own headers, as there is no cuobjdump here"
+OWN = "its own headers"
 CPU_TORCH = """
 __version__ = "2.15.0+cpu"
 class version: cuda = None

@@ -14,7 +14,7 @@ from tasks.stages.extensions.job import Built
 from tasks.stages.validate.action import run
 from tasks.stages.validate.job import Check
 from tasks.stages.validate.probing import HUNG, Run, Said, ask
-from tests.validateyard import Yard, publish
+from tests.validateyard import Yard, publish, says
 
 CHECKS = ("version", "device", "matmul", "convolution")
 FIRST = ("import", "gpu", "archs")
@@ -140,3 +140,18 @@ def test_a_card_that_hangs_and_an_extension_that_crashes_are_told_and_the_rest_g
     assert written["crashing: import"].cause == "crash"
     assert written["version"] == Check("version", "passed", "2.15.0")
     assert written["calm: import"] == Check("calm: import", "passed", "calm")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a shell script")
+def test_a_driver_that_does_not_answer_fails_the_device_and_nothing_else_waits_for_it(
+    tmp_path: Path,
+) -> None:
+    yard = Yard(tmp_path)
+    yard.python('[ "$1" = -X ] || exit 0\n' + says("import") + "\nsleep 60")
+    with pytest.raises(ValidationFailedError, match=": device"):
+        run(yard.job(timeout=1))
+    written = yard.written()
+    assert written["device"].detail == "looking for the card took longer than 1 s and was ended"
+    assert written["device"].cause == "hang"
+    for name in ("version", "matmul", "smoke: import", "smoke: smoke check"):
+        assert written[name] == Check(name, "not run", HUNG)

@@ -29,7 +29,7 @@ class Reader:
         return fatbin.images(library)
 
     def __str__(self) -> str:
-        return "cuobjdump" if self.cuobjdump else "its own headers, as there is no cuobjdump here"
+        return "cuobjdump" if self.cuobjdump else "its own headers"
 
 
 def reader(deps: Deps, wheel: Wheel) -> Reader:
