@@ -13,6 +13,7 @@ from tasks.errors import SettingsError
 from tasks.knowledge.extensionfacts import ExtensionFact
 from tasks.model import Stage, System
 from tasks.stages.extensions.job import ExtensionJob
+from tests.checkout import ROOT
 from tests.unit.test_decide import KNOWLEDGE, host
 from tests.unit.test_plan import plan_of
 
@@ -198,6 +199,12 @@ def test_its_check_is_used_where_the_settings_give_none() -> None:
         "diff-gaussian-rasterization": ("mine.py", False),
     }
     assert asked["simple-knn"].script.parent.name == "checks"
+
+
+def test_every_check_is_there() -> None:
+    named = [fact.check for fact in KNOWLEDGE.extensions.values() if fact.check]
+    assert named
+    assert [name for name in named if not (ROOT / "templates" / "checks" / name).is_file()] == []
 
 
 def test_what_is_known_of_one_is_no_reason_to_build_another_again() -> None:

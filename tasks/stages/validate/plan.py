@@ -20,7 +20,8 @@ def plan(settings: Settings, layout: Layout, choice: Choice, stages: Sequence[St
     builds nothing: it has no `reads`, since doit would refuse to run it where one is missing.
     """
     only = settings.validation.only
-    names = [stage.job.name for stage in stages if stage.room == "extensions"]
+    built = [stage.job.name for stage in stages if stage.room == "extensions"]  # companions, too
+    names = dict.fromkeys([*built, *(item.name for item in settings.extensions)])
     job = ValidateJob(
         profile=layout.profile,
         system=choice.system,
@@ -35,7 +36,7 @@ def plan(settings: Settings, layout: Layout, choice: Choice, stages: Sequence[St
         smokes={
             item.name: SmokeCheck(layout.root / item.smoke.script, item.smoke.gpu)
             for item in settings.extensions
-            if item.smoke and item.name in names
+            if item.smoke
         },
         stages=tuple(stages),
         knowledge=layout.config / "knowledge",
