@@ -25,4 +25,5 @@ def _of_rows(points: Floats, first: int, end: int, nearest: int) -> Floats:
     squared = np.einsum("ijk,ijk->ij", apart, apart)
     squared[np.arange(end - first), np.arange(first, end)] = np.inf
     closest: Floats = np.partition(squared, nearest - 1, axis=1)[:, :nearest]
-    return closest.mean(axis=1)
+    found: Floats = closest.mean(axis=1)
+    return found
