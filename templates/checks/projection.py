@@ -39,11 +39,13 @@ class Camera:
     @property
     def focal(self) -> Floats:
         """In pixels, (2,)."""
-        return np.array([self.width, self.height]) / (2 * np.array(self.half))
+        focal: Floats = np.array([self.width, self.height]) / (2 * np.array(self.half))
+        return focal
 
     def seen(self, points: Floats) -> Floats:
         """(N, 3) in the world → (N, 3) from the camera."""
-        return (points - self.position) @ self.turn.T
+        seen: Floats = (points - self.position) @ self.turn.T
+        return seen
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,8 @@ def jacobians(camera: Camera, seen: Floats) -> Floats:
 def footprints(camera: Camera, scene: Gaussians, seen: Floats) -> Floats:
     """The covariance in the image, (N, 2, 2): equation 31 of Zwicker et al., and the low pass."""
     onto = jacobians(camera, seen) @ camera.turn
-    return onto @ covariances(scene) @ np.swapaxes(onto, 1, 2) + LOW_PASS * np.eye(2)
+    spread: Floats = onto @ covariances(scene) @ np.swapaxes(onto, 1, 2)
+    return spread + LOW_PASS * np.eye(2)
 
 
 def reach(footprint: Floats) -> Floats:
@@ -118,7 +121,8 @@ def reach(footprint: Floats) -> Floats:
     """
     middle = np.trace(footprint, axis1=1, axis2=2) / 2
     apart = np.sqrt(np.maximum(0.1, middle**2 - np.linalg.det(footprint)))
-    return np.ceil(3 * np.sqrt(middle + apart))
+    far: Floats = np.ceil(3 * np.sqrt(middle + apart))
+    return far
 
 
 def shades(camera: Camera, scene: Gaussians) -> Floats:
@@ -128,10 +132,9 @@ def shades(camera: Camera, scene: Gaussians) -> Floats:
     away = scene.means - camera.position
     x, y, z = (away / np.linalg.norm(away, axis=1, keepdims=True)).T[:, :, None]
     waves = [np.full_like(x, C0), -C1 * y, C1 * z, -C1 * x]
-    total = sum(
-        wave * scene.colours[:, i] for i, wave in enumerate(waves[: scene.colours.shape[1]])
-    )
-    return np.maximum(0.0, 0.5 + total)
+    used = np.array(waves[: scene.colours.shape[1]])[..., 0]
+    shaded: Floats = 0.5 + np.einsum("wn,nwc->nc", used, scene.colours)
+    return np.maximum(0.0, shaded)
 
 
 def splats(camera: Camera, scene: Gaussians) -> Splats:
@@ -143,7 +146,7 @@ def splats(camera: Camera, scene: Gaussians) -> Splats:
     return Splats(
         depths=np.where(front, seen[:, 2], np.inf),
         centres=centres(camera, seen),
-        shapes=np.linalg.inv(footprint),
+        shapes=np.asarray(np.linalg.inv(footprint), dtype=np.float64),
         radii=np.where(front, reach(footprint), 0),
         opacities=scene.opacities,
         colours=shades(camera, scene),

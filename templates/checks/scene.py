@@ -109,7 +109,7 @@ def slopes(seen_from: Camera, scene: Gaussians, drawn: Bools, weights: Floats) -
 
 
 def _slope(seen_from: Camera, scene: Gaussians, name: str, drawn: Bools, weights: Floats) -> Floats:
-    given = getattr(scene, name)
+    given: Floats = getattr(scene, name)
     slope = np.zeros_like(given)
     for at in np.ndindex(given.shape):
         ends = []
@@ -126,5 +126,5 @@ def across(quaternions: Floats, slope: Floats) -> Floats:
     """The part of a gradient that turns: what changes a quaternion's length alone is taken out,
     since rasterizers differ in whether they norm it. (N, 4), quaternions of length 1.
     """
-    along = (quaternions * slope).sum(axis=1, keepdims=True)
+    along: Floats = (quaternions * slope).sum(axis=1, keepdims=True)
     return slope - along * quaternions

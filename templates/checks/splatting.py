@@ -62,7 +62,8 @@ def blended(alpha: Floats, colours: Floats, background: Floats) -> Floats:
     """Front to back, (N, H, W) and (N, 3) → (3, H, W): equation 3."""
     shining = np.cumprod(np.concatenate([np.ones((1, *alpha.shape[1:])), 1 - alpha]), axis=0)
     drawn: Floats = np.tensordot(colours.T, alpha * shining[:-1], axes=1)
-    return drawn + background[:, None, None] * shining[-1]
+    through: Floats = background[:, None, None] * shining[-1]
+    return drawn + through
 
 
 def decided(strength: Floats, order: NDArray[np.intp]) -> tuple[Bools, Bools]:

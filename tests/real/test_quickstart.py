@@ -7,6 +7,7 @@ look at.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -15,10 +16,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.besides import CHECKS, PROBES
 from tests.yard import ROOT, Yard
 
 pytestmark = pytest.mark.real
 
+INSIDE = Path(__file__).parent / "inside"
+RASTERIZATION = "diff-gaussian-rasterization.py"
 SMOKE = {
     "name": "smoke",
     "path": "templates/smoke",
@@ -66,10 +70,58 @@ def test_validate_proves_machine_code_and_says_that_no_gpu_was_there(yard: Yard)
     assert found["smoke: import"] == "passed"
     if yard.manifest("host")["host"]["gpus"]:
         pytest.skip("this machine has a card")
-    assert {found[name] for name in ("device", "matmul", "convolution", "smoke: smoke check")} == {
-        "not run"
-    }
+    on_a_card = ("device", "matmul", "graph", "speed", "compile", "nccl", "smoke: smoke check")
+    assert {found[name] for name in on_a_card} == {"not run"}
     assert "no GPU" in out
+
+
+def python_of(yard: Yard, *argv: object, **more: str) -> subprocess.CompletedProcess[str]:
+    """The interpreter of the build, which finds what lies in tests/real/inside."""
+    return subprocess.run(
+        [yard.manifest("deps")["python"], *map(str, argv)],
+        env={**os.environ, "PYTHONPATH": str(INSIDE), **more},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_arithmetic_of_the_checks_passes_what_is_right_and_nothing_else(yard: Yard) -> None:
+    done = python_of(yard, INSIDE / "probes_on_cpu.py", PROBES)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count(": right") == 9
+    assert done.stdout.count("refused: ") == 10
+
+
+@pytest.mark.parametrize("variant", ["first", "newest", "pose"])
+def test_a_rasterizer_that_draws_as_published_passes_in_each_variant(
+    yard: Yard, variant: str
+) -> None:
+    done = python_of(yard, CHECKS / RASTERIZATION, "cpu", TORCHYARD_VARIANT=variant)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("right\n")
+
+
+@pytest.mark.parametrize("fault", ["order", "gradient", "low pass", "faint"])
+def test_a_rasterizer_that_draws_otherwise_fails(yard: Yard, fault: str) -> None:
+    done = python_of(yard, CHECKS / RASTERIZATION, "cpu", TORCHYARD_FAULT=fault)
+    assert done.returncode == 1
+    assert "WRONG" in done.stdout, done.stderr
+    wrong = "the gradient of means" if fault == "gradient" else "the image"
+    assert wrong in done.stdout
+
+
+def test_a_variant_that_asks_for_more_is_named_as_unknown(yard: Yard) -> None:
+    done = python_of(yard, CHECKS / RASTERIZATION, "cpu", TORCHYARD_VARIANT="strange")
+    assert done.returncode == 1
+    assert done.stderr.endswith("GaussianRasterizationSettings asks for ['kernel_size']\n")
+
+
+@pytest.mark.parametrize(("fault", "code"), [("", 0), ("itself", 1), ("root", 1)])
+def test_neighbours_pass_where_they_are_the_nearest(yard: Yard, fault: str, code: int) -> None:
+    done = python_of(yard, CHECKS / "simple-knn.py", "cpu", TORCHYARD_FAULT=fault)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert ("WRONG" in done.stdout) is bool(code)
 
 
 def test_the_resolver_did_not_move_the_toolkit(yard: Yard) -> None:
