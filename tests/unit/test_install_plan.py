@@ -33,6 +33,11 @@ def test_it_comes_after_the_extensions_and_reads_what_they_leave() -> None:
     assert dict(plan.headline)["and into"] == INTO["into"]
 
 
+def test_companions_are_put_there_with_the_extensions() -> None:
+    plan = planned(host(), companions=["torchvision", "triton"], extensions=[SMOKE])
+    assert list(plan.stages[-1].job.extensions) == ["torchvision", "smoke"]
+
+
 def test_without_the_setting_it_is_absent_with_its_reason() -> None:
     plan = plan_of(host())
     assert plan.absent["install"] == "install.into names no environment of yours"
