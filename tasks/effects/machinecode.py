@@ -48,13 +48,6 @@ class Images:
         )
 
 
-def read(cuobjdump: str, library: PurePath) -> MachineCode:
-    """The archs of a library, none without device code; `BadArtifactError` where it cannot be
-    read.
-    """
-    return images(cuobjdump, library).code
-
-
 def images(cuobjdump: str, library: PurePath) -> Images:
     """The images of a library, counted, by one run of cuobjdump."""
     if not Path(library).is_file():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tasks.effects import machinecode, wheelfile
+from tasks.effects import fatbin, machinecode, wheelfile
 from tasks.errors import BadArtifactError
 from tasks.knowledge import load
 from tasks.knowledge.archs import MachineCode
@@ -23,18 +23,21 @@ _TODO = (
 def archs(
     job: ExtensionJob, deps: Deps, unpacked: Path, recorded: Mapping[str, str]
 ) -> dict[str, tuple[str, ...]]:
-    """Library → archs ("12.0", "12.0+PTX"), of each library that has device code; none where there
-    is no cuobjdump.
+    """Library → archs ("12.0", "12.0+PTX"), of each library that has device code.
 
     `recorded` are the wheel's members, `unpacked` the folder where they lie. Raises
     `BadArtifactError` where a target is not covered.
     """
     found: dict[str, tuple[str, ...]] = {}
-    if not deps.cuobjdump:
-        return found
     maker = deps.toolkit.version if deps.toolkit else None
     for name in wheelfile.libraries(recorded):
-        code = machinecode.read(deps.cuobjdump, unpacked / name)
+        library = unpacked / name
+        read = (
+            machinecode.images(deps.cuobjdump, library)
+            if deps.cuobjdump
+            else fatbin.images(library)
+        )
+        code = read.code
         if code.cubins or code.ptx:
             _require_targets(job, name, code, maker)
             found[name] = (*map(str, sorted(code.cubins)), *_with_ptx(code))
