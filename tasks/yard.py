@@ -99,7 +99,7 @@ def _open(root: Path, profile: str, environ: Mapping[str, str]) -> tuple[Yard, S
     host = probe.host(asked, pin)
     knowledge = load(root / "config" / "knowledge")
     choice, plan = make_plan(settings, host, knowledge, layout)
-    check_install(settings, layout, choice, sys.prefix)
+    check_install(settings, layout, choice, {sys.prefix, sys.base_prefix})
     console = Console(plan, notices=lambda: _notices(loaded, host, knowledge, choice))
 
     def keep() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,7 +30,9 @@ def venvs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return made
 
 
-def refused(root: Path, into: str, ours: str = "", python: str = sys.executable) -> SettingsError:
+def refused(
+    root: Path, into: str, ours: Collection[str] = (), python: str = sys.executable
+) -> SettingsError:
     choice = replace(CHOICE, python=Interpreter(python, "3.12.0"))
     settings = Settings.model_validate({"install": {"into": into}})
     with pytest.raises(SettingsError) as told:
@@ -46,8 +49,8 @@ def python_of(venv: Path) -> str:
 def test_an_environment_of_the_same_python_is_taken(tmp_path: Path, venvs: dict[str, Path]) -> None:
     settings = Settings.model_validate({"install": {"into": python_of(venvs["one"])}})
     choice = replace(CHOICE, python=Interpreter(sys.executable, "3.12.0"))
-    check(settings, Layout(tmp_path, "p", tmp_path), choice, sys.prefix)
-    check(Settings(), Layout(tmp_path, "p", tmp_path), choice, sys.prefix)
+    check(settings, Layout(tmp_path, "p", tmp_path), choice, [sys.prefix])
+    check(Settings(), Layout(tmp_path, "p", tmp_path), choice, [sys.prefix])
 
 
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:
@@ -96,12 +99,12 @@ def test_a_name_that_leads_to_the_python_of_doit_is_refused_and_its_path_is_take
 ) -> None:
     folder, python = str(venvs["one"]), python_of(venvs["one"])
     monkeypatch.setenv("PATH", str(Path(python).parent), prepend=os.pathsep)
-    told = refused(tmp_path, "python", ours=folder)
-    assert told.what.endswith("which runs doit itself")
+    told = refused(tmp_path, "python", ours=[folder])
+    assert told.what.endswith("the Python of doit itself")
     assert python in told.todo
     settings = Settings.model_validate({"install": {"into": python}})
     choice = replace(CHOICE, python=Interpreter(sys.executable, "3.12.0"))
-    check(settings, Layout(tmp_path, "p", tmp_path), choice, folder)
+    check(settings, Layout(tmp_path, "p", tmp_path), choice, [folder])
 
 
 FAKE = """#!{real}

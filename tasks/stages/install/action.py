@@ -25,6 +25,8 @@ def run(job: InstallJob) -> tuple[Installed]:
     interrupted.mend(job.replaced)
     chosen = wheels.choose(job)
     python = interpreter.find(job.into, job.root)
+    if interpreter.is_name(job.into):
+        say(f"{job.into} on PATH is {python}")
     tick(f"asking {python} what it has")
     target = environment.ask(python)
     fit.require(target, chosen)

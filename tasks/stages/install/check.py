@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 from tasks.choice import Choice
@@ -12,11 +13,12 @@ from tasks.model import Layout
 from tasks.settings.schema import Settings
 
 
-def check(settings: Settings, layout: Layout, choice: Choice, ours: str) -> None:
+def check(settings: Settings, layout: Layout, choice: Choice, ours: Collection[str]) -> None:
     """Raise a `SettingsError` for an interpreter that is not there, is none, is ours, or is another
-    Python than wheels are made for. `ours` is the prefix of the environment that runs doit.
+    Python than wheels are made for. `ours` are the prefixes of the environment that runs doit, and
+    of the Python that it was made of.
 
-    That one is taken where its path is written out, and not where a name on PATH leads to it: in a
+    Those are taken where the path is written out, and not where a name on PATH leads there: in a
     venv that is active, `python` is the one that torchyard was installed into.
     """
     into = settings.install.into
@@ -30,9 +32,9 @@ def check(settings: Settings, layout: Layout, choice: Choice, ours: str) -> None
             where=KEY,
             todo="name the Python of another one",
         )
-    if is_name(into) and found.prefix == os.path.realpath(ours):
+    if is_name(into) and found.prefix in map(os.path.realpath, ours):
         raise SettingsError(
-            f"{into} on PATH is {python}, which runs doit itself",
+            f"{into} on PATH is {python}, the Python of doit itself",
             where=KEY,
             todo=f"write the path of the Python that you mean; {python}, if it is this one",
         )

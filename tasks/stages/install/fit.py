@@ -55,7 +55,7 @@ def warnings(target: Target, coming: Mapping[str, str]) -> Iterator[str]:
         yield (
             f"conda put torch {torch.version} there, and is not told of the one that takes its "
             "place: conda install and conda update may mix the two. To have conda let go of it: "
-            "doit restore --yes, conda remove --force pytorch, doit build"
+            "put it back (doit restore), conda remove --force pytorch, and build again"
         )
     if target.said.user_torch:
         yield (

@@ -24,7 +24,8 @@ from tasks.stages.install.job import InstallJob
 from tasks.stages.install.wheels import Chosen
 
 _MIB = 2**20
-_DEPENDENCY_MIB = 300  # of what comes from an index nobody tells how large it gets
+# Of what comes from an index nobody tells how large it gets: CUDA's libraries up to 1 GB
+_CUDA, _CUDA_MIB, _OTHER_MIB = ("nvidia-", "cuda-", "triton"), 500, 20
 
 
 @dataclass(frozen=True)
@@ -58,14 +59,15 @@ def put(order: Order) -> Exchange:
     except BaseException:
         _undo(stamp, new)
         raise
-    _tell(new, settling.settle(stamp, new), stamp / ASIDE / new.when)
+    _tell(order, new, settling.settle(stamp, new))
     return journal.held(stamp) or new
 
 
 def _unpack(order: Order) -> Unpacked:
     own = {one.name: one for one in order.chosen if one.name in order.coming}
     others = [name for name in order.coming if name not in own]
-    need = sum(one.size for one in own.values()) // _MIB + _DEPENDENCY_MIB * len(others)
+    need = sum(one.size for one in own.values()) // _MIB
+    need += sum(_CUDA_MIB if name.startswith(_CUDA) else _OTHER_MIB for name in others)
     files.require_space(order.stamp, need, "what is to be installed")
     tick(f"unpacking {', '.join(one.path.name for one in own.values()) or 'what is needed'}")
     staged = order.stamp / CHANGE / "staged"
@@ -102,10 +104,13 @@ def _undo(stamp: Path, new: Exchange) -> None:
     settling.drop(stamp)
 
 
-def _tell(new: Exchange, settled: Settled, aside: Path) -> None:
+def _tell(order: Order, new: Exchange, settled: Settled) -> None:
     for text in _came(new):
         say(text)
-    say("what was there before is kept; the way back: doit restore")
+    name = order.job.profile
+    profile = "" if name == "quickstart" else f" profile={name}"
+    say(f"what was there before is kept; the way back: doit restore --yes{profile}")
+    aside = order.stamp / ASIDE / new.when
     if settled.edited:
         warn(
             "files were changed since they were put there, and are now in "
