@@ -487,7 +487,7 @@ yard = InstallYard(Path(root), Theirs(Path(person)))
 yard.install() if what == "install" else restore.run(Subject(yard.root, "p", None), yes=True)
 """
 NEVER = 10**9
-MOMENTS = (0.0, 0.4, 0.7, 1.0)  # of all changes: the first, two in between and the last
+MOMENTS = (0.0, 0.02, 0.4, 0.7, 1.0)  # of all changes: first and last, an early one, two in between
 needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="not run: POSIX signals")
 places = pytest.mark.parametrize("place", ["/person/", "/replaced/"])
 followers = pytest.mark.parametrize("then", ["install", "restore"])
