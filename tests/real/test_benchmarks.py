@@ -1,6 +1,6 @@
 """Each row of the table that needs no full build is measured, and has what does not depend on the
 clock: nobody killed, and nothing compiled that did not change. The figures are shown, not judged.
-`eta`, `elastic-synthetic` and `quickstart` are left to a run by hand: CI has no room for them on a
+`eta`, both of `elastic` and `quickstart` are left to a run by hand: CI has no room for them on a
 machine where the Debian root is still to be made.
 """
 
@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.benchmarks import elastic_real, part, state
+from tests.benchmarks import part, state
 from tests.benchmarks.rows import table
 
 ROWS = {
     "cold": part.cold,
     "warm": part.warm,
     "flag": part.flag,
-    "elastic-real": elastic_real.measure,
     "state": state.measure,
 }
 BY_THE_CLOCK = {"state"}  # what it asks for beside the ratio is a time as well
