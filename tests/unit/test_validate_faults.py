@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tasks.effects import manifests
+from tasks.effects.codereader import Reader
 from tasks.errors import ValidationFailedError
 from tasks.model import Arch
 from tasks.stages.deps.job import Deps
@@ -20,7 +21,7 @@ from tasks.stages.env.job import Environment
 from tasks.stages.extensions.job import Built
 from tasks.stages.validate.action import run
 from tasks.stages.validate.job import Check, ValidateJob
-from tasks.stages.validate.reader import Reader, reader
+from tasks.stages.validate.reader import reader
 from tasks.stages.wheel.job import Surface, Wheel
 from tests.sharedlibrary import linux
 from tests.validateyard import ALL_GOOD, Yard, probing, program, publish

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tasks.effects import fatbin, machinecode, wheelfile
+from tasks.effects import wheelfile
+from tasks.effects.codereader import Reader
 from tasks.errors import BadArtifactError
 from tasks.knowledge import load
 from tasks.knowledge.archs import MachineCode
@@ -29,15 +30,10 @@ def archs(
     `BadArtifactError` where a target is not covered.
     """
     found: dict[str, tuple[str, ...]] = {}
-    maker = deps.toolkit.version if deps.toolkit else None
+    maker = deps.toolkit.version if deps.toolkit and job.kind != "wheel" else None
+    reader = Reader(deps.cuobjdump or "")
     for name in wheelfile.libraries(recorded):
-        library = unpacked / name
-        read = (
-            machinecode.images(deps.cuobjdump, library)
-            if deps.cuobjdump
-            else fatbin.images(library)
-        )
-        code = read.code
+        code = reader.images(unpacked / name).code
         if code.cubins or code.ptx:
             _require_targets(job, name, code, maker)
             found[name] = (*map(str, sorted(code.cubins)), *_with_ptx(code))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.effects import fatbin
+from tasks.effects.codereader import Reader
 from tasks.effects.machinecode import Images
 from tasks.errors import BadArtifactError
 from tasks.knowledge import Knowledge
@@ -22,7 +23,6 @@ from tasks.stages.deps.job import Deps
 from tasks.stages.extensions.job import Built
 from tasks.stages.validate.checks import covering, joined
 from tasks.stages.validate.job import Check, ValidateJob
-from tasks.stages.validate.reader import Reader
 from tasks.stages.wheel.job import Wheel
 
 _TORCH_CUDA = {
