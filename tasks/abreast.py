@@ -35,6 +35,7 @@ class Abreast(Generic[_Told]):
     stopped: Callable[[], bool]
     most: int
     _at_work: dict[str, Future[_Told | None]] = field(default_factory=dict)
+    _idle: set[str] = field(default_factory=set)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _threads: ThreadPoolExecutor | None = None
 
@@ -61,7 +62,7 @@ class Abreast(Generic[_Told]):
         with self._lock:
             for stage in () if self.stopped() else self.stages:
                 new = stage.name not in self._at_work
-                if new and not self._waits(stage) and self.is_due(stage):
+                if new and not self._waits(stage) and self._is_due(stage):
                     self._begin(stage)
 
     def _begin(self, stage: Stage) -> None:
@@ -79,11 +80,20 @@ class Abreast(Generic[_Told]):
         """Whether it reads what another of them is still to leave, or did not manage to."""
         return any(not self._left(other) for other in self._before(stage))
 
+    def _is_due(self, stage: Stage) -> bool:
+        """Asked once where it waits for nobody: a folder of sources is read for it."""
+        if stage.name in self._idle:
+            return False
+        due = self.is_due(stage)
+        if not due:
+            self._idle.add(stage.name)
+        return due
+
     def _before(self, stage: Stage) -> Iterable[Stage]:
         return (other for other in self.stages if set(other.leaves) & set(stage.reads))
 
     def _left(self, stage: Stage) -> bool:
         ended = self._at_work.get(stage.name)
         if ended is None:
-            return not self._waits(stage) and not self.is_due(stage)
+            return not self._waits(stage) and not self._is_due(stage)
         return ended.done() and not ended.exception() and ended.result() is None

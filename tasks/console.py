@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -73,6 +74,7 @@ class Console:
         self.interrupted = False
         self._headed = False
         self._works: dict[str, _Work] = {}
+        self._lock = threading.RLock()  # stages begin and end in threads of their own
 
     def head(self) -> None:
         """Profile, strategy, target, torch, toolkit and places, each with its reason: once, before
@@ -90,11 +92,12 @@ class Console:
         """A stage starts."""
         self.ran += 1
         doing, what, now = VERBS[stage.room][0], _subject(stage), time.monotonic()
-        self._works[stage.name] = _Work(doing, what, now, _Said(reason, None, now))
-        if not self.screen.live:
-            self._line(doing, f"{what} ({reason})")
-        elif len(self._works) == 1:
-            self.screen.follow(self._moving)
+        with self._lock:
+            self._works[stage.name] = _Work(doing, what, now, _Said(reason, None, now))
+            if not self.screen.live:
+                self._line(doing, f"{what} ({reason})")
+            elif len(self._works) == 1:
+                self.screen.follow(self._moving)
 
     def end(self, stage: Stage, reason: str, outcome: Outcome) -> None:
         """A stage is done. One that only looked and found nothing moved says so."""
@@ -173,9 +176,10 @@ class Console:
 
     def _rest(self, name: str) -> str:
         """That stage is not at work any more; how long it was."""
-        work = self._works.pop(name, None)
-        if not self._works:
-            self.screen.settle()
+        with self._lock:
+            work = self._works.pop(name, None)
+            if not self._works:
+                self.screen.settle()
         return elapsed(time.monotonic() - (work.started if work else self.started))
 
     def _moving(self, space: bar.Space) -> str:

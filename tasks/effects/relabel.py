@@ -31,8 +31,7 @@ def relabel(wheel: Path, label: str) -> Path:
     no wheel.
     """
     with wheelfile.opened(wheel) as archive:
-        recorded = wheelfile.record(archive)
-        place = next(name for name in recorded if name.endswith(".dist-info/METADATA"))
+        place = wheelfile.described(archive, "METADATA")
         metadata = archive.read(place)
         before = _VERSION.search(metadata)
         if not before:
@@ -61,12 +60,13 @@ def _write(
     archive: zipfile.ZipFile, wheel: Path, version: str, changed: Mapping[str, bytes]
 ) -> None:
     new: list[Row] = []
+    listing = wheelfile.described(archive, "RECORD")
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as out:
         for member in archive.infolist():
             name = _moved(member.filename, version)
             if member.filename in changed:
                 new.append(_put(out, member, name, changed[member.filename]))
-            elif name.endswith(".dist-info/RECORD"):
+            elif member.filename == listing:
                 record = member
             elif not name.endswith(_SIGNATURES) and not repack.take(
                 out, _as(member, name), archive, member

@@ -66,5 +66,5 @@ def _applying(lines: Iterable[str], here: Mapping[str, str]) -> Iterator[str]:
 
 def _metadata(wheel: Path) -> Message:
     with wheelfile.opened(wheel) as archive:
-        place = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
-        return HeaderParser().parsestr(archive.read(place).decode("utf-8"))
+        text = archive.read(wheelfile.described(archive, "METADATA"))
+    return HeaderParser().parsestr(text.decode("utf-8"))

@@ -96,11 +96,19 @@ def installed_record(site_packages: PurePath, name: str) -> Mapping[str, str]:
 
 def record(archive: zipfile.ZipFile) -> dict[str, str]:
     """RECORD of an open wheel: path → digest. `BadArtifactError` where it has none, or two."""
-    names = [n for n in archive.namelist() if n.count("/") == 1 and n.endswith(".dist-info/RECORD")]
-    if len(names) != 1:
-        raise _bad(PurePath(archive.filename or ""), "it has no RECORD")
-    text = archive.read(names[0]).decode("utf-8")
+    text = archive.read(described(archive, "RECORD")).decode("utf-8")
     return {path: digest for path, digest, _ in recordfile.rows(text)}
+
+
+def described(archive: zipfile.ZipFile, name: str) -> str:
+    """A file of the wheel's own dist-info, and not of one that is vendored in it. Raises
+    `BadArtifactError` where there is none, or more than one.
+    """
+    ending = f".dist-info/{name}"
+    found = [one for one in archive.namelist() if one.count("/") == 1 and one.endswith(ending)]
+    if len(found) != 1:
+        raise _bad(PurePath(archive.filename or ""), f"it has no {name}")
+    return found[0]
 
 
 def _verify_member(

@@ -156,7 +156,7 @@ class Install(Section):
 class Validation(Section):
     """What `doit validate` looks at."""
 
-    only: Literal["all"] | tuple[Check, ...] = "all"
+    only: Literal["all"] | Annotated[tuple[Check, ...], Field(min_length=1)] = "all"
     """`all`, or a list that picks some of import, version, cuda, archs, machine_code, device,
     matmul, reduction, convolution, autograd, graph, speed, compile, nccl, extensions.
     """

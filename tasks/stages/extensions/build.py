@@ -7,8 +7,6 @@ pyproject.toml, and scikit-build-core works in a folder that is gone afterwards:
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -24,10 +22,8 @@ from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import Caching
 from tasks.stages.extensions.cached import cached
 from tasks.stages.extensions.job import ExtensionJob
-from tasks.stages.extensions.variables import environment, jobs_of, numbered
-
-# Jobs that no pool counts: two such builds at once would be twice as many as a person allowed
-_NUMBERED = threading.Lock()
+from tasks.stages.extensions.turns import turn
+from tasks.stages.extensions.variables import building, jobs_of, numbered
 
 
 def build(job: ExtensionJob, deps: Deps, tree: Path) -> Path:
@@ -38,7 +34,7 @@ def build(job: ExtensionJob, deps: Deps, tree: Path) -> Path:
     argv = wheel_argv(job, deps, tree)
     tick("compiling")
     try:
-        _compile(job, deps, Command(argv, environment(job), f"build {job.name}", log=job.log))
+        _compile(job, deps, Command(argv, building(job), f"build {job.name}", log=job.log))
     except CommandFailedError as error:
         error.todo = error.todo or f"the whole log is {job.log}"
         raise
@@ -61,10 +57,9 @@ def _compile(job: ExtensionJob, deps: Deps, command: Command) -> None:
     jobs = jobs_of(job, deps, caching, command.env)
     past = tuple(runs.read(job.runs))
     crew = Crew(jobs, job.pool, runs.peaks(past), old_make=runs.old_make(past))
-    alone = _NUMBERED if crew.jobs else contextlib.nullcontext()
     started, counts = time.monotonic(), None
     try:
-        with alone:
+        with turn(alone=crew.jobs is not None):
             started = time.monotonic()
             with cached(job, caching, command.env) as measured:
                 crew.watch = Watch(measured.hit_rate)

@@ -54,7 +54,23 @@ def _completed(extension: Extension, knowledge: Knowledge) -> Extension:
     filled = dict(_filled(fact)) | ({} if has_source else _source(fact))
     fresh = {key: value for key, value in filled.items() if key not in extension.model_fields_set}
     includes = tuple(dict.fromkeys([*extension.includes, *fact.headers]))
-    return extension.model_copy(update={**fresh, "includes": includes})
+    completed = extension.model_copy(update={**fresh, "includes": includes})
+    _require_meant(extension, completed)
+    return completed
+
+
+def _require_meant(extension: Extension, completed: Extension) -> None:
+    """`SettingsError` for a key that says something of another kind of source."""
+    kinds = {"ref": completed.git, "submodules": completed.git, "sha256": completed.sdist}
+    for key, fits in kinds.items():
+        if key in extension.model_fields_set and not fits:
+            source = completed.sdist or completed.git or completed.path
+            raise SettingsError(
+                f"{key} says nothing of {source}, which {extension.name} is built from",
+                where=f"extensions ({extension.name}).{key}",
+                todo=f"take it out, or give the source that it is of: "
+                f"{'sdist' if key == 'sha256' else 'git'}",
+            )
 
 
 def _source(fact: ExtensionFact) -> dict[str, Any]:

@@ -8,24 +8,41 @@ from pathlib import PurePath
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tasks.effects import environments, requirements
+from tasks.effects import environments, files, requirements
 from tasks.effects.packages import Extra, Packages
 from tasks.effects.voice import tick, warn
 from tasks.errors import BuildError
 from tasks.stages.deps.job import Deps
 from tasks.stages.extensions.job import ExtensionJob
+from tasks.stages.extensions.variables import required
 
 _OURS = {"torch", "triton"}  # these come from this build, and are never fetched for an extension
 
 
 def provide_for_build(job: ExtensionJob, deps: Deps) -> None:
-    """What its build imports (`requires`), beside an existing interpreter where it is one. Raises
-    `FetchError` and the like: without it nothing can be built.
+    """What its build imports (`requires`), in a folder of its own that goes before all else: others
+    are built at the same time, and may want another version. Raises `FetchError` and the like:
+    without it nothing can be built.
     """
-    if missing := _missing(job.requires, deps, _overlay(deps)):
-        tick(f"installing {', '.join(missing)}")
-        into = Packages(deps.python, environments.find_uv(), job.log, _overlay(deps))
-        into.install(missing, _kept(deps), f"install what the build of {job.name} imports")
+    files.own(job.work)
+    folder = required(job)
+    files.remove_owned(folder)
+    overlay = PurePath(deps.overlay) if deps.overlay else None
+    missing = _missing(job.requires, deps, overlay)
+    if not missing:
+        return
+    tick(f"installing {', '.join(missing)}")
+    into = Packages(deps.python, environments.find_uv(), job.log, folder)
+    pins = deps.toolkit.pins if deps.toolkit else ()
+    into.install(missing, Extra(pins), f"install what the build of {job.name} imports")
+    if (folder / "torch").exists():
+        files.remove_owned(folder)
+        raise BuildError(
+            f"{', '.join(missing)} brings a torch, which {job.name} would be built against",
+            where=f"extensions ({job.name}).requires",
+            todo="take it out of requires; what is built against this torch goes into extensions "
+            "or companions, and into after",
+        )
 
 
 def provide_for_use(job: ExtensionJob, deps: Deps, asked: Iterable[str]) -> None:
@@ -40,7 +57,7 @@ def provide_for_use(job: ExtensionJob, deps: Deps, asked: Iterable[str]) -> None
     tick(f"installing {named}")
     into = Packages(deps.python, environments.find_uv(), job.log)
     try:
-        into.install(missing, _kept(deps), f"install what {job.name} asks for")
+        into.install(missing, _as_it_is(deps), f"install what {job.name} asks for")
     except BuildError as error:  # an old pin perhaps, without which it works
         warn(f"{job.name} asks for {named}, which was not to be had: {error.what}")
 
@@ -55,12 +72,7 @@ def _of_others(asked: Iterable[str]) -> Iterator[str]:
     return (one for one in asked if canonicalize_name(Requirement(one).name) not in _OURS)
 
 
-def _kept(deps: Deps) -> Extra:
-    """No resolver moves torch or the toolkit."""
+def _as_it_is(deps: Deps) -> Extra:
+    """Nothing that is there moves: torch, the toolkit, and what another is just built with."""
     have = requirements.installed(deps.python)
-    torch = (f"torch=={have['torch']}",) if "torch" in have else ()
-    return Extra((*torch, *(deps.toolkit.pins if deps.toolkit else ())))
-
-
-def _overlay(deps: Deps) -> PurePath | None:
-    return PurePath(deps.overlay) if deps.overlay else None
+    return Extra(tuple(f"{name}=={version}" for name, version in sorted(have.items())))

@@ -4,6 +4,7 @@ installed. One at a time: an environment has one hand at work in it.
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
@@ -48,8 +49,8 @@ def _require_import(job: ExtensionJob, deps: Deps, unpacked: Path) -> None:
     env = dict(environment(job))
     folders = [unpacked, *unpacked.glob("*.data/p*lib")]
     before = [env["PYTHONPATH"]] if env.get("PYTHONPATH") else []
-    env["PYTHONPATH"] = _separator(job).join([*map(str, folders), *before])
-    command = Command((), env, f"import {job.name}", cwd=Path(job.work), log=job.log)
+    env["PYTHONPATH"] = os.pathsep.join([*map(str, folders), *before])
+    command = Command((), env, f"import {job.name}", cwd=unpacked, log=job.log)
     # torch first: its libraries are found by nobody else
     found = importing.attempt(deps.python, f"import torch, {', '.join(job.imports)}", command)
     if found.lacks_driver:
@@ -60,7 +61,3 @@ def _require_import(job: ExtensionJob, deps: Deps, unpacked: Path) -> None:
             where=found.error.where,
             todo="that log has the whole traceback. What was installed before is there still",
         )
-
-
-def _separator(job: ExtensionJob) -> str:
-    return ";" if job.system == "windows" else ":"

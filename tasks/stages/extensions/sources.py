@@ -13,7 +13,7 @@ from tasks.errors import BadArtifactError, redact
 from tasks.stages.deps.job import Deps
 from tasks.stages.extensions import patching, pins
 from tasks.stages.extensions.job import ExtensionJob
-from tasks.stages.extensions.variables import environment
+from tasks.stages.extensions.variables import building
 
 
 def fetch(job: ExtensionJob, deps: Deps) -> tuple[Path, Mapping[str, str]]:
@@ -65,7 +65,7 @@ def _sdist(job: ExtensionJob, deps: Deps, landing: Path, tree: Path) -> dict[str
     """Its setup.py is run for its name alone, and some end without CUDA_HOME, or fetch wheels of
     their own: it gets the environment that it is built in.
     """
-    asked = Download(deps.python, job.location, "", landing, job.log, True, environment(job))
+    asked = Download(deps.python, job.location, "", landing, job.log, True, building(job))
     found = packages.download(asked)
     artifact = files.artifact(found)
     if job.sha256 and artifact.sha256 != job.sha256:

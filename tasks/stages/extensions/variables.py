@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping
+from pathlib import Path
 
 from tasks.effects import capacity, manifests, shell
 from tasks.effects.crew import NUMBERS, jobs_for
@@ -18,6 +20,21 @@ _COMPILERS = ("CC", "CXX", "CUDACXX", "PYTORCH_NVCC", *LAUNCHERS)
 def environment(job: ExtensionJob) -> Mapping[str, str]:
     """The extensions' environment with this one's own variables and forced headers."""
     return own_over(job, manifests.read(job.environment, Environment).over(shell.host_env()))
+
+
+def building(job: ExtensionJob) -> Mapping[str, str]:
+    """The same to build in: what the build requires goes before all else."""
+    env = dict(environment(job))
+    folder = required(job)
+    before = {"PYTHONPATH": folder, "PATH": folder / "bin"} if folder.is_dir() else {}
+    for name, place in before.items():
+        env[name] = os.pathsep.join([str(place), *filter(None, [env.get(name, "")])])
+    return env
+
+
+def required(job: ExtensionJob) -> Path:
+    """Where what its build requires lies, if anything does."""
+    return Path(job.work) / "requires"
 
 
 def own_over(job: ExtensionJob, shared: Mapping[str, str]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from tasks.stages.validate.checks import (
     without_cuda,
 )
 from tasks.stages.validate.job import Check, SmokeCheck, ValidateJob
-from tasks.stages.validate.probing import Run, Said
+from tasks.stages.validate.probing import EXIT, Run, Said
 from tasks.stages.wheel.job import Wheel
 
 _PROBE = Path(__file__).parent / "probes" / "torch_probe.py"
@@ -99,6 +99,8 @@ def probe_checks(
     expected = ["import", *_own(job), *(f"{name}: import" for name in _imports(job, built))]
     lost = {name: how.detail for name, how in said.lost.items()}
     found = [*from_probe(expected, said.lines, lost, said.left), *_archs(job, wheel, said)]
+    if EXIT in lost:
+        found.append(Check(EXIT, "failed", f"after the last check {lost[EXIT]}"))
     if "gpu" in lost:
         found = _no_answer(found, lost["gpu"])
     if wheel.cuda and said.no_gpu == _NO_CUDA:

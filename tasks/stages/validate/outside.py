@@ -22,7 +22,7 @@ from tasks.knowledge import Knowledge
 from tasks.stages.deps.job import Deps
 from tasks.stages.extensions.job import Built
 from tasks.stages.validate.checks import covering, joined
-from tasks.stages.validate.job import Check, ValidateJob
+from tasks.stages.validate.job import Check, Status, ValidateJob
 from tasks.stages.wheel.job import Wheel
 
 _TORCH_CUDA = {
@@ -106,7 +106,8 @@ def _library(
     if isinstance(found, Check):
         return found
     if not found.cubins and not found.ptx:
-        return Check(name, "not run", f"{library.name} holds no device code")
+        status: Status = "failed" if most else "not run"
+        return Check(name, status, f"{library.name} holds no device code")
     code = found.common if most else found.code
     return covering(look.knowledge, name, code, look.job.targets, library.name, maker)
 

@@ -15,6 +15,7 @@ from tasks.stages.validate.checks import reported
 HANGS = 2  # of one card are enough
 _FIRST = ("import", "gpu", "archs")  # what each process says before it makes a check
 HUNG = "the card hung before"
+EXIT = "exit"  # the name of what happens after the last check
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ def ask(once: Callable[[Sequence[str]], Run], checks: Sequence[str]) -> Said:
         if at is not None and not (no_torch and "import" in now):
             lost[at] = Lost(run.ended or "it ended without a word on it", "\n".join(run.lines))
             hung += run.hung
+        elif run.ended and at is None:
+            lost[EXIT] = Lost(run.ended, "\n".join(run.lines))
         left = left[left.index(at) + 1 :] if at in left else []
         if no_torch:
             return Said(lines, lost, "torch does not import", hung)

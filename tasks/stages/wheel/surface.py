@@ -26,7 +26,8 @@ from tasks.stages.deps.job import Deps
 from tasks.stages.wheel.job import Exported, ExportedBy, Parts, Reading, Surface
 
 _READER = 1  # raised where symbols.exported comes to tell another thing of a library
-_HEADERS = ("torch/include/", "torch/share/cmake/")
+# The last has the flags that cpp_extension compiles with
+_HEADERS = ("torch/include/", "torch/share/cmake/", f"torch/{cppextension.PLACE}")
 # Of what CppExtension and CUDAExtension link; .lib are Windows' import libraries
 _LINKED = re.compile(
     r"torch/lib/(?:lib)?(?:c10(?:_cuda)?|torch(?:_cpu|_python|_cuda\w*)?)"
@@ -73,8 +74,9 @@ def _listed(folder: Path) -> Mapping[str, str]:
 
 
 def _looked_at(folder: Path) -> Iterator[tuple[str, str]]:
-    for place in (folder / "include", folder / "share" / "cmake", folder / "lib"):
-        for path in sorted(place.rglob("*")):
+    flags = folder / cppextension.PLACE
+    for place in (folder / "include", folder / "share" / "cmake", folder / "lib", flags):
+        for path in sorted(place.rglob("*")) or [place]:
             name = path.relative_to(folder.parent).as_posix()
             if not path.is_file():
                 continue
