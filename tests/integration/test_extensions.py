@@ -160,6 +160,23 @@ def test_what_an_extension_asks_for_is_installed_and_torch_is_never_replaced(
     assert installed(yard, "import pluggy, torch; print(torch.__version__)") == torch
 
 
+def test_what_two_builds_require_may_contradict_itself_and_stays_theirs(
+    yard: Yard, tree: Path, tmp_path: Path
+) -> None:
+    asked = []
+    for name, version in (("one", "1.1.1"), ("two", "2.0.0")):
+        extension = make(tmp_path, name)
+        setup = tmp_path / name / "setup.py"
+        wants = (
+            f"from importlib.metadata import version\nassert version('iniconfig') == '{version}'\n"
+        )
+        setup.write_text(wants + setup.read_text(encoding="utf-8"), encoding="utf-8")
+        asked.append({**extension, "requires": [f"iniconfig=={version}"]})
+    profile(yard, tree, *asked)
+    yard.must("build")
+    assert installed(yard, "import importlib.util as u; print(u.find_spec('iniconfig'))") == "None"
+
+
 def test_two_that_are_at_work_at_once_tell_whose_each_line_is(
     yard: Yard, tree: Path, tmp_path: Path
 ) -> None:

@@ -218,3 +218,10 @@ def test_a_new_fact_about_one_builds_it_again() -> None:
     assert known.inputs["nvcc"] == ["-std=c++20"]
     assert "nvcc" not in plain.inputs
     assert replace(known.job, nvcc=()) != known.job
+
+
+def test_a_key_of_another_kind_of_source_is_no_wish_that_is_passed_over() -> None:
+    told = refused({"name": "gsplat", "ref": "v1.5.0"})
+    assert "ref says nothing of gsplat==" in told
+    assert "give the source that it is of: git" in told
+    assert "sha256 says nothing of https://" in refused({"name": "fused-ssim", "sha256": "0" * 64})

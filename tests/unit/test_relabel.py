@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import wheelfile
+from tasks.effects import requirements, wheelfile
 from tasks.effects.relabel import labelled, relabel
 from tasks.errors import BadArtifactError
 from tests.unit.wheels import MODULES, make
@@ -65,3 +65,12 @@ def test_what_is_no_wheel_is_refused(tmp_path: Path) -> None:
     broken.write_bytes(b"PK\3\4 and no more")
     with pytest.raises(BadArtifactError):
         relabel(broken, LABEL)
+
+
+def test_a_distribution_that_is_vendored_in_it_stays_as_it_is(tmp_path: Path) -> None:
+    inner = "demo/_vendor/bar-9.9.dist-info"
+    vendored = {f"{inner}/METADATA": b"Version: 9.9\n", f"{inner}/RECORD": b"x,,\n"}
+    found = relabel(make(tmp_path, "1.0", {**vendored, **MODULES}), LABEL)
+    with zipfile.ZipFile(found) as archive:
+        assert {name: archive.read(name) for name in vendored} == vendored
+    assert requirements.of_wheel(found, "3.12.0") == ()

@@ -15,7 +15,7 @@ from tasks.errors import BadArtifactError
 from tasks.stages.wheel.job import Surface
 from tasks.stages.wheel.surface import surface
 from tests.sharedlibrary import compile_library, linux
-from tests.torches import C10, CPU, Torch
+from tests.torches import C10, CPP_EXTENSION, CPU, Torch
 from tests.unit.test_graph import Bench
 
 pytestmark = linux
@@ -94,7 +94,10 @@ def test_a_header_is_and_python_code_is_not(tmp_path: Path, record: bool) -> Non
     after = seen(torch)
     assert (after.symbols, after.headers != before.headers) == (before.symbols, True)
     torch.write("share/cmake/Torch/TorchConfig.cmake", "set(TORCH_FOUND FALSE)\n")
-    assert seen(torch).headers != after.headers
+    last = seen(torch)
+    assert last.headers != after.headers
+    torch.write("utils/cpp_extension.py", f"{CPP_EXTENSION}COMMON_NVCC_FLAGS = ['-DX']\n")
+    assert seen(torch).headers != last.headers
 
 
 def test_with_record_and_without_one_it_is_the_same(tmp_path: Path) -> None:
@@ -197,7 +200,8 @@ def test_the_parts_of_the_newest_five_are_kept(torch: Torch) -> None:
     assert parts
     assert parts.symbols["torch/lib/libc10.so"] == ("c10_answer",)
     assert set(parts.headers) == {
-        *("torch/include/c10/a.h", "torch/share/cmake/Torch/TorchConfig.cmake")
+        *("torch/include/c10/a.h", "torch/share/cmake/Torch/TorchConfig.cmake"),
+        "torch/utils/cpp_extension.py",
     }
     assert surfaces.read(torch.reading.surfaces, names[0]) is None
     (Path(torch.reading.surfaces) / f"{names[-1]}.json.gz").write_bytes(b"\x1f\x8bnothing")

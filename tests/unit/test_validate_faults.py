@@ -83,6 +83,15 @@ def test_single_kernels_do_not_make_up_for_a_torch_without_the_others(yard: Yard
     assert "holds no code for 12.0 (it has 9.0)" in found["machine_code"].detail
 
 
+def test_a_torch_whose_library_of_kernels_holds_none_is_a_failure(yard: Yard) -> None:
+    """What lies beside it is no reason to pass."""
+    yard.library("torch/lib/libtorch_cuda.so")
+    yard.library("torch/lib/libtorch_cuda_linalg.so", "12.0")
+    assert (
+        "libtorch_cuda.so holds no device code" in failing(yard, yard.job())["machine_code"].detail
+    )
+
+
 def test_every_library_of_torch_is_read_and_one_beside_the_kernels_fails_nothing(
     yard: Yard,
 ) -> None:

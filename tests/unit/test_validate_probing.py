@@ -155,3 +155,12 @@ def test_a_driver_that_does_not_answer_fails_the_device_and_nothing_else_waits_f
     assert written["device"].cause == "hang"
     for name in ("version", "matmul", "smoke: import", "smoke: smoke check"):
         assert written[name] == Check(name, "not run", HUNG)
+
+
+def test_a_crash_after_the_last_check_is_told() -> None:
+    def once(left: Sequence[str]) -> Run:
+        return Run(program()(left).lines, "the probe failed (signal 11)")
+
+    said = ask(once, CHECKS)
+    assert lost(said) == {"exit": "the probe failed (signal 11)"}
+    assert list(said.lines) == [*FIRST, *CHECKS]

@@ -1,0 +1,41 @@
+"""A build that nobody counts has the machine for itself, and is not put off for ever."""
+
+from __future__ import annotations
+
+import threading
+
+from tasks.stages.extensions.turns import turn
+
+PATIENCE = 20.0  # seconds
+
+
+def begun(alone: bool, go: threading.Event) -> tuple[threading.Thread, threading.Event]:
+    """A build in a thread, that ends when it may `go`; and whether it is at work."""
+    inside = threading.Event()
+
+    def work() -> None:
+        with turn(alone=alone):
+            inside.set()
+            assert go.wait(PATIENCE)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread, inside
+
+
+def test_builds_of_the_pool_share_the_machine_and_one_with_a_number_waits_for_them() -> None:
+    go, go_alone = threading.Event(), threading.Event()
+    pooled = [begun(alone=False, go=go) for _ in range(2)]
+    assert all(inside.wait(PATIENCE) for _, inside in pooled)
+    alone, inside = begun(alone=True, go=go_alone)
+    assert not inside.wait(0.05)
+    late, late_inside = begun(alone=False, go=go)  # comes after the one that waits
+    assert not late_inside.wait(0.05)
+    go.set()
+    assert inside.wait(PATIENCE)
+    assert not late_inside.is_set()
+    go_alone.set()
+    assert late_inside.wait(PATIENCE)
+    for thread in (alone, late, *(thread for thread, _ in pooled)):
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
