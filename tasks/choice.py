@@ -68,6 +68,14 @@ class Choice:
         """Whether anything is compiled: what a compiler has to be there for."""
         return self.strategy == "source" or self.extensions
 
+    @property
+    def label(self) -> str:
+        """CUDA and archs as they stand in a wheel's local version: `cu132.sm90.sm120`, or `cpu`."""
+        if not self.cuda:
+            return "cpu"
+        archs = (arch.sm.replace("_", "") for arch in self.targets)
+        return ".".join([f"cu{self.cuda.replace('.', '')}", *archs])
+
     def combination(self, host: Host) -> Combination:
         """What would be built with what, as far as planning knows: who looked at compilers, driver
         and the like adds them with `replace`.

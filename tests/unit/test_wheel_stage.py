@@ -18,7 +18,7 @@ from tasks.stages.source.job import SourceTree
 from tasks.stages.wheel.built import version_of
 from tasks.stages.wheel.installed import require
 from tasks.stages.wheel.job import Reading
-from tasks.stages.wheel.plan import local_version, plan
+from tasks.stages.wheel.plan import plan
 
 KNOWLEDGE = load(Path(__file__).parents[2] / "config" / "knowledge")
 LAYOUT = Layout(PurePosixPath("/yard"), "p", PurePosixPath("/yard/wheelhouse"))
@@ -57,7 +57,7 @@ def test_the_local_version_names_cuda_and_archs(
     targets: list[Arch], cuda: str | None, named: str
 ) -> None:
     choice = replace(CHOICE, targets=tuple(targets), cuda=cuda)
-    assert local_version(choice) == named
+    assert choice.label == named
     assert version(choice=choice) == f"2.6.0+{named}.g1a2b3c4"
 
 

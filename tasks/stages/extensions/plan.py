@@ -180,7 +180,7 @@ def _bare(extension: Extension, settings: Settings, layout: Layout, choice: Choi
         optional=extension.optional,
         system=choice.system,
         targets=choice.targets,
-        label=_label(choice),
+        label=choice.label,
         jobs=None if settings.build.jobs == "auto" else settings.build.jobs,
         knowledge=layout.config / "knowledge",
         pool=layout.pool,
@@ -219,11 +219,3 @@ def _met(choice: Choice) -> Combination:
         python=choice.python.version,
         extensions=True,
     )
-
-
-def _label(choice: Choice) -> str:
-    """CUDA and archs as they stand in a local version: `cu132.sm90.sm120`, or `cpu`."""
-    if not choice.cuda:
-        return "cpu"
-    archs = (arch.sm.replace("_", "") for arch in choice.targets)
-    return ".".join([f"cu{choice.cuda.replace('.', '')}", *archs])

@@ -115,9 +115,10 @@ class Surface:
 
     `python_tag` is the Python ABI. `headers` is a digest over headers, CMake files and torch's
     cpp_extension, `symbols` over what the libraries export that an extension is linked with: a
-    torch with other bodies of functions has the same. `cxx11_abi` is _GLIBCXX_USE_CXX11_ABI, None where there is no such
-    choice, `cxx_standard` what cpp_extension passes (20), None where nobody knows. `identity` is
-    that of the environment: in a new one the extensions have to be installed again.
+    torch with other bodies of functions has the same. `cxx11_abi` is _GLIBCXX_USE_CXX11_ABI, None
+    where there is no such choice, `cxx_standard` what cpp_extension passes (20), None where nobody
+    knows. `identity` is that of the environment: in a new one the extensions have to be installed
+    again.
     """
 
     release: str

@@ -102,7 +102,7 @@ def _built(settings: Settings, layout: Layout, choice: Choice, reading: Reading)
     asked = settings.wheel.local_version
     return BuiltJob(
         release=choice.torch,
-        local={"auto": local_version(choice), "none": None}.get(asked, asked),
+        local={"auto": choice.label, "none": None}.get(asked, asked),
         local_is_whole=asked not in {"auto", "none"},
         cuda=choice.cuda,
         wheelhouse=layout.wheelhouse,
@@ -120,11 +120,3 @@ def _built(settings: Settings, layout: Layout, choice: Choice, reading: Reading)
         log=layout.logs / "wheel.log",
         wheel=layout.manifest("wheel"),
     )
-
-
-def local_version(choice: Choice) -> str:
-    """CUDA and archs as they stand in a local version: `cu130.sm120`, or `cpu`."""
-    if not choice.cuda:
-        return "cpu"
-    archs = [f"sm{arch.major}{arch.minor}{arch.suffix}" for arch in choice.targets]
-    return ".".join([f"cu{choice.cuda.replace('.', '')}", *archs])
