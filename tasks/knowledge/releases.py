@@ -164,18 +164,6 @@ def supports_python(found: Release, python: str) -> bool:
     return numbers(found.python[0]) <= numbers(python) <= numbers(found.python[1])
 
 
-def torch_for_python(knowledge: Knowledge, python: str) -> Release:
-    """The newest release with wheels for that Python; none is a `KnowledgeError`."""
-    for found in reversed(list(knowledge.releases.values())):
-        if supports_python(found, python):
-            return found
-    first, last = next(iter(knowledge.releases.values())).python[0], _newest(knowledge).python[1]
-    raise KnowledgeError(
-        f"no known torch has wheels for Python {python}",
-        todo=f"take a Python from {first} to {last}",
-    )
-
-
 def _cpu_wheel(knowledge: Knowledge, found: Release, system: str) -> WheelChoice:
     if system == "macos" and not found.channel:
         return WheelChoice(None, "", "PyPI's torch for macOS is the CPU and MPS one")

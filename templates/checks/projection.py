@@ -15,11 +15,6 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 LOW_PASS = 0.3  # pixels², added to each footprint
-MOST, LEAST, OPAQUE = (
-    0.99,
-    1 / 255,
-    1e-4,
-)  # opacity of a splat at a pixel; what still shines through
 NEAR = 0.2  # what is nearer is left out
 C0, C1 = np.sqrt(1 / np.pi) / 2, np.sqrt(3 / np.pi) / 2  # spherical harmonics of degree 0 and 1
 

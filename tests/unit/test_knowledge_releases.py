@@ -10,7 +10,6 @@ from tasks.knowledge.releases import (
     nearest,
     release,
     supports_python,
-    torch_for_python,
 )
 
 KNOWLEDGE = load(Path(__file__).parents[2] / "config" / "knowledge")
@@ -92,16 +91,6 @@ def test_an_unknown_version_is_refused_with_what_to_take(version: str, message: 
 )
 def test_python_range(version: str, python: str, supported: bool) -> None:
     assert supports_python(release(KNOWLEDGE, version), python) is supported
-
-
-def test_the_newest_torch_for_a_python() -> None:
-    newest = {
-        python: torch_for_python(KNOWLEDGE, python).minor
-        for python in ("3.8", "3.9", "3.10", "3.12")
-    }
-    assert newest == {"3.8": "2.5", "3.9": "2.8", "3.10": "2.14", "3.12": "2.15"}
-    with pytest.raises(KnowledgeError, match=r"Python 3\.7"):
-        torch_for_python(KNOWLEDGE, "3.7")
 
 
 def test_the_nearest_releases_are_the_newer_ones_first() -> None:
