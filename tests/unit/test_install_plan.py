@@ -4,7 +4,7 @@ made that could be put anywhere.
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+from pathlib import PurePath, PurePosixPath
 from typing import Any
 
 import pytest
@@ -28,9 +28,22 @@ def test_it_comes_after_the_extensions_and_reads_what_they_leave() -> None:
     stage = plan.stages[-1]
     build = PurePosixPath("/yard/build/p")
     assert stage.leaves == (build / "install.json",)
-    assert stage.reads == (build / "wheel.json", build / "extensions" / "smoke.json")
+    named = ("deps.json", "extension-env.json", "wheel.json", "extensions/smoke.json")
+    assert stage.reads == tuple(build / name for name in named)
     assert stage.job.into == INTO["into"]
     assert dict(plan.headline)["and into"] == INTO["into"]
+
+
+@pytest.mark.parametrize("extensions", [[], [SMOKE]])
+def test_every_manifest_that_it_is_given_is_read_and_is_left_by_a_stage_before_it(
+    extensions: list[dict[str, Any]],
+) -> None:
+    *before, stage = planned(host(), extensions=extensions).stages
+    job = stage.job
+    single = {path for path in vars(job).values() if isinstance(path, PurePath)}
+    given = {path for path in single if path.suffix == ".json"} - {job.manifest}
+    assert {*given, *job.extensions.values()} == set(stage.reads)
+    assert set(stage.reads) <= {path for one in before for path in one.leaves}
 
 
 def test_companions_are_put_there_with_the_extensions() -> None:

@@ -44,7 +44,7 @@ def plan(
         job=job,
         inputs={"recipe": RECIPE, "into": into, "index": choice.index},
         leaves=(job.manifest,),
-        reads=(job.wheel, *job.extensions.values()),
+        reads=(job.deps, job.environment, job.wheel, *job.extensions.values()),
         asks="moved",
     )
 
