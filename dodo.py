@@ -14,11 +14,12 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     # Until the reporter takes it there is nothing to end in order, and nobody wants a traceback
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
+from tasks.effects.typed import usual
 from tasks.errors import BuildError
 from tasks.yard import open_yard
 
 _ROOT = Path(__file__).resolve().parent
-_PROFILE = get_var("profile", os.environ.get("TORCHYARD_PROFILE", "quickstart"))
+_PROFILE = get_var("profile", usual())
 
 try:
     _YARD = open_yard(_ROOT, _PROFILE, os.environ, sys.argv[1:])

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tasks.effects import files, wheelhouse
 from tasks.effects.replaced import journal
+from tasks.effects.typed import with_profile
 from tasks.effects.voice import show
 from tasks.errors import BuildError, NotOwnedError
 from tasks.reports.subject import Subject
@@ -28,12 +29,15 @@ def run(subject: Subject, yes: bool = False) -> None:
     if build.exists() and not files.is_owned(build):
         raise NotOwnedError("torchyard did not make this and will not remove it", where=str(build))
     wheels = sorted(_ours_alone(build, Path(layout.wheelhouse)))
+    if not build.exists() and not wheels:
+        show("nothing of this profile is there to remove")
+        return
     stays = _stays(build / "replaced")
     _show((build, *wheels), "removing" if yes else "would remove")
     if stays:
         show(f"but {build / 'replaced'} stays: {stays}")
     if not yes:
-        show("nothing was removed; to do it: doit purge --yes" + _with_profile(subject))
+        show("nothing was removed; to do it: doit purge --yes" + with_profile(subject.name))
         return
     if build.exists():
         _remove(build, wheels, but=("replaced",) if stays else ())
@@ -68,10 +72,6 @@ def _remove_wheel(wheel: Path) -> None:
     """With the line on where it is from."""
     wheel.unlink()
     Path(wheelhouse.origin_of(wheel)).unlink(missing_ok=True)
-
-
-def _with_profile(subject: Subject) -> str:
-    return "" if subject.name == "quickstart" else f" profile={subject.name}"
 
 
 def _ours_alone(build: Path, house: Path) -> Iterator[Path]:

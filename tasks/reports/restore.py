@@ -6,12 +6,14 @@ from them, or the profile be broken. No network is needed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tasks.effects import files, manifests
 from tasks.effects.replaced import interrupted, journal
-from tasks.effects.voice import show
-from tasks.errors import NotOwnedError
+from tasks.effects.typed import with_profile
+from tasks.effects.voice import show, warn
+from tasks.errors import BuildError, NotOwnedError
 from tasks.reports.subject import Subject
 
 
@@ -28,7 +30,7 @@ def run(subject: Subject, yes: bool = False) -> None:
     if yes:
         _restore_all(build, subject)
     elif stamps:
-        show("nothing was changed; to do it: doit restore --yes" + _with_profile(subject))
+        show("nothing was changed; to do it: doit restore --yes" + with_profile(subject.name))
 
 
 def _restore_all(build: Path, subject: Subject) -> None:
@@ -36,10 +38,22 @@ def _restore_all(build: Path, subject: Subject) -> None:
         return
     with files.lock(build):  # nobody is at work in it
         manifests.withdraw(build / "install.json")
-        for stamp in journal.stamps(build / "replaced"):
-            _restore(stamp)
+        problems = list(_restored(journal.stamps(build / "replaced")))
     if subject.opened and subject.opened.loaded.settings.install.into:
         show("install.into still names it: the next doit build puts the wheels there again")
+    for problem in problems[1:]:
+        warn(str(problem))
+    for problem in problems[:1]:
+        raise problem
+
+
+def _restored(stamps: Iterable[Path]) -> Iterator[BuildError]:
+    """One that cannot be put back keeps no other from it."""
+    for stamp in stamps:
+        try:
+            _restore(stamp)
+        except BuildError as error:
+            yield error
 
 
 def _show(stamp: Path) -> None:
@@ -59,7 +73,3 @@ def _restore(stamp: Path) -> None:
     interrupted.restore(stamp)
     if one:
         show(f"{one.prefix} has again what it had before; the files are the same, byte for byte")
-
-
-def _with_profile(subject: Subject) -> str:
-    return "" if subject.name == "quickstart" else f" profile={subject.name}"

@@ -9,6 +9,7 @@ import pytest
 from tasks.effects import files, manifests
 from tasks.effects.replaced import journal
 from tasks.effects.replaced.journal import Exchange, Part
+from tasks.effects.typed import with_profile
 from tasks.effects.wheelhouse import Origin
 from tasks.errors import BuildError, BusyError, NotOwnedError
 from tasks.model import Artifact, Layout
@@ -47,6 +48,23 @@ def test_purge_without_yes_removes_nothing(yard: Path, heard: Heard) -> None:
     assert heard[0] == f"would remove {yard / 'build' / 'mine'} (0 MiB)"
     assert heard[1] == f"would remove {yard / 'wheelhouse' / 'torch-1.whl'} (0 MiB)"
     assert heard[-1] == "nothing was removed; to do it: doit purge --yes profile=mine"
+
+
+def test_where_nothing_was_built_there_is_nothing_to_remove(yard: Path, heard: Heard) -> None:
+    purge.run(opened(yard))
+    assert heard == ["nothing of this profile is there to remove"]
+
+
+def test_the_command_names_the_profile_unless_a_plain_doit_takes_it(
+    yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built(yard, "mine", "torch-1.whl")
+    monkeypatch.setenv("TORCHYARD_PROFILE", "mine")
+    purge.run(opened(yard))
+    assert heard[-1] == "nothing was removed; to do it: doit purge --yes"
+    assert with_profile("quickstart") == " profile=quickstart"
+    monkeypatch.delenv("TORCHYARD_PROFILE")
+    assert with_profile("quickstart") == ""
 
 
 def test_purge_removes_what_is_ours_alone(yard: Path, heard: Heard) -> None:
