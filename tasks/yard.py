@@ -32,6 +32,8 @@ from tasks.stages.install.check import check as check_install
 from tasks.stages.source.check import check as check_source
 
 HELPERS = frozenset({"settings", "doctor", "diagnose", "restore"})
+_INSTALLING = frozenset({"build", "install", "explain", "doctor"})
+_LOOKING = frozenset({"list", "info", "clean", "forget", "ignore", "help", "tabcompletion"})
 
 
 def database(profile: str) -> str:
@@ -52,7 +54,7 @@ def open_yard(root: Path, profile: str, environ: Mapping[str, str], argv: Sequen
     legible(sys.stderr)  # doit says there what is refused at load
     _refuse_other_words(argv)
     try:
-        yard, subject = _open(root, profile, environ)
+        yard, subject = _open(root, profile, environ, argv)
     except BuildError as error:
         if not HELPERS & set(argv):
             raise
@@ -88,7 +90,9 @@ def _refuse_other_words(argv: Sequence[str]) -> None:
             )
 
 
-def _open(root: Path, profile: str, environ: Mapping[str, str]) -> tuple[Yard, Subject]:
+def _open(
+    root: Path, profile: str, environ: Mapping[str, str], argv: Sequence[str]
+) -> tuple[Yard, Subject]:
     loaded = load_settings(root / "config", profile, environ)
     settings = loaded.settings
     layout = layout_of(root, profile, settings)
@@ -99,7 +103,8 @@ def _open(root: Path, profile: str, environ: Mapping[str, str]) -> tuple[Yard, S
     host = probe.host(asked, pin)
     knowledge = load(root / "config" / "knowledge")
     choice, plan = make_plan(settings, host, knowledge, layout)
-    check_install(settings, layout, choice, {sys.prefix, sys.base_prefix})
+    if _installs(argv):
+        check_install(settings, layout, choice, {sys.prefix, sys.base_prefix})
     console = Console(plan, notices=lambda: _notices(loaded, host, knowledge, choice))
 
     def keep() -> None:
@@ -114,6 +119,15 @@ def _open(root: Path, profile: str, environ: Mapping[str, str]) -> tuple[Yard, S
         gate(subject)
 
     return Yard(plan, layout, console, keep, gate), subject
+
+
+def _installs(argv: Sequence[str]) -> bool:
+    """Whether install.into is meant: it may be gone, and the profile is open to the other tasks."""
+    words = [one for one in argv if not one.startswith("-") and "=" not in one]
+    if words and words[0] in _LOOKING:
+        return False
+    named = {word for word in words if word != "run" and not word.isdigit()}  # `-n 4`
+    return not named or not named.isdisjoint(_INSTALLING)
 
 
 def _notices(loaded: Loaded, host: Host, knowledge: Knowledge, choice: Choice) -> Iterator[str]:

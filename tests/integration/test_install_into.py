@@ -68,5 +68,8 @@ def test_a_broken_profile_can_still_give_back(yard: Yard, tree: Path, person: Th
     code, out = yard.doit("build")
     assert code == 3
     assert "install.into: there is no /nowhere/python" in out
+    assert "install" in yard.must("list")
+    assert "would remove" in yard.must("purge")
+    assert yard.doit()[0] == yard.doit("explain")[0] == yard.doit("run", "-n", "2")[0] == 3
     yard.must("restore", "--yes")
     assert person.tree() == before

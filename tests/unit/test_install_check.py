@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -63,6 +64,7 @@ def test_the_folder_of_an_environment_is_answered_with_its_python(
 ) -> None:
     told = refused(tmp_path, str(venvs["one"]))
     assert told.todo == f"write its Python: {python_of(venvs['one'])}"
+    assert refused(tmp_path, str(tmp_path)).todo == "name a Python"
 
 
 def test_what_is_no_python_is_told(tmp_path: Path) -> None:
@@ -126,6 +128,39 @@ def test_another_python_is_refused_before_hours_of_compiling(
     told = refused(tmp_path, str(fake))
     assert said in told.what
     assert f"set python: {fake}" in told.todo
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (r"/usr/lib/it/EXTERNALLY-MANAGED\n", "is managed by the system"),
+        (r"\n/usr/lib/it/site-packages", "you may not write to /usr/lib/it/site-packages"),
+    ],
+)
+@pytest.mark.skipif(sys.platform == "win32", reason="not run: scripts have no first line there")
+def test_where_nothing_can_be_installed_is_refused_before_hours_of_compiling(
+    tmp_path: Path, lines: str, said: str
+) -> None:
+    fake = tmp_path / "python"
+    text = f"{FAKE.format(real=sys.executable, minor=sys.version_info[1], kind='usual')}"
+    fake.write_text(f'{text}print("{lines}")\n', encoding="utf-8")
+    fake.chmod(0o755)
+    told = refused(tmp_path, str(fake))
+    assert said in told.what
+    assert "/usr/lib/it/" in told.what
+    assert "make a venv of your own" in told.todo
+
+
+def test_the_mark_of_the_system_shows_at_a_glance_and_not_in_a_venv(
+    tmp_path: Path, venvs: dict[str, Path]
+) -> None:
+    found = glance(Path(python_of(venvs["one"])))
+    assert (found.managed, found.closed) == ("", "")
+    base = Path(sys.base_prefix, "bin", f"python3.{sys.version_info[1]}")
+    if not base.is_file():
+        pytest.skip("not run: the Python that the venv was made of has another name")
+    mark = Path(sysconfig.get_paths()["stdlib"], "EXTERNALLY-MANAGED")
+    assert glance(base).managed == (str(mark) if mark.is_file() else "")
 
 
 def test_a_glance_names_implementation_version_and_kind() -> None:

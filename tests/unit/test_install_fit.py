@@ -12,6 +12,7 @@ import pytest
 from packaging.markers import default_environment
 from packaging.tags import parse_tag
 
+from tasks.effects.theirs import unpacked
 from tasks.effects.theirs.environment import Distribution, Said, Target, ask
 from tasks.errors import BuildError
 from tasks.stages.install import fit
@@ -30,6 +31,8 @@ SAID = Said(
     user_torch="",
     distributions=(),
 )
+
+PLACES = {"platlib": "lib64", "purelib": "lib"}
 
 
 def target(**more: Any) -> Target:
@@ -129,6 +132,25 @@ def test_what_lies_there_and_was_not_meant_to_is_named() -> None:
 def test_packages_outside_of_the_prefix_are_refused() -> None:
     with pytest.raises(BuildError, match="outside of /env"):
         _ = target(purelib="/usr/lib/python3/dist-packages").sites
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="not run: there is no lib64")
+def test_packages_behind_a_link_are_unpacked_where_they_lie_there(tmp_path: Path) -> None:
+    """A venv of Fedora, openSUSE or RHEL: lib64 → lib."""
+    env, staged = tmp_path / "env", tmp_path / "change" / "staged"
+    (env / "lib" / "python3.12" / "site-packages").mkdir(parents=True)
+    (env / "lib64").symlink_to("lib")
+    folders = {n: f"{env}/{lib}/python3.12/site-packages" for n, lib in PLACES.items()}
+    one = target(prefix=str(env), **folders)
+    assert one.sites == ("lib/python3.12/site-packages",)
+    assert one.links() == {"lib64": "lib"}
+    unpacked.prepare(staged, one.links())
+    info = staged / "lib64" / "python3.12" / "site-packages" / "torch-2.6.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "RECORD").write_text("torch-2.6.0.dist-info/RECORD,,\n", encoding="utf-8")
+    made = unpacked.read(staged, one.sites)
+    assert made.versions == {"torch": "2.6.0"}
+    assert list(made.placed) == ["lib/python3.12/site-packages/torch-2.6.0.dist-info/RECORD"]
 
 
 def test_an_interpreter_tells_what_it_is_and_writes_nothing(tmp_path: Path) -> None:

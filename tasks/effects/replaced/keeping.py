@@ -12,6 +12,7 @@ from tasks.effects.replaced import place
 from tasks.effects.replaced.journal import CHANGE, FILES, Exchange, Kept, Part
 from tasks.effects.replaced.lying import Lying, files_of, lying
 from tasks.effects.theirs.environment import Target
+from tasks.effects.theirs.interpreter import not_writable
 from tasks.effects.theirs.unpacked import Unpacked
 from tasks.effects.voice import tick
 from tasks.errors import BuildError
@@ -79,7 +80,7 @@ def _require_room(prefix: Path, paths: Iterable[str], placed: Iterable[str]) -> 
                 todo="move the file away",
             )
         if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
-            raise not_writable(folder)
+            raise not_writable(str(folder))
     for name in placed:
         if (prefix / name).is_dir() and not (prefix / name).is_symlink():
             raise BuildError(
@@ -87,15 +88,6 @@ def _require_room(prefix: Path, paths: Iterable[str], placed: Iterable[str]) -> 
                 where=str(prefix / name),
                 todo="move the folder away",
             )
-
-
-def not_writable(folder: Path) -> BuildError:
-    """Said before anything was changed."""
-    return BuildError(
-        f"you may not write here; {_NOTHING}",
-        where=str(folder),
-        todo="make a venv of your own and name its Python in install.into",
-    )
 
 
 def keep(

@@ -94,12 +94,6 @@ def bytecode(path: Path) -> Iterator[Path]:
                 yield found
 
 
-def forget_bytecode(path: Path) -> None:
-    """Python makes it again."""
-    for found in bytecode(path):
-        found.unlink(missing_ok=True)
-
-
 def prune(prefix: Path, folders: Iterable[str]) -> None:
     """Remove those that are empty, the deepest first; what a KILL left half made in them, too."""
     for name in sorted(folders, key=lambda name: name.count("/"), reverse=True):

@@ -68,6 +68,18 @@ class Target:
         """Where packages lie, below the prefix. Raises `BuildError` where that is elsewhere."""
         return tuple(dict.fromkeys(self._below(p) for p in (self.said.platlib, self.said.purelib)))
 
+    def links(self) -> Mapping[str, str]:
+        """Links on the way to its packages and where they lead, both below the prefix: where Python
+        has lib64, as on Fedora, openSUSE and RHEL, `lib64` → `lib` in a venv.
+        """
+        found: dict[str, str] = {}
+        for folder in map(Path, (self.said.platlib, self.said.purelib)):
+            for path in (folder, *folder.parents):
+                place = Path(os.path.realpath(path.parent), path.name)
+                if path.is_symlink() and place.is_relative_to(self.prefix):
+                    found[place.relative_to(self.prefix).as_posix()] = self._below(str(path))
+        return found
+
     def _below(self, folder: str) -> str:
         real = Path(os.path.realpath(folder))
         if not real.is_relative_to(self.prefix):

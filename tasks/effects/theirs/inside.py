@@ -57,7 +57,8 @@ def _user_torch() -> str:
 
 def _there(paths: dict[str, str]) -> list[Any]:
     """Of this environment alone: not of the one that a venv may look into, too."""
-    return list(metadata.distributions(path=list({paths["purelib"], paths["platlib"]})))
+    sites = {os.path.realpath(paths[name]) for name in ("purelib", "platlib")}
+    return list(metadata.distributions(path=sorted(sites)))
 
 
 def _of(one: Any) -> dict[str, Any]:

@@ -7,29 +7,39 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from tasks.effects import shell
-from tasks.errors import CommandFailedError, MissingToolError, SettingsError
+from tasks.errors import BuildError, CommandFailedError, MissingToolError, SettingsError
 from tasks.model import Command
 
 KEY = "install.into"
 _TIMEOUT = 30.0  # seconds: what is no Python may wait for somebody to type
-_GLANCE = (
-    "import os, sys, sysconfig; "
-    "print('torchyard', sys.implementation.name, '.'.join(map(str, sys.version_info[:3])), "
-    "'free-threaded' if sysconfig.get_config_var('Py_GIL_DISABLED') else 'usual', "
-    "os.path.realpath(sys.prefix))"
-)
+OWN_VENV = "make a venv of your own (python -m venv …) and name its Python in install.into"
+_GLANCE = """
+import os, sys, sysconfig
+print('torchyard', sys.implementation.name, '.'.join(map(str, sys.version_info[:3])),
+      'free-threaded' if sysconfig.get_config_var('Py_GIL_DISABLED') else 'usual',
+      os.path.realpath(sys.prefix))
+paths = sysconfig.get_paths()
+mark = os.path.join(paths['stdlib'], 'EXTERNALLY-MANAGED')
+print(mark if sys.prefix == sys.base_prefix and os.path.isfile(mark) else '')
+folders = [paths[name] for name in ('purelib', 'platlib', 'scripts')]
+print(*[one for one in folders if os.path.isdir(one) and not os.access(one, os.W_OK | os.X_OK)][:1])
+"""
 
 
 @dataclass(frozen=True)
 class Glance:
     """What a Python is: `implementation` as it says itself ("cpython"), `kind` "usual" or
-    "free-threaded", `prefix` the folder of its environment, with links followed.
+    "free-threaded", `prefix` the folder of its environment, with links followed. `managed` is its
+    file EXTERNALLY-MANAGED, `closed` a folder of it that may not be written to, both "" where there
+    is none.
     """
 
     implementation: str
     version: str
     kind: str
     prefix: str
+    managed: str = ""
+    closed: str = ""
 
     @property
     def minor(self) -> str:
@@ -62,7 +72,9 @@ def find(into: str, root: PurePath) -> Path:
     path = Path(root, into)
     if path.is_dir():
         raise SettingsError(
-            f"{path} is a folder", where=KEY, todo=f"write its Python: {_python_in(path)}"
+            f"{path} is a folder",
+            where=KEY,
+            todo=f"write its Python: {inside}" if (inside := _python_in(path)) else "name a Python",
         )
     if not path.is_file():
         raise SettingsError(
@@ -71,9 +83,9 @@ def find(into: str, root: PurePath) -> Path:
     return path
 
 
-def _python_in(folder: Path) -> Path:
+def _python_in(folder: Path) -> Path | None:
     places = (Path("bin", "python"), Path("Scripts", "python.exe"), Path("python.exe"))
-    return next((folder / place for place in places if (folder / place).is_file()), places[0])
+    return next((folder / place for place in places if (folder / place).is_file()), None)
 
 
 def glance(python: Path, key: str = KEY) -> Glance:
@@ -81,13 +93,19 @@ def glance(python: Path, key: str = KEY) -> Glance:
     argv = (str(python), "-I", "-B", "-c", _GLANCE)
     command = Command(argv, shell.host_env(), "ask Python what it is", timeout=_TIMEOUT)
     try:
-        said = shell.capture(command).strip()
+        said, managed, closed, *_ = [*shell.capture(command).splitlines(), "", "", ""]
     except (CommandFailedError, MissingToolError) as error:
         raise _no_python(python, key) from error
     word, _, rest = said.partition(" ")
     if word != "torchyard" or rest.count(" ") < 3:
         raise _no_python(python, key)
-    return Glance(*rest.split(" ", 3))
+    implementation, version, kind, prefix = rest.split(" ", 3)
+    return Glance(implementation, version, kind, prefix, managed, closed)
+
+
+def not_writable(folder: str) -> BuildError:
+    """Said before anything was changed."""
+    return BuildError("you may not write here; nothing was changed", where=folder, todo=OWN_VENV)
 
 
 def _no_python(python: Path, key: str) -> SettingsError:

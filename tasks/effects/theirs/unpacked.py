@@ -25,6 +25,16 @@ class Unpacked:
     placed: Mapping[str, Placed]
 
 
+def prepare(staged: Path, links: Mapping[str, str]) -> None:
+    """An empty folder, with the links that the prefix has: packages lie where they lie there."""
+    staged.mkdir(parents=True)
+    for link, folder in links.items():
+        (staged / folder).mkdir(parents=True, exist_ok=True)
+        place = staged / link
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(os.path.relpath(staged / folder, place.parent), target_is_directory=True)
+
+
 def read(staged: Path, sites: Iterable[str]) -> Unpacked:
     """What lies in `staged`, where packages are in the folders `sites`."""
     versions: dict[str, str] = {}

@@ -7,16 +7,16 @@ from collections.abc import Collection
 from pathlib import Path
 
 from tasks.choice import Choice
-from tasks.effects.theirs.interpreter import KEY, Glance, find, glance, is_name
+from tasks.effects.theirs.interpreter import KEY, OWN_VENV, Glance, find, glance, is_name
 from tasks.errors import SettingsError
 from tasks.model import Layout
 from tasks.settings.schema import Settings
 
 
 def check(settings: Settings, layout: Layout, choice: Choice, ours: Collection[str]) -> None:
-    """Raise a `SettingsError` for an interpreter that is not there, is none, is ours, or is another
-    Python than wheels are made for. `ours` are the prefixes of the environment that runs doit, and
-    of the Python that it was made of.
+    """Raise a `SettingsError` for an interpreter that is not there, is none, is ours, into which
+    nothing can be installed, or is another Python than wheels are made for. `ours` are the prefixes
+    of the environment that runs doit, and of the Python that it was made of.
 
     Those are taken where the path is written out, and not where a name on PATH leads there: in a
     venv that is active, `python` is the one that torchyard was installed into.
@@ -38,7 +38,23 @@ def check(settings: Settings, layout: Layout, choice: Choice, ours: Collection[s
             where=KEY,
             todo=f"write the path of the Python that you mean; {python}, if it is this one",
         )
+    _require_open(python, found)
     _require_alike(python, found, choice)
+
+
+def _require_open(python: Path, found: Glance) -> None:
+    """The install looks again, hours later; what is wrong now need not wait for it."""
+    if found.managed:
+        raise SettingsError(
+            f"{python} is managed by the system, which says that nobody else installs there "
+            f"({found.managed})",
+            where=KEY,
+            todo=OWN_VENV,
+        )
+    if found.closed:
+        raise SettingsError(
+            f"you may not write to {found.closed}, of {python}", where=KEY, todo=OWN_VENV
+        )
 
 
 def _require_alike(python: Path, found: Glance, choice: Choice) -> None:

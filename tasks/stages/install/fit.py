@@ -12,11 +12,9 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from tasks.effects.theirs.environment import Distribution, Said, Target
-from tasks.effects.theirs.interpreter import KEY
+from tasks.effects.theirs.interpreter import KEY, OWN_VENV, not_writable
 from tasks.errors import BadArtifactError, BuildError
 from tasks.stages.install.wheels import Chosen
-
-_OWN = "make a venv of your own (python -m venv …) and name its Python in install.into"
 
 
 def require(target: Target, wheels: Iterable[Chosen]) -> None:
@@ -27,14 +25,14 @@ def require(target: Target, wheels: Iterable[Chosen]) -> None:
             f"{target.python} is managed by the system, which says that nobody else installs "
             "there; nothing was changed",
             where=said.managed,
-            todo=_OWN,
+            todo=OWN_VENV,
         )
     for wheel in wheels:
         if not {str(tag) for tag in wheel.tags} & set(said.tags):
             raise unfit(target, wheel)
     for folder in (said.purelib, said.platlib, said.scripts):
         if Path(folder).is_dir() and not os.access(folder, os.W_OK | os.X_OK):
-            raise BuildError("you may not write here; nothing was changed", where=folder, todo=_OWN)
+            raise not_writable(folder)
 
 
 def unfit(target: Target, wheel: Chosen) -> BadArtifactError:
