@@ -47,7 +47,14 @@ def wheel(  # noqa: PLR0917 - a wheel is that much
     return path
 
 
-def torch(folder: Path, version: str, *, requires: Sequence[str] = (), code: str = "") -> Path:
+def torch(
+    folder: Path,
+    version: str,
+    *,
+    requires: Sequence[str] = (),
+    code: str = "",
+    tag: str = "py3-none-any",
+) -> Path:
     """A torch of a few files: each release has one more of its own, and they share the others."""
     content: dict[str, bytes | str] = {
         "torch/__init__.py": f"from torch.version import __version__\n{code}\n",
@@ -57,7 +64,7 @@ def torch(folder: Path, version: str, *, requires: Sequence[str] = (), code: str
         f"torch/only/of_{version.partition('+')[0].replace('.', '_')}.py": "only = 1\n",
         "torchgen/__init__.py": "",
     }
-    return wheel(folder, "torch", version, content, requires, "torchrun = torch:main")
+    return wheel(folder, "torch", version, content, requires, "torchrun = torch:main", tag)
 
 
 @dataclass(frozen=True)

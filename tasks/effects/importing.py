@@ -44,10 +44,10 @@ def attempt(python: str, code: str, command: Command) -> Imported:
     try:
         shell.run(replace(command, argv=argv, timeout=TIMEOUT), lines.append)
     except CommandFailedError as error:
-        return Imported(tuple(lines), _last(lines) or error.what, error)
+        return Imported(tuple(lines), raised(lines) or error.what, error)
     return Imported(tuple(lines))
 
 
-def _last(lines: Sequence[str]) -> str:
+def raised(lines: Sequence[str]) -> str:
     """The exception that ended it; those before it in a traceback led to it."""
     return next((line for line in reversed(lines) if _RAISED.match(line)), "")

@@ -7,15 +7,22 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from packaging.tags import sys_tags
 
-from tasks.effects import environments, files, voice
-from tasks.effects.replaced import journal
+from tasks.effects import environments, files, manifests, voice
+from tasks.effects.replaced import journal, keeping
+from tasks.effects.theirs.environment import ask
 from tasks.errors import BuildError
+from tasks.model import Artifact
 from tasks.reports import restore as report
 from tasks.reports.subject import Subject
+from tasks.stages.extensions.job import Built
+from tasks.stages.install import imported
 from tasks.stages.install.moved import moved
 from tests import smallwheels
 from tests.checkout import Heard
@@ -25,6 +32,7 @@ from tests.smallwheels import Theirs, theirs
 pytestmark = pytest.mark.integration
 
 NEEDS = ("needed>=2",)
+TOY = Artifact("toyext.whl", "a" * 64, 1)
 
 
 @pytest.fixture(autouse=True)
@@ -304,6 +312,18 @@ def test_what_an_extension_lacks_comes_with_it_and_nothing_moves_for_it(
     assert yard.theirs.tree() == before
 
 
+def test_nothing_moves_for_what_an_extension_lacks_either(yard: InstallYard, heard: Heard) -> None:
+    smallwheels.wheel(yard.index, "small", "1.0", {"small.py": ""}, ["third>=2"])
+    for version in ("1.0", "2.0"):
+        smallwheels.wheel(yard.index, "third", version, {"third.py": f"x = {version}\n"})
+    yard.theirs.install(yard.index / "third-1.0-py3-none-any.whl")
+    yard.extension(requires=["small"])
+    yard.install()
+    assert yard.theirs.says("import third; print(third.x)") == "1.0"
+    assert any("ask for small, which was not to be had beside" in line for line in heard)
+    assert yard.theirs.says("import toyext; print(toyext.answer)") == "42"
+
+
 def test_what_an_extension_asks_for_and_nobody_has_is_told(yard: InstallYard, heard: Heard) -> None:
     yard.extension(requires=["nowhere==1"])
     yard.install()
@@ -320,6 +340,42 @@ def test_another_profile_has_to_give_it_back_first(yard: InstallYard) -> None:
         other.install()
     assert "doit restore --yes profile=p" in told.value.todo
     assert yard.theirs.tree() == there
+
+
+def test_another_profile_that_was_cut_off_in_its_first_install_has_to_give_it_back_too(
+    yard: InstallYard,
+) -> None:
+    yard.install()
+    (done,) = journal.stamps(yard.replaced)
+    held = journal.held(done)
+    assert held
+    files.own(done / journal.CHANGE)
+    journal.write_change(done, journal.Change("installing", held))
+    (done / journal.HELD).unlink()
+    other = InstallYard(yard.root, yard.theirs, "other")
+    other.torch("2.7.0", requires=NEEDS)
+    with pytest.raises(BuildError, match="profile p has put its torch"):
+        other.install()
+
+
+def test_of_two_profiles_at_one_moment_the_later_gives_way(
+    yard: InstallYard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other comes between the look and the exchange."""
+    other = InstallYard(yard.root, yard.theirs, "other")
+    other.torch("2.7.0", requires=NEEDS)
+    real = keeping.keep
+
+    def late(*given: Any) -> journal.Exchange:
+        monkeypatch.setattr(keeping, "keep", real)
+        other.install()
+        return real(*given)
+
+    monkeypatch.setattr(keeping, "keep", late)
+    with pytest.raises(BuildError, match="profile other has put its torch"):
+        yard.install()
+    assert versions(yard.theirs)["torch"] == "2.7.0"
+    assert list(journal.stamps(yard.replaced)) == []
 
 
 def untouched(yard: InstallYard, match: str) -> BuildError:
@@ -454,6 +510,56 @@ def test_an_environment_that_is_gone_is_told(yard: InstallYard) -> None:
     with pytest.raises(BuildError, match="the environment is not there any more"):
         restore(yard)
     assert (stamp(yard) / "replaced.json").is_file()
+
+
+def test_an_environment_that_is_gone_keeps_no_other_from_its_own(
+    yard: InstallYard, tmp_path: Path
+) -> None:
+    yard.install()
+    second = theirs(tmp_path / "second")
+    before = second.tree()
+    InstallYard(yard.root, second).install()
+    assert second.tree() != before
+    yard.theirs.folder.rename(yard.root / "moved")
+    with pytest.raises(BuildError, match="the environment is not there any more"):
+        restore(yard)
+    assert second.tree() == before
+    assert len(list(journal.stamps(yard.replaced))) == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="not run: there is no lib64")
+def test_a_python_whose_libraries_are_in_lib64_gets_its_torch(yard: InstallYard) -> None:
+    """As on Fedora, openSUSE and RHEL, where lib64 is a link in a venv."""
+    with suppress(FileExistsError):
+        (yard.theirs.folder / "lib64").symlink_to("lib")
+    line = "import sys; sys.platlibdir = 'lib64'\n"
+    (yard.theirs.site / "platlibdir.pth").write_text(line, encoding="utf-8")
+    told = "import sysconfig; print(sysconfig.get_path('platlib'))"
+    assert "/lib64/" in yard.theirs.says(told)
+    before = yard.theirs.tree()
+    yard.torch("2.6.0", requires=NEEDS, tag=str(next(sys_tags())))
+    yard.install()
+    assert versions(yard.theirs)["torch"] == "2.6.0"
+    assert yard.theirs.says("import toyext; print(toyext.answer)") == "42"
+    restore(yard)
+    assert yard.theirs.tree() == before
+
+
+def test_what_comes_after_a_module_without_a_driver_is_looked_at(yard: InstallYard) -> None:
+    job = yard.job()
+    lacks = "raise ImportError('libcuda.so.1: cannot open shared object file')\n"
+    for name, code in {"torch": "__version__ = '2.6.0'\n", "one": lacks, "two": ""}.items():
+        (yard.theirs.site / name).mkdir(exist_ok=True)
+        (yard.theirs.site / name / "__init__.py").write_text(code, encoding="utf-8")
+    manifests.publish(job.extensions["toy"], Built("toy", "built", {}, TOY, (), ("one", "two")))
+    Path(job.replaced).mkdir(parents=True)
+    target = ask(Path(yard.theirs.python))
+    imported.require(job, target, "2.6.0")  # without a driver it cannot be tried
+    with pytest.raises(BuildError, match=r"what .* imports is 2\.6\.0"):
+        imported.require(job, target, "2.7.0")
+    (yard.theirs.site / "two" / "__init__.py").write_text("raise RuntimeError('why')\n")
+    with pytest.raises(BuildError, match=r"two does not import in .*why"):
+        imported.require(job, target, "2.6.0")
 
 
 # in a process of its own, whose children get no PYTHONPATH: KILL before the nth change of a file

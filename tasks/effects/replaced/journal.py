@@ -134,9 +134,9 @@ def is_gone(exchange: Exchange) -> bool:
 
 
 def stamp_of(replaced: PurePath, prefix: PurePath, sites: tuple[str, ...]) -> Path | None:
-    """The folder of an environment that something was put into, None where nothing is there."""
+    """The folder of an environment that something was put into, be it not to the end, or None."""
     for stamp in stamps(replaced):
-        one = held(stamp)
+        one = lies(stamp)
         if one and (one.prefix, one.sites) == (str(prefix), sites):
             return stamp
     return None

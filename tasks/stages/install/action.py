@@ -12,9 +12,8 @@ from tasks.effects.theirs import environment, interpreter
 from tasks.effects.theirs.environment import Target
 from tasks.effects.theirs.resolving import Installer
 from tasks.effects.voice import say, tick, warn
-from tasks.errors import BuildError
 from tasks.stages.deps.job import Deps
-from tasks.stages.install import fit, putting, wheels
+from tasks.stages.install import alone, fit, putting, wheels
 from tasks.stages.install.coming import coming
 from tasks.stages.install.job import Distribution, Installed, InstallJob
 from tasks.stages.install.putting import Order
@@ -30,7 +29,7 @@ def run(job: InstallJob) -> tuple[Installed]:
     tick(f"asking {python} what it has")
     target = environment.ask(python)
     fit.require(target, chosen)
-    _require_alone(job, target)
+    alone.require(job, target)
     stamp = journal.stamp_of(job.replaced, target.prefix, target.sites)
     held = journal.held(stamp) if stamp else None
     by = _installer(job, target)
@@ -43,19 +42,6 @@ def run(job: InstallJob) -> tuple[Installed]:
     elif held:
         say(f"all of it lies in {target.prefix} already")
     return (_manifest(target, held),)
-
-
-def _require_alone(job: InstallJob, target: Target) -> None:
-    """What another profile replaced there, it alone can put back."""
-    for other in sorted(Path(job.builds).glob("*/replaced")):
-        taken = other != Path(job.replaced) and journal.stamp_of(other, target.prefix, target.sites)
-        if taken:
-            name = other.parent.name
-            raise BuildError(
-                f"profile {name} has put its torch into {target.prefix}; nothing was changed",
-                where=str(taken),
-                todo=f"doit restore --yes profile={name}, then run the same command again",
-            )
 
 
 def _installer(job: InstallJob, target: Target) -> Installer:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 
 from tasks.effects import requirements
 from tasks.effects.replaced.journal import Exchange
@@ -26,26 +29,33 @@ def coming(
     """Name → version of all of it. Nothing that is there moves for an extension: of what that asks
     for only what is not there at all is installed.
     """
+    built = {one.name for one in chosen}
     fresh = {one.name: one.version for one in chosen if not _lies(one, held)}
     torch, *others = chosen
     wanted = str(torch.path) if torch.name in fresh else f"{torch.name}=={torch.version}"
     again = [torch.name] if torch.name in fresh else []
-    more = [
-        asked
-        for one in others
-        if one.name in fresh
-        for asked in _missing(one, target, {one.name for one in chosen})
-    ]
+    more = [asked for one in others if one.name in fresh for asked in _missing(one, target, built)]
     tick("finding out what is needed there")
-    try:
-        needs = resolve(by, [wanted, *more], again)
-    except BuildError as error:
-        if not more:
-            raise
-        warn(f"the extensions ask for {', '.join(more)}, which was not to be had: {error.what}")
-        needs = resolve(by, [wanted], again)
-    built = {one.name for one in chosen}
+    needs = resolve(by, [wanted], again)
+    if more:
+        stays = replace(by, constraints=(*by.constraints, *_pins(target, needs, built)))
+        try:
+            needs = resolve(stays, [wanted, *more], again)
+        except BuildError as error:
+            warn(
+                f"the extensions ask for {', '.join(more)}, which was not to be had beside what "
+                f"is there: {error.what}"
+            )
     return {**{name: version for name, version in needs.items() if name not in built}, **fresh}
+
+
+def _pins(target: Target, needs: Versions, built: set[str]) -> Iterator[str]:
+    """What torch needs, and what else is there, as it is; but not what gives way to a wheel."""
+    there = {name: one.version for name, one in target.installed().items()}
+    for name, version in {**there, **needs}.items():
+        with suppress(InvalidVersion):  # no installer would read it
+            if name not in built:
+                yield f"{name}=={Version(version)}"
 
 
 def _lies(one: Chosen, held: Exchange | None) -> bool:

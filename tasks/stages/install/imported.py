@@ -6,21 +6,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tasks.effects import importing, manifests, shell
+from tasks.effects.importing import Imported
 from tasks.effects.theirs.environment import Target
 from tasks.effects.voice import say, tick, warn
-from tasks.errors import BadArtifactError
+from tasks.errors import BadArtifactError, CommandFailedError
 from tasks.model import Command
 from tasks.stages.env.job import Environment
 from tasks.stages.extensions.job import Built
 from tasks.stages.install.job import InstallJob
 
 _CODE = """
-import importlib
+import importlib, sys, traceback
+failed = 0
 for name in {names!r}:
     print("importing", name, flush=True)
-    found = importlib.import_module(name)
+    try:
+        found = importlib.import_module(name)
+    except BaseException:
+        traceback.print_exc()
+        failed = 1
+        if name == "torch":
+            break
+        continue
     if name == "torch":
         print("torch is", found.__version__, "in", found.__file__, flush=True)
+    print("imported", name, flush=True)
+sys.exit(failed)
 """
 
 
@@ -34,20 +45,39 @@ def require(job: InstallJob, target: Target, version: str) -> None:
     env = _for_them(given.over(shell.host_env()))
     command = Command((), env, "import torch", cwd=job.replaced, log=job.log)
     found = importing.attempt(target.python, _CODE.format(names=_modules(job)), command)
-    if found.lacks_driver:
-        name = _tried(found.lines)
-        warn(f"{name} was installed, and imports only where there is a card: {found.problem}")
-        return
+    if not found.error or any(line.startswith("torch is ") for line in found.lines):
+        _require_ours(job, target, version, found.lines)
     if found.error:
-        raise BadArtifactError(
-            f"{_tried(found.lines)} does not import in {target.python}: {found.problem}",
-            where=found.error.where,
-            todo="that log has the whole traceback; what was there before is back",
-        ) from found.error
-    _require_ours(job, target, version, found.lines)
+        _judge(target, found.lines, found.error)
     for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"):
         if name in given.prepend:
             say(f"it was imported with {name}={':'.join(given.prepend[name])}: set it there, too")
+
+
+def _judge(target: Target, lines: Sequence[str], error: CommandFailedError) -> None:
+    """Each that did not import by itself: the next one may be worse."""
+    for name, told in _failed(lines):
+        one = Imported(tuple(told), importing.raised(told) or error.what, error)
+        if not one.lacks_driver:
+            raise BadArtifactError(
+                f"{name} does not import in {target.python}: {one.problem}",
+                where=error.where,
+                todo="that log has the whole traceback; what was there before is back",
+            ) from error
+        warn(f"{name} was installed, and imports only where there is a card: {one.problem}")
+
+
+def _failed(lines: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
+    """What did not import, with its lines. Where all did, Python ended badly with the last; torch
+    is the first, also where not even that was begun.
+    """
+    begins = [number for number, line in enumerate(lines) if line.startswith("importing ")]
+    tried = [
+        (lines[begin].partition(" ")[2], lines[begin:end])
+        for begin, end in zip(begins, [*begins[1:], len(lines)], strict=True)
+    ]
+    failed = [(name, told) for name, told in tried if f"imported {name}" not in told]
+    yield from failed or tried[-1:] or [("torch", lines)]
 
 
 def _require_ours(job: InstallJob, target: Target, version: str, lines: Sequence[str]) -> None:
@@ -71,11 +101,6 @@ def _built(job: InstallJob) -> Iterator[Built]:
         built = manifests.read(manifest, Built)
         if built.artifact:
             yield built
-
-
-def _tried(lines: Sequence[str]) -> str:
-    last = [line for line in lines if line.startswith("importing ")]
-    return last[-1].partition(" ")[2] if last else "torch"
 
 
 def _for_them(env: Mapping[str, str]) -> dict[str, str]:

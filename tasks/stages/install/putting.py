@@ -16,9 +16,10 @@ from tasks.effects.theirs import environment, resolving, unpacked
 from tasks.effects.theirs.environment import Target
 from tasks.effects.theirs.resolving import Installer
 from tasks.effects.theirs.unpacked import Unpacked
+from tasks.effects.typed import with_profile
 from tasks.effects.voice import say, tick, warn
 from tasks.errors import BadArtifactError
-from tasks.stages.install import fit, imported
+from tasks.stages.install import alone, fit, imported
 from tasks.stages.install.coming import Versions
 from tasks.stages.install.job import InstallJob
 from tasks.stages.install.wheels import Chosen
@@ -48,10 +49,11 @@ def put(order: Order) -> Exchange:
         digests = {one.name: one.sha256 for one in order.chosen}
         new = keeping.keep(stamp, order.target, made, digests, interrupted.now())
         _require_room(order.target, made, stamp)
+        journal.write_change(stamp, Change("installing", new))
+        alone.require(order.job, order.target)  # of two at one moment none goes on, or one
     except BaseException:
         settling.drop(stamp)  # nothing of theirs was touched
         raise
-    journal.write_change(stamp, Change("installing", new))
     try:
         exchanging.exchange(new, stamp / CHANGE / "staged")
         _require_list(order)
@@ -71,7 +73,7 @@ def _unpack(order: Order) -> Unpacked:
     files.require_space(order.stamp, need, "what is to be installed")
     tick(f"unpacking {', '.join(one.path.name for one in own.values()) or 'what is needed'}")
     staged = order.stamp / CHANGE / "staged"
-    staged.mkdir(parents=True)
+    unpacked.prepare(staged, order.target.links())
     pins = [f"{name}=={order.coming[name]}" for name in others]
     resolving.unpack(order.by, staged, [*(str(one.path) for one in own.values()), *pins])
     made = unpacked.read(staged, order.target.sites)
@@ -107,9 +109,8 @@ def _undo(stamp: Path, new: Exchange) -> None:
 def _tell(order: Order, new: Exchange, settled: Settled) -> None:
     for text in _came(new):
         say(text)
-    name = order.job.profile
-    profile = "" if name == "quickstart" else f" profile={name}"
-    say(f"what was there before is kept; the way back: doit restore --yes{profile}")
+    back = f"doit restore --yes{with_profile(order.job.profile)}"
+    say(f"what was there before is kept; the way back: {back}")
     aside = order.stamp / ASIDE / new.when
     if settled.edited:
         warn(
