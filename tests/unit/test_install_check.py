@@ -18,7 +18,9 @@ from tasks.errors import SettingsError
 from tasks.model import Interpreter, Layout
 from tasks.settings.schema import Settings
 from tasks.stages.install.check import check
+from tasks.yard import open_yard
 from tests.actionyard import CHOICE
+from tests.checkout import write
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +163,35 @@ def test_the_mark_of_the_system_shows_at_a_glance_and_not_in_a_venv(
         pytest.skip("not run: the Python that the venv was made of has another name")
     mark = Path(sysconfig.get_paths()["stdlib"], "EXTERNALLY-MANAGED")
     assert glance(base).managed == (str(mark) if mark.is_file() else "")
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("", True),
+        ("profile=mine", True),
+        ("build", True),
+        ("run -n 4", True),
+        ("-n 4 install", True),
+        ("explain", True),
+        ("list --all", False),
+        ("info build", False),
+        ("clean build", False),
+        ("purge --yes", False),
+        ("validate", False),
+        ("restore", False),
+        ("settings", False),
+    ],
+)
+def test_an_environment_that_is_gone_shuts_only_what_would_install(
+    yard: Path, line: str, *, meant: bool
+) -> None:
+    write(yard, "target: {gpus: ['12.0']}\ninstall: {into: /nowhere/python}\n")
+    if meant:
+        with pytest.raises(SettingsError, match=r"there is no .*nowhere"):
+            open_yard(yard, "mine", {}, line.split())
+    else:
+        assert list(open_yard(yard, "mine", {}, line.split()).tasks())
 
 
 def test_a_glance_names_implementation_version_and_kind() -> None:
