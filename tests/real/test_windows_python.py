@@ -16,7 +16,10 @@ from tests.yard import ROOT
 
 pytestmark = pytest.mark.real
 
-_COMPUTES = ("knowledge", "settings", "plan_archs", "deps_plan", "forecast", "renewal")
+_COMPUTES = (
+    *("knowledge", "settings", "plan_archs", "deps_plan", "forecast", "renewal"),
+    *("neighbours", "splatting"),
+)
 _POOL = ("semaphore", "jobserver", "jobserver_ends")
 _ELSEWHERE = [f"--ignore=tests/unit/test_{name}.py" for name in ("jobobject", *_POOL)]
 _QUIET = ("-p", "no:cacheprovider", "-q", "--tb=short", "-r", "fE")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -159,6 +160,7 @@ def stage(name: str) -> Stage:
     return Stage(name, "extensions", "", None, {}, (PurePosixPath(f"/b/{name}.json"),))
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="not run: there is no alarm")
 def test_an_interrupt_ends_all_of_them_and_begins_no_other(tmp_path: Path) -> None:
     run, ended = Interrupt(), list[str]()
     both = threading.Barrier(3)
