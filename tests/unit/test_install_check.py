@@ -78,6 +78,7 @@ def test_what_is_no_python_is_told(tmp_path: Path) -> None:
     assert "is not a Python" in refused(tmp_path, str(tmp_path / "text")).what
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="not run: home is not $HOME there")
 def test_a_path_starts_at_the_checkout_and_home_is_understood(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
