@@ -4,19 +4,49 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import sys
+import textwrap
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from tasks.digest import canonical
 from tasks.settings.schema import Settings
+from tasks.settings.section import Section
 
 
 def text() -> str:
     """The content of config/schema.json."""
-    schema = _tidy(Settings.model_json_schema())
+    schema = Settings.model_json_schema()
+    for model in _models(Section):
+        properties = (schema if model is Settings else schema["$defs"][model.__name__])["properties"]
+        for name, said in _docstrings(model):
+            properties[model.model_fields[name].alias or name]["description"] = said
+    schema = _tidy(schema)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "torchyard settings"
     return canonical(schema)
+
+
+def _models(base: type[Section]) -> Iterator[type[Section]]:
+    for model in base.__subclasses__():
+        yield model
+        yield from _models(model)
+
+
+def _docstrings(model: type[Section]) -> Iterator[tuple[str, str]]:
+    """The fields of a class, each with the string that follows it."""
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    assert isinstance(body, ast.ClassDef)
+    for field, after in pairwise(body.body):
+        match field, after:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(said))),
+            ):
+                yield name, inspect.cleandoc(said)
 
 
 def _tidy(node: Any) -> Any:

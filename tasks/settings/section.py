@@ -1,4 +1,8 @@
-"""A group of keys: extra ones are refused, values are frozen, docstrings are the reference."""
+"""A group of keys: extra ones are refused, values are frozen, docstrings are the reference.
+
+pydantic can read these docstrings itself, and would parse every model's source in each run for it;
+`tasks.settings.jsonschema` reads them where they are asked for.
+"""
 
 from __future__ import annotations
 
@@ -8,4 +12,4 @@ from pydantic import BaseModel, ConfigDict
 class Section(BaseModel):
     """A group of keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)

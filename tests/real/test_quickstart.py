@@ -220,36 +220,34 @@ def freeze(python: str) -> set[str]:
             done.stdout.splitlines()}  # fmt: skip
 
 
-def test_another_cuda_and_back_leaves_no_mixture(yard: Yard, tmp_path: Path) -> None:
+def test_another_cuda_and_back_leaves_no_mixture(yard: Yard) -> None:
     """A toolkit of packages in place of another, in the same profile."""
-    other = Yard(tmp_path / "other")
     profile = {
         "target": {"gpus": ["RTX 5090"]},
         "companions": ["torchvision", "triton"],
         "extensions": [SMOKE],
     }
-    other.profile(**profile)
-    other.must("build")
-    newer = other.manifest("deps")
-    vision = other.manifest("extensions:torchvision")
+    yard.profile(**profile)
+    yard.must("build")
+    newer = yard.manifest("deps")
+    vision = yard.manifest("extensions:torchvision")
     assert vision["artifact"]["name"].startswith("torchvision-0.29.2-")
     assert all("12.0" in archs for archs in vision["archs"].values())
-    assert not (other.build / "extensions" / "triton.json").exists()  # it came with torch
+    assert not (yard.build / "extensions" / "triton.json").exists()  # it came with torch
     assert newer["toolkit"]["version"].startswith("13.2.")
-    toolkit = {"provider": "pypi"}
-    other.profile(**profile, torch={"version": "2.14.1"}, toolkit=toolkit)
-    other.must("build")
-    older = other.manifest("deps")
+    yard.profile(**profile, torch={"version": "2.14.1"}, toolkit={"provider": "pypi"})
+    yard.must("build")
+    older = yard.manifest("deps")
     assert older["toolkit"]["version"].startswith("13.0.")
     assert older["identity"] != newer["identity"]
     assert not [pin for pin in older["toolkit"]["pins"] if "==13.2." in pin]
-    assert other.manifest("wheel")["version"] == "2.14.1+cu130"
-    other.must("validate")
-    assert states(other)["torchvision: import"] == "passed"
-    other.profile(**profile)
-    other.must("build")
-    assert other.manifest("wheel")["version"] == "2.15.0+cu132"
+    assert yard.manifest("wheel")["version"] == "2.14.1+cu130"
+    yard.must("validate")
+    assert states(yard)["torchvision: import"] == "passed"
+    yard.profile(**profile)
+    yard.must("build")
+    assert yard.manifest("wheel")["version"] == "2.15.0+cu132"
     kept = {
-        path.name.partition(".s")[0] for path in (other.folder / "wheelhouse").glob("*smoke*.whl")
+        path.name.partition(".s")[0] for path in (yard.folder / "wheelhouse").glob("*smoke*.whl")
     }
     assert kept == {f"torchyard_smoke-1.0+torch{torch}" for torch in ("2.14.1", "2.15.0")}
