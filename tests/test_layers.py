@@ -49,7 +49,8 @@ PURE = [
         *("cppextension.py", "differences.py"),
         *("companions.py", "companion.py", "known.py", "order.py"),
     }
-    or {"knowledge", "checks", "remedies", "shells"} & set(path.relative_to(ROOT).parts)
+    or {"knowledge", "checks", "remedies", "shells", "diagnosis"}
+    & set(path.relative_to(ROOT).parts)
     or name_of(path) == "tasks/surroundings.py"
 ]
 

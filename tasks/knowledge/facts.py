@@ -20,7 +20,8 @@ Cured = Literal["", "deps", "env"]
 Backend = Literal["setup_py", "scikit_build_core"]
 Channel = Literal["", "nightly", "test", "nowhere"]
 Effect = Literal["reuse", "reconfigure", "wipe"]
-Phase = Literal["run"]
+Phase = Literal["run", "build"]
+Rank = Literal["cause", "consequence", "notice", "rest"]
 
 
 @dataclass(frozen=True)
@@ -226,7 +227,9 @@ class ExtensionCost:
 @dataclass(frozen=True)
 class Failure:
     """Something that is known to go wrong, and when; one of `patterns` is found in what is printed
-    then.
+    then, or one of `headers` could not be opened.
+
+    `near` and `unless` say what else has to be there or must not; `rank` what it gives way to.
     """
 
     slug: str
@@ -235,3 +238,8 @@ class Failure:
     cause: str
     remedy: str
     status: str
+    headers: tuple[str, ...] = ()
+    near: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+    platform: str = ""
+    rank: Rank = "cause"

@@ -1,4 +1,6 @@
-"""What went wrong, told by what was printed. failures.yaml has the patterns; the first decides."""
+"""What went wrong where torch is used, told by what was printed. failures.yaml has the patterns; the
+first decides. What a log of a build tells is a matter of tasks/diagnosis.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ if TYPE_CHECKING:
 
 def recognise(knowledge: Knowledge, text: str) -> Failure | None:
     """The first failure of the facts that a line of `text` tells; None where no one is known."""
-    return next((failure for failure in knowledge.failures if _tells(failure, text)), None)
+    met = (failure for failure in knowledge.failures if failure.phase == "run")
+    return next((failure for failure in met if _tells(failure, text)), None)
 
 
 def _tells(failure: Failure, text: str) -> bool:

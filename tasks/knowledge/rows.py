@@ -92,10 +92,13 @@ def read_failures(data: Mapping[str, Any]) -> tuple[Failure, ...]:
 
 def _failure(row: Mapping[str, Any]) -> Failure:
     same = ("phase", "cause", "remedy", "status")
+    several = ("headers", "near", "unless")
     return Failure(
         slug=row["id"],
         patterns=tuple(map(_pattern, texts(row["patterns"]))),
+        **{key: tuple(map(_pattern, texts(row.get(key, ())))) for key in several},
         **{key: row[key] for key in same},
+        **{key: row[key] for key in ("platform", "rank") if key in row},
     )
 
 

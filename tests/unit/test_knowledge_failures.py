@@ -45,11 +45,12 @@ def test_what_is_not_known_is_no_guess(text: str) -> None:
 
 
 def test_every_cause_has_a_text_that_tells_it() -> None:
-    assert {slug for slug, _ in SAID} == {failure.slug for failure in KNOWLEDGE.failures}
+    met = {failure.slug for failure in KNOWLEDGE.failures if failure.phase == "run"}
+    assert {slug for slug, _ in SAID} == met
 
 
 def test_every_failure_has_a_pattern_that_compiles_and_a_remedy() -> None:
-    slugs = [failure.slug for failure in KNOWLEDGE.failures]
+    slugs = [failure.slug for failure in KNOWLEDGE.failures if failure.phase == "run"]
     assert len(set(slugs)) == len(slugs)
     for failure in KNOWLEDGE.failures:
         assert [re.compile(pattern) for pattern in failure.patterns]

@@ -1,0 +1,78 @@
+"""From lines to a diagnosis: the earliest cause, or, where none is sure, what it could be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tasks.diagnosis.firsterror import FirstError, first_error, is_error, of_compiler, told
+from tasks.diagnosis.hits import Hit, hits
+from tasks.diagnosis.lines import Line, Raw, judged
+from tasks.knowledge.facts import Failure
+
+_DONE = re.compile(
+    r"^\s*Successfully installed |^\s*Build succeeded|^\s*Finished in [\d.]+|"
+    r"^-- Build files have been written|^\s*Installed \d+ packages? in"
+)
+_GOES_ON = re.compile(r"^\s*\[\s*\d+(?:/\d+|%)\]\s|^-- (?:Configuring|Generating) done")
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """`failure` is the cause, None where it is not sure; `candidates` the slugs that it could be.
+
+    `first_error` is the line to show, `edge` whose output it is, "" where nobody's is known.
+    """
+
+    failure: Failure | None
+    candidates: tuple[str, ...]
+    first_error: FirstError | None
+    edge: str = ""
+
+
+def diagnose(failures: Sequence[Failure], raws: Iterable[Raw]) -> Diagnosis:
+    """What a log tells. Its lines need not be all of it: those that can matter, in order."""
+    lines = list(judged(raws))
+    found = [hit for hit in hits(failures, lines) if _stands(hit, lines)]
+    error = first_error(lines)
+    by_rank = {
+        rank: [hit for hit in found if hit.failure.rank == rank]
+        for rank in ("cause", "consequence", "notice", "rest")
+    }
+    chosen = _chosen(by_rank, lines, error)
+    slugs = tuple(dict.fromkeys(hit.failure.slug for hit in found if hit.failure.rank != "rest"))
+    if chosen is None:
+        return Diagnosis(None, slugs, error)
+    line = lines[chosen.at]
+    shown = error if chosen.failure.rank == "rest" else told(line)
+    return Diagnosis(chosen.failure, (chosen.failure.slug,), shown, line.unit)
+
+
+def _stands(hit: Hit, lines: Sequence[Line]) -> bool:
+    """Whether what was met there kept the rest from being made."""
+    line, after = lines[hit.at], lines[hit.at + 1 :]
+    if line.failed is False and any(other.failed for other in lines):
+        return False
+    if any(_DONE.search(other.text) for other in after):
+        return False
+    return hit.failure.rank != "notice" or not any(_GOES_ON.search(other.text) for other in after)
+
+
+def _chosen(
+    by_rank: dict[str, list[Hit]], lines: Sequence[Line], error: FirstError | None
+) -> Hit | None:
+    if causes := by_rank["cause"]:
+        return None if _another_before(causes[0], lines) else causes[0]
+    if consequences := by_rank["consequence"]:
+        before = lines[: consequences[0].at]
+        return None if any(of_compiler(line) for line in before) else consequences[0]
+    if error is None or not any(is_error(line) for line in lines):
+        return next(iter(by_rank["notice"] or by_rank["rest"]), None)
+    return None
+
+
+def _another_before(hit: Hit, lines: Sequence[Line]) -> bool:
+    """Whether an edge failed before, by an error that nobody knows."""
+    unit = lines[hit.at].unit
+    return any(line.failed and line.unit != unit and of_compiler(line) for line in lines[: hit.at])

@@ -1,0 +1,88 @@
+"""Which lines tell which failure of failures.yaml."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+
+from tasks.diagnosis.firsterror import is_noise
+from tasks.diagnosis.lines import Line
+from tasks.knowledge.facts import Failure
+
+_NEAR = 40  # lines
+_WRAPPED = 4  # lines that a message may be wrapped to: CMake breaks what a compiler said
+_QUOTE = "[\"'“”„‘’「」《》]"
+_ORDER = {"cause": 0, "consequence": 1, "notice": 2, "rest": 3}
+_WARNS = re.compile(r"^\s*(?:\S+:\d+: )?(?:\w+Warning: |WARNING: |CMake Warning|A module that was)")
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A failure and the place in the lines that tells it."""
+
+    failure: Failure
+    at: int
+
+
+def hits(failures: Sequence[Failure], lines: Sequence[Line]) -> Iterator[Hit]:
+    """The failures that are told, by line; on one line the most exact alone."""
+    windows = any(re.search(r"\b[A-Za-z]:[\\/]|\.exe\b|WinError|\bMSVC\b", x.text) for x in lines)
+    asked = [one for one in failures if windows or not one.platform]
+    seen: dict[str, tuple[Failure, ...]] = {}
+    for at, line in enumerate(lines):
+        if not line.text.strip() or not _counts(line.text):
+            continue
+        wrapped = _wrapped(lines, at)
+        key = re.sub(r"\d+", "0", wrapped)
+        if key not in seen:
+            seen[key] = tuple(one for one in asked if _tells(one, line.text, wrapped))
+        met = [one for one in seen[key] if _near(one, lines, at)]
+        if met:
+            yield Hit(min(met, key=lambda one: _ORDER[one.rank]), at)
+
+
+def _counts(text: str) -> bool:
+    return bool(_WARNS.match(text)) or not (is_noise(text) or text.lstrip().startswith("raise "))
+
+
+def _wrapped(lines: Sequence[Line], at: int) -> str:
+    """The line and those after it, as one: of the same edge, blank ones left out."""
+    after = (x.text.strip() for x in lines[at + 1 : at + 9] if x.text.strip())
+    return " ".join((lines[at].text.strip(), *islice(after, _WRAPPED)))
+
+
+def _tells(failure: Failure, text: str, wrapped: str) -> bool:
+    first = len(text.strip())
+    pattern = _pattern(failure.patterns, failure.headers)
+    found = pattern.search(text)
+    if not found:
+        found = pattern.search(wrapped)
+        if not found or found.start() >= first:
+            return False
+    return not (failure.unless and _pattern(failure.unless, ()).search(text))
+
+
+def _near(failure: Failure, lines: Sequence[Line], at: int) -> bool:
+    if not failure.near:
+        return True
+    pattern = _pattern(failure.near, ())
+    around = lines[max(0, at - _NEAR) : at + _NEAR]
+    return any(pattern.search(line.text) for line in around)
+
+
+@lru_cache(maxsize=None)
+def _pattern(patterns: tuple[str, ...], headers: tuple[str, ...]) -> re.Pattern[str]:
+    """All of them as one; `headers` as each compiler says that it could not open one."""
+    told = (*patterns, *map(_header, headers))
+    return re.compile("|".join(f"(?:{one})" for one in told), re.IGNORECASE)
+
+
+def _header(name: str) -> str:
+    return (
+        rf"error: {_QUOTE}?(?:{name}){_QUOTE}?(?: file not found|\s?:\s?No such file)"
+        rf"|\bC1083\b[^\n]*?{_QUOTE}(?:{name}){_QUOTE}"
+        rf"|cannot open (?:source|include) file {_QUOTE}(?:{name}){_QUOTE}"
+    )

@@ -1,0 +1,76 @@
+"""The lines of a log: what the tools wrote, without what terminals and CI put around it, each in the
+Ninja edge, or the MSBuild project, whose output it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tasks.diagnosis.languages import in_english
+
+_LONGEST = 2000
+_ESCAPES = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])|[\x00\x08]"
+)
+_AROUND = re.compile(
+    r"""^\ufeff?
+      (?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?\s?)?  # a CI's clock
+      (?:\#\d+\s\d+\.\d+\s?)?                                                          # docker build
+      (?:\#\#\[\w+\]|::\w+::)?                                                         # CI commands
+      (?:\s*[│|]\s(?=\s*\S))?                                                          # pip's frame
+    """,
+    re.VERBOSE,
+)
+_PROJECT = re.compile(r"^\s*(\d+)>")
+_EDGE = re.compile(r"^\s*\[(\d+)/(\d+)\]\s")
+_FAILED = re.compile(r"^\s*FAILED: (?:\[code=-?\d+\] )?(\S+)")
+_ENDS = re.compile(r"^\s*(?:ninja: |Traceback \(most recent|\[end of output\])")
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A line as it was read; `number` counts from 1 in the whole log."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line as it is judged. `unit` is whose output it is, "" for nobody's; `failed` whether that
+    edge did: None where it is no edge.
+    """
+
+    number: int
+    text: str
+    unit: str = ""
+    failed: bool | None = None
+
+
+def bare(text: str) -> str:
+    """The line without colours, a CI's clock, docker's step, pip's frame; and in English."""
+    text = _ESCAPES.sub("", text).rstrip()[:_LONGEST]
+    return in_english(_AROUND.sub("", text, count=1))
+
+
+def judged(raws: Iterable[Raw]) -> Iterator[Line]:
+    """The lines, each with the edge it belongs to."""
+    unit, failed = "", None
+    for raw in raws:
+        text = bare(raw.text)
+        if project := _PROJECT.match(text):
+            yield Line(raw.number, text[project.end() :], f"project {project[1]}")
+            continue
+        unit, failed = _edge(text, unit, failed)
+        yield Line(raw.number, text, unit, failed)
+
+
+def _edge(text: str, unit: str, failed: bool | None) -> tuple[str, bool | None]:
+    """The edge that is current from this line on."""
+    if found := _FAILED.match(text):
+        return found[1], True
+    if found := _EDGE.match(text):
+        return f"[{found[1]}/{found[2]}]", False
+    return ("", None) if _ENDS.match(text) else (unit, failed)
