@@ -177,6 +177,15 @@ def helper_tasks(subject: Subject) -> Iterator[Task]:
         "params": [json_out, _flag("accept", "plan from the cards and toolkits that are here now")],
     }
     yield {
+        "basename": "diagnose",
+        "doc": "why the last build failed, or what a log tells (--log FILE): the cause, what to do",
+        "actions": [(failing, [_report("diagnose", subject)])],
+        "params": [
+            {"name": "log", "long": "log", "default": "", "help": "read FILE, from anywhere"},
+            json_out,
+        ],
+    }
+    yield {
         "basename": "explain",
         "doc": "what doit build would do now and why; for compile, how many objects",
         "actions": [(failing, [_report("explain", subject)])],

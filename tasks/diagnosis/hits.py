@@ -15,7 +15,7 @@ from tasks.knowledge.facts import Failure
 _NEAR = 40  # lines
 _WRAPPED = 4  # lines that a message may be wrapped to: CMake breaks what a compiler said
 _QUOTE = "[\"'“”„‘’「」《》]"
-_ORDER = {"cause": 0, "consequence": 1, "notice": 2, "rest": 3}
+_ORDER = {"cause": 0, "consequence": 1, "notice": 2, "hint": 3, "rest": 4}
 _WARNS = re.compile(r"^\s*(?:\S+:\d+: )?(?:\w+Warning: |WARNING: |CMake Warning|A module that was)")
 
 
@@ -40,8 +40,15 @@ def hits(failures: Sequence[Failure], lines: Sequence[Line]) -> Iterator[Hit]:
         if key not in seen:
             seen[key] = tuple(one for one in asked if _tells(one, line.text, wrapped))
         met = [one for one in seen[key] if _near(one, lines, at)]
-        if met:
-            yield Hit(min(met, key=lambda one: _ORDER[one.rank]), at)
+        yield from _told(met, at)
+
+
+def _told(met: Sequence[Failure], at: int) -> Iterator[Hit]:
+    """The most exact alone; hints all of them."""
+    best = min(met, key=lambda one: _ORDER[one.rank], default=None)
+    if best is None:
+        return
+    yield from (Hit(one, at) for one in met if one is best or one.rank == best.rank == "hint")
 
 
 def _counts(text: str) -> bool:

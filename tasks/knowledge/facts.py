@@ -21,7 +21,7 @@ Backend = Literal["setup_py", "scikit_build_core"]
 Channel = Literal["", "nightly", "test", "nowhere"]
 Effect = Literal["reuse", "reconfigure", "wipe"]
 Phase = Literal["run", "build"]
-Rank = Literal["cause", "consequence", "notice", "rest"]
+Rank = Literal["cause", "consequence", "notice", "hint", "rest"]
 
 
 @dataclass(frozen=True)
