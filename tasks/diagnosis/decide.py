@@ -15,6 +15,11 @@ _DONE = re.compile(
     r"^\s*Successfully installed |^\s*Build succeeded|^\s*Finished in [\d.]+|"
     r"^-- Build files have been written|^\s*Installed \d+ packages? in"
 )
+_DIED = re.compile(
+    r"ninja: build stopped|Could not build wheels|failed-wheel-build|metadata-generation-failed|"
+    r"Failed to build installable|Configuring incomplete"
+)
+_COMMAND = re.compile(r"^\$ (?:/|[\"']?[A-Z]:\\)")  # how a log of ours begins each command
 _GOES_ON = re.compile(r"^\s*\[\s*\d+(?:/\d+|%)\]\s|^-- (?:Configuring|Generating) done")
 
 
@@ -33,7 +38,7 @@ class Diagnosis:
 
 def diagnose(failures: Sequence[Failure], raws: Iterable[Raw]) -> Diagnosis:
     """What a log tells. Its lines need not be all of it: those that can matter, in order."""
-    lines = list(judged(raws))
+    lines = _of_last_try(list(judged(raws)))
     found = [hit for hit in hits(failures, lines) if _stands(hit, lines)]
     error = first_error(lines)
     by_rank = {
@@ -49,12 +54,24 @@ def diagnose(failures: Sequence[Failure], raws: Iterable[Raw]) -> Diagnosis:
     return Diagnosis(chosen.failure, (chosen.failure.slug,), shown, line.unit)
 
 
+def _of_last_try(lines: list[Line]) -> list[Line]:
+    """What came after the last command of a log that holds several tries, and after what ended
+    well: an older failure is none any more.
+    """
+    start = 0
+    for at, line in enumerate(lines):
+        ended_well = _DONE.search(line.text) and not any(
+            _DIED.search(before.text) for before in lines[start:at]
+        )
+        if ended_well or _COMMAND.search(line.text):
+            start = at + 1
+    return lines[start:]
+
+
 def _stands(hit: Hit, lines: Sequence[Line]) -> bool:
     """Whether what was met there kept the rest from being made."""
     line, after = lines[hit.at], lines[hit.at + 1 :]
     if line.failed is False and any(other.failed for other in lines):
-        return False
-    if any(_DONE.search(other.text) for other in after):
         return False
     return hit.failure.rank != "notice" or not any(_GOES_ON.search(other.text) for other in after)
 

@@ -17,7 +17,7 @@ _ERROR = re.compile(
     | ^\s*Killed\s*$ | ^\s*(?:\w+\.)*\w*(?:Error|Exception|Interrupt):(?:\s|$)
     | ^\s*ERROR:\s | No\sspace\sleft\son\sdevice | \bcatastrophic\serror\b | ^\s*Internal\serror
     | \bstatic\sassertion\sfailed | ^\s*Segmentation\sfault | (?:sh|line\s\d+|env|make)\S*:\s.*:\s(?:command\s)?not\sfound$
-    | \s(?:Could\snot|cannot)\s(?:find|open|load)\b.*(?<!\.\.\.)$
+    | ^(?!\s*--).*\s(?:Could\snot|cannot)\s(?:find|open|load)\b.*(?<!\.\.\.)$
     """,
     re.VERBOSE,
 )

@@ -29,7 +29,10 @@ class Hit:
 
 def hits(failures: Sequence[Failure], lines: Sequence[Line]) -> Iterator[Hit]:
     """The failures that are told, by line; on one line the most exact alone."""
-    windows = any(re.search(r"\b[A-Za-z]:[\\/]|\.exe\b|WinError|\bMSVC\b", x.text) for x in lines)
+    windows = any(
+        re.search(r"\b[A-Za-z]:[\\/]|\.exe\b|WinError|\bMSVC\b|\bLNK\d{4}\b|\bC\d{4}:", x.text)
+        for x in lines
+    )
     asked = [one for one in failures if windows or not one.platform]
     seen: dict[str, tuple[Failure, ...]] = {}
     for at, line in enumerate(lines):

@@ -29,7 +29,15 @@ _WORDS = tuple(
         *("no such", "no space", "undefined", "unsupported", "denied", "unable to", "died "),
         *("mismatch", "not compatible", "terminated", "retrying (", "signal ", "\u9519\u8bef"),
         *("\u30a8\u30e9\u30fc", "fehler", "failure", "refused", "not a git", "successfully "),
-        *("is required", "pip's", "segmentation", "incompatible", "out of memory", "no module"),
+        *(
+            "is required",
+            "pip's",
+            "segmentation",
+            "incompatible",
+            "out of memory",
+            "no module",
+            "$ /",
+        ),
     )
 )
 _FLAGS = ((b"-wno-error", b"-wno-....."), (b"-werror", b"-w....."))  # of the same length
@@ -119,6 +127,8 @@ class _Shapes:
 
     def new(self, line: bytes) -> bool:
         """Whether the line is no warning, and few like it came before."""
+        if line.startswith(b"$ "):
+            return True  # a command of ours: where a try begins
         if _WARNS.search(line):
             return False
         shape = _DIGITS.sub(b"", line[:300])

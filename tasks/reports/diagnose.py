@@ -61,7 +61,9 @@ def _rows(found: Diagnosis, path: Path) -> list[tuple[str, str]]:
     rows = []
     if error := found.first_error:
         rows.append(("first error", error.text))
-        rows.append(("", f"line {error.number} of the log{f', of {found.edge}' if found.edge else ''}"))
+        rows.append(
+            ("", f"line {error.number} of the log{f', of {found.edge}' if found.edge else ''}")
+        )
     if found.failure:
         rows.append(("cause", f"{found.failure.cause} ({found.failure.slug})"))
         rows.append(("to do", found.failure.remedy))

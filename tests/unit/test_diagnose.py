@@ -1,0 +1,118 @@
+"""`doit diagnose`, on a log from anywhere and on the last failure."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tasks.errors import BuildError
+from tasks.reports import diagnose
+from tasks.reports.subject import Subject
+from tests.checkout import ROOT
+
+ARCH = "k.cu\nnvcc fatal   : Unsupported gpu architecture 'compute_120'\nninja: build stopped: x.\n"
+
+
+def broken() -> Subject:
+    return Subject(ROOT, "nothing", None, BuildError("it is broken", where="config"))
+
+
+def written(folder: Path, name: str, text: str, time: int = 1) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    os.utime(path, (time, time))
+    return path
+
+
+def test_first_error_cause_remedy_and_log_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = written(tmp_path, "a.log", ARCH)
+    diagnose.run(broken(), log=str(log))
+    said = capsys.readouterr().out
+    places = [said.index(word) for word in ("first error  nvcc fatal", "line 2 of the log")]
+    places += [said.index(word) for word in ("(nvcc-arch-unsupported)", "to do", str(log))]
+    assert places == sorted(places)
+
+
+def test_programs_get_the_same_as_json(tmp_path: Path) -> None:
+    log = written(tmp_path, "a.log", "a.cpp:7:1: fatal error: glm/a.hpp: No such file or directory")
+    diagnose.run(broken(), log=str(log), json=str(tmp_path / "out.json"))
+    found = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert found["cause"] == "missing-submodule-headers"
+    assert found["candidates"] == ["missing-submodule-headers"]
+    assert found["first_error"]["file"] == "a.cpp"
+    assert found["first_error"]["line"] == 7
+    assert found["first_error"]["text"].startswith("a.cpp:7:1: fatal error")
+    assert found["remedy"]
+    assert found["evidence"].startswith("unverified: as in pytorch/pytorch#25002")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a.cpp:7:1: error: expected ';'\n", "not known"),
+        ("[1/1] Linking a.so\n", "nothing in this log reads like a failure"),
+        (
+            "FileNotFoundError: [WinError 3] x: 'C:\\third_party\\a'",
+            "not sure; it could be win-long",
+        ),
+    ],
+)
+def test_what_is_not_sure_is_said_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    diagnose.run(broken(), log=str(written(tmp_path, "a.log", text)))
+    assert said in capsys.readouterr().out
+
+
+def subject_of(root: Path, *stages: tuple[str, str]) -> Any:
+    """A profile whose stages have these names and logs."""
+    build = root / "build" / "p"
+    plan = SimpleNamespace(
+        stages=[
+            SimpleNamespace(
+                name=name,
+                leaves=(build / f"{name}.json",),
+                job=SimpleNamespace(log=build / "logs" / log),
+            )
+            for name, log in stages
+        ]
+    )
+    opened = SimpleNamespace(plan=plan, layout=SimpleNamespace(build=build))
+    return SimpleNamespace(root=ROOT, name="p", opened=opened, problem=None)
+
+
+def test_without_a_log_the_last_stage_that_failed_is_looked_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build = tmp_path / "build" / "p"
+    written(build, "logs/compile.log", "Killed\n", time=10)
+    written(build, "logs/wheel.log", "a: No space left on device\n", time=20)
+    written(build, "wheel.json", "{}")
+    diagnose.run(subject_of(tmp_path, ("compile", "compile.log"), ("wheel", "wheel.log")))
+    said = capsys.readouterr().out
+    assert "(oom-killed)" in said
+    assert str(build / "logs" / "compile.log") in said
+
+
+def test_where_the_profile_is_broken_its_newest_log_is_looked_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(tmp_path, "build/p/logs/deps.log", "Killed\n", time=10)
+    written(tmp_path, "build/p/logs/wheel.log", "a: No space left on device\n", time=20)
+    (tmp_path / "config").symlink_to(ROOT / "config")
+    diagnose.run(Subject(tmp_path, "p", None, BuildError("it is broken", where="config")))
+    assert "(disk-full)" in capsys.readouterr().out
+
+
+def test_without_a_failure_it_says_how_to_name_a_log(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="no stage of this profile has failed") as told:
+        diagnose.run(subject_of(tmp_path, ("wheel", "wheel.log")))
+    assert "--log FILE" in (told.value.todo or "")

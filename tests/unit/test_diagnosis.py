@@ -1,0 +1,148 @@
+"""What a log tells: the cause of every failure that is known, and no cause where none is sure."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks.diagnosis.decide import Diagnosis, diagnose
+from tasks.diagnosis.lines import Raw
+from tests.checkout import KNOWLEDGE, ROOT
+
+LOGS = ROOT / "tests" / "unit"
+SHARED = "TORCHYARD_TEST_FAILURES"
+
+
+def said(path: Path) -> Iterator[tuple[str, str]]:
+    """The logs of a file, each with its cause."""
+    for section in path.read_text(encoding="utf-8").split("\n== ")[1:]:
+        slug, _, texts = section.partition("\n")
+        yield from ((slug, one) for one in texts.split("\n--\n"))
+
+
+def told(log: str) -> Diagnosis:
+    raws = [Raw(number, text) for number, text in enumerate(log.split("\n"), 1)]
+    return diagnose(KNOWLEDGE.failures, raws)
+
+
+def cause(log: str) -> str | None:
+    failure = told(log).failure
+    return failure.slug if failure else None
+
+
+SAID = [*said(LOGS / "failures" / "build.txt"), *said(LOGS / "failures.txt")]
+
+
+@pytest.mark.parametrize(("slug", "log"), SAID, ids=[slug for slug, _ in SAID])
+def test_a_log_tells_its_cause(slug: str, log: str) -> None:
+    assert cause(log) == slug
+
+
+def test_every_cause_that_is_known_has_a_log() -> None:
+    known = {one.slug for one in KNOWLEDGE.failures if one.rank != "hint"}
+    assert {slug for slug, _ in SAID} == known
+
+
+@pytest.mark.skipif(SHARED not in os.environ, reason=f"not run: {SHARED} names no failures.jsonl")
+def test_real_failures_are_told() -> None:
+    """At least 85 in 100 are right, and 95 in 100 of those that it tells at all."""
+    rows = [json.loads(row) for row in Path(os.environ[SHARED]).read_text("utf-8").splitlines()]
+    found = [(row["cause"], cause(row["log"])) for row in rows]
+    right = sum(meant == said for meant, said in found)
+    spoke = sum(said is not None for _, said in found)
+    assert right >= 0.85 * len(rows)
+    assert right >= 0.95 * spoke
+
+
+WELL = [
+    "-- Could NOT find CUDNN (missing: CUDNN_LIBRARY_PATH)\n-- Configuring done\n[1/1] Linking",
+    "-- MKL could not be found.  Defaulting to Eigen\n-- Build files have been written to: /b",
+    "-- Performing Test HAS_X - Failed\n-- Looking for cuda.h - not found\n[1/1] c++ -c a.cpp",
+    "[1/2] c++ -Werror=return-type -c error.cpp -o error.o\na.cpp:1:1: warning: FLT_MAX redefined",
+    "cpp_extension.py:361: UserWarning: Error checking compiler version for cl: [WinError 2] x\n",
+    "  error: invalid command 'bdist_wheel'\n  ERROR: Failed building wheel for a\n"
+    "    Running setup.py install for a: finished\nSuccessfully installed a-1.0",
+    "WARNING: Retrying (Retry(total=4)) after connection broken by 'ReadTimeoutError'\n"
+    "Downloading torch.whl\nSuccessfully installed torch-2.9.1",
+    "cc1: fatal error: yaml/_yaml.c: No such file or directory\nSuccessfully installed pyyaml-6",
+    "fatal: not a git repository (or any of the parent directories): .git\n[1/1] c++ -c a.cpp",
+    "a.cpp:3:9: warning: comparison 'uint32_t' and 'int' [-Wsign-compare]\n[9/9] Linking a.so",
+    "E: could not find ninja, falling back to distutils\nrunning install",
+    "",
+]
+
+
+@pytest.mark.parametrize("log", WELL)
+def test_a_build_that_went_well_has_no_cause(log: str) -> None:
+    assert cause(log) is None
+
+
+def test_what_is_not_known_is_said_with_the_first_error() -> None:
+    found = told("a.cpp:7:3: error: expected ';' before '}' token\nninja: build stopped: x.")
+    assert found.failure is None
+    assert found.first_error is not None
+    assert (found.first_error.file, found.first_error.line) == ("a.cpp", 7)
+
+
+def test_two_causes_that_nothing_decides_are_candidates() -> None:
+    found = told(r"FileNotFoundError: [WinError 3] El sistema: 'C:\\x\\third_party\\flash'")
+    assert found.failure is None
+    assert found.candidates == ("win-long-path", "missing-submodule-headers")
+
+
+def test_the_earliest_cause_wins_over_what_follows_from_it() -> None:
+    log = "a.s: fatal error: No space left on device\nb.h:1:2: fatal error: glm/a.hpp: No such file"
+    assert cause(log) == "disk-full"
+
+
+def test_an_edge_that_failed_before_by_an_error_nobody_knows_makes_unsure() -> None:
+    log = (
+        "FAILED: a.o\nc++ -c a.cpp -o a.o\na.cpp:1:1: error: expected unqualified-id\n"
+        "FAILED: b.o\nKilled\nninja: build stopped: subcommand failed."
+    )
+    found = told(log)
+    assert found.failure is None
+    assert found.candidates == ("oom-killed",)
+    assert found.first_error is not None
+    assert found.first_error.number == 3
+
+
+def test_what_an_edge_printed_that_went_well_is_no_evidence() -> None:
+    log = (
+        "[1/3] generate\nerror: invalid command 'bdist_wheel'\n"
+        "[2/3] nvcc -c a.cu\nFAILED: a.o\nnvcc fatal   : Unsupported gpu architecture 'compute_9'"
+    )
+    found = told(log)
+    assert cause(log) == "nvcc-arch-unsupported"
+    assert found.edge == "a.o"
+
+
+def test_an_older_try_in_the_same_log_counts_no_more() -> None:
+    older = "$ /v/bin/ninja\nFAILED: a.o\nKilled\nninja: build stopped: subcommand failed.\n"
+    assert cause(older) == "oom-killed"
+    assert cause(older + "$ /v/bin/ninja\n[1/1] Linking\n") is None
+
+
+def test_consequences_are_never_the_first_error() -> None:
+    log = (
+        "  error: subprocess-exited-with-error\nninja: build stopped: subcommand failed.\n"
+        "subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.\n"
+        "a.cu(3): error: no instance of overloaded function\nRuntimeError: Error building extension"
+    )
+    error = told(log).first_error
+    assert error is not None
+    assert error.number == 4
+
+
+def test_what_terminals_and_ci_put_around_a_line_is_not_in_the_way() -> None:
+    around = (
+        "2026-01-01T03:41:07.2Z \x1b[31mnvcc fatal   : Unsupported gpu architecture 'sm'\x1b[0m",
+        "#14 8.213 nvcc fatal   : Unsupported gpu architecture 'compute_120'",
+        "18>nvcc fatal   : Unsupported gpu architecture 'compute_120'",
+        "      │ nvcc fatal   : Unsupported gpu architecture 'compute_120'",
+    )
+    assert {cause(log) for log in around} == {"nvcc-arch-unsupported"}
