@@ -1,4 +1,6 @@
-"""The first real error of a log: none that another brought along, none that a build goes on after."""
+"""The first real error of a log: none that another brought along, none that a build goes on
+after.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,21 @@ _ERROR = re.compile(
     | \bld(?:\.\w+)?:\s.*(?:undefined|cannot\sfind|unable\sto\sfind)
     | ^\s*Killed\s*$ | ^\s*(?:\w+\.)*\w*(?:Error|Exception|Interrupt):(?:\s|$)
     | ^\s*ERROR:\s | No\sspace\sleft\son\sdevice | \bcatastrophic\serror\b | ^\s*Internal\serror
-    | \bstatic\sassertion\sfailed | ^\s*Segmentation\sfault | (?:sh|line\s\d+|env|make)\S*:\s.*:\s(?:command\s)?not\sfound$
+    | \bstatic\sassertion\sfailed | ^\s*Segmentation\sfault
+    | (?:sh|line\s\d+|env|make)\S*:\s.*:\s(?:command\s)?not\sfound$
     | ^(?!\s*--).*\s(?:Could\snot|cannot)\s(?:find|open|load)\b.*(?<!\.\.\.)$
     """,
     re.VERBOSE,
 )
 _CONSEQUENCE = re.compile(
     r"""
-      ninja:\sbuild\sstopped | CalledProcessError | \bError\scompiling\sobjects | Error\sbuilding\sextension
-    | \berror:\scommand\s.*failed\swith\sexit | subprocess-exited-with-error | metadata-generation-failed
+      ninja:\sbuild\sstopped | CalledProcessError
+    | \bError\scompiling\sobjects | Error\sbuilding\sextension
+    | \berror:\s[Cc]ommand\s.*(?:failed\swith|returned\snon-zero)\sexit
+    | subprocess-exited-with-error | metadata-generation-failed
     | Failed\s(?:to\sbuild|building) | Could\snot\sbuild\swheels | g?make(?:\[\d+\])?:\s\*\*\*
-    | collect2:\s(?:fatal\s)?error | \bMSB(?:3721|6006|8066|4181)\b | \bLNK1120\b | Configuring\sincomplete
+    | collect2:\s(?:fatal\s)?error | \bMSB(?:3721|6006|8066|4181)\b | \bLNK1120\b
+    | Configuring\sincomplete
     | No\smatching\sdistribution | \baborting\b|Retry\sscheduled | compilation\sterminated
     | \d+\serrors?\sdetected\sin | ^\s*raise\b | Build\sbackend\sfailed | Failed\sto\sclone
     | Process\scompleted\swith\sexit\scode | installation\sof\spackage | ERROR:\sFailed\sto\sbuild

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from itertools import islice
 
 from tasks.diagnosis.firsterror import is_noise
@@ -83,7 +83,7 @@ def _near(failure: Failure, lines: Sequence[Line], at: int) -> bool:
     return any(pattern.search(line.text) for line in around)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _pattern(patterns: tuple[str, ...], headers: tuple[str, ...]) -> re.Pattern[str]:
     """All of them as one; `headers` as each compiler says that it could not open one."""
     told = (*patterns, *map(_header, headers))

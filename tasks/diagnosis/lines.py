@@ -1,5 +1,5 @@
-"""The lines of a log: what the tools wrote, without what terminals and CI put around it, each in the
-Ninja edge, or the MSBuild project, whose output it is.
+"""The lines of a log: what the tools wrote, without what terminals and CI put around it, each in
+the Ninja edge, or the MSBuild project, whose output it is.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ _ESCAPES = re.compile(
 )
 _AROUND = re.compile(
     r"""^\ufeff?
-      (?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?\s?)?  # a CI's clock
-      (?:\#\d+\s\d+\.\d+\s?)?                                                          # docker build
-      (?:\#\#\[\w+\]|::\w+::)?                                                         # CI commands
-      (?:\s*[│|]\s(?=\s*\S))?                                                          # pip's frame
+      (?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?
+         (?:Z|[+-]\d\d:?\d\d)?\]?\s?)?    # a CI's clock
+      (?:\#\d+\s\d+\.\d+\s?)?   # docker build
+      (?:\#\#\[\w+\]|::\w+::)?   # CI commands
+      (?:\s*[│|]\s(?=\s*\S))?   # pip's frame
     """,
     re.VERBOSE,
 )

@@ -47,7 +47,9 @@ _ALIKE, _SHAPES = 20, 50_000
 
 
 def read_log(path: Path) -> Iterator[Raw]:
-    """The lines of the log that can matter, in order. Raises `BuildError` where it cannot be read."""
+    """The lines of the log that can matter, in order. Raises `BuildError` where it is not
+    readable.
+    """
     try:
         with path.open("rb") as file:
             yield from _kept(_numbered(_blocks(file)))
@@ -67,7 +69,9 @@ def _blocks(file: BinaryIO) -> Iterator[bytes]:
         from codecs import getincrementaldecoder  # noqa: PLC0415 - few logs need it
 
         decoder = getincrementaldecoder(wide)("replace")
-        pieces = (decoder.decode(data).encode() for data in iter(lambda: file.read(_BLOCK), b""))
+        pieces: Iterator[bytes] = (
+            decoder.decode(data).encode() for data in iter(lambda: file.read(_BLOCK), b"")
+        )
     else:
         pieces = iter(lambda: file.read(_BLOCK), b"")
     rest = b""
@@ -83,7 +87,7 @@ def _wide(start: bytes) -> str:
     """The UTF-16 that a file begins with, "" where it is none."""
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
-    if len(start) < 8 or start.count(b"\0") < len(start) // 4:  # noqa: PLR2004 - too short to tell
+    if len(start) < 8 or start.count(b"\0") < len(start) // 4:  # too short to tell
         return ""
     return "utf-16-le" if start[1::2].count(0) > start[::2].count(0) else "utf-16-be"
 

@@ -1,5 +1,5 @@
-"""What went wrong where torch is used, told by what was printed. failures.yaml has the patterns; the
-first decides. What a log of a build tells is a matter of tasks/diagnosis.
+"""What went wrong where torch is used, told by what was printed. failures.yaml has the patterns;
+the first decides. What a log of a build tells is a matter of tasks/diagnosis.
 """
 
 from __future__ import annotations

@@ -92,11 +92,12 @@ def read_failures(data: Mapping[str, Any]) -> tuple[Failure, ...]:
 
 def _failure(row: Mapping[str, Any]) -> Failure:
     same = ("phase", "cause", "remedy", "status")
-    several = ("headers", "near", "unless")
     return Failure(
         slug=row["id"],
         patterns=tuple(map(_pattern, texts(row["patterns"]))),
-        **{key: tuple(map(_pattern, texts(row.get(key, ())))) for key in several},
+        headers=tuple(map(_pattern, texts(row.get("headers", ())))),
+        near=tuple(map(_pattern, texts(row.get("near", ())))),
+        unless=tuple(map(_pattern, texts(row.get("unless", ())))),
         **{key: row[key] for key in same},
         **{key: row[key] for key in ("platform", "rank") if key in row},
     )

@@ -1,5 +1,5 @@
-"""`doit diagnose`: why the last build failed, or what any log tells: the first real error, the cause
-in a sentence, what to do, and where the whole log is. Where the cause is not sure it says so.
+"""`doit diagnose`: why the last build failed, or what any log tells: the first real error, the
+cause in a sentence, what to do, and where the whole log is. Where the cause is not sure it says so.
 """
 
 from __future__ import annotations

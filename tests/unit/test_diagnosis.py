@@ -64,10 +64,14 @@ WELL = [
     "-- Performing Test HAS_X - Failed\n-- Looking for cuda.h - not found\n[1/1] c++ -c a.cpp",
     "[1/2] c++ -Werror=return-type -c error.cpp -o error.o\na.cpp:1:1: warning: FLT_MAX redefined",
     "cpp_extension.py:361: UserWarning: Error checking compiler version for cl: [WinError 2] x\n",
-    "  error: invalid command 'bdist_wheel'\n  ERROR: Failed building wheel for a\n"
-    "    Running setup.py install for a: finished\nSuccessfully installed a-1.0",
-    "WARNING: Retrying (Retry(total=4)) after connection broken by 'ReadTimeoutError'\n"
-    "Downloading torch.whl\nSuccessfully installed torch-2.9.1",
+    (
+        "  error: invalid command 'bdist_wheel'\n  ERROR: Failed building wheel for a\n"
+        "    Running setup.py install for a: finished\nSuccessfully installed a-1.0"
+    ),
+    (
+        "WARNING: Retrying (Retry(total=4)) after connection broken by 'ReadTimeoutError'\n"
+        "Downloading torch.whl\nSuccessfully installed torch-2.9.1"
+    ),
     "cc1: fatal error: yaml/_yaml.c: No such file or directory\nSuccessfully installed pyyaml-6",
     "fatal: not a git repository (or any of the parent directories): .git\n[1/1] c++ -c a.cpp",
     "a.cpp:3:9: warning: comparison 'uint32_t' and 'int' [-Wsign-compare]\n[9/9] Linking a.so",
@@ -130,7 +134,7 @@ def test_an_older_try_in_the_same_log_counts_no_more() -> None:
 def test_consequences_are_never_the_first_error() -> None:
     log = (
         "  error: subprocess-exited-with-error\nninja: build stopped: subcommand failed.\n"
-        "subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.\n"
+        "subprocess.CalledProcessError: Command '['ninja']' returned non-zero exit status 1.\n"
         "a.cu(3): error: no instance of overloaded function\nRuntimeError: Error building extension"
     )
     error = told(log).first_error
