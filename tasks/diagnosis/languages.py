@@ -18,7 +18,9 @@ _SAID = {
         r"(?:警告|\bWarnung|\bavertissement)\s*(?=[:：])",
     ),
     "No such file or directory": (
-        *("没有那个文件或目录", "沒有此一檔案或目錄", "そのようなファイルやディレクトリはありません"),
+        "没有那个文件或目录",
+        "沒有此一檔案或目錄",
+        "そのようなファイルやディレクトリはありません",
         *("Datei oder Verzeichnis nicht gefunden", "Aucun fichier ou dossier de ce type"),
     ),
     "No space left on device": (

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tasks.diagnosis.decide import Diagnosis, diagnose
 from tasks.diagnosis.lines import Raw
@@ -45,6 +47,16 @@ def test_a_log_tells_its_cause(slug: str, log: str) -> None:
 def test_every_cause_that_is_known_has_a_log() -> None:
     known = {one.slug for one in KNOWLEDGE.failures if one.rank != "hint"}
     assert {slug for slug, _ in SAID} == known
+
+
+def test_a_remedy_names_settings_that_there_are() -> None:
+    settings = yaml.safe_load((ROOT / "config" / "default.yaml").read_text(encoding="utf-8"))
+    sections = {name: value for name, value in settings.items() if isinstance(value, dict)}
+    named = re.compile(rf"(?<![\w./])({'|'.join(sections)})\.([a-z_]+)\b")
+    for failure in KNOWLEDGE.failures:
+        for section, key in named.findall(failure.remedy):
+            if (section, key) != ("torch", "utils"):  # torch.utils is Python's
+                assert key in sections[section], f"{failure.slug}: {section}.{key}"
 
 
 @pytest.mark.skipif(SHARED not in os.environ, reason=f"not run: {SHARED} names no failures.jsonl")
