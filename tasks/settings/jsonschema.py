@@ -21,9 +21,9 @@ def text() -> str:
     """The content of config/schema.json."""
     schema = Settings.model_json_schema()
     for model in _models(Section):
-        properties = (schema if model is Settings else schema["$defs"][model.__name__])["properties"]
+        described = schema if model is Settings else schema["$defs"][model.__name__]
         for name, said in _docstrings(model):
-            properties[model.model_fields[name].alias or name]["description"] = said
+            described["properties"][model.model_fields[name].alias or name]["description"] = said
     schema = _tidy(schema)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "torchyard settings"
@@ -38,9 +38,8 @@ def _models(base: type[Section]) -> Iterator[type[Section]]:
 
 def _docstrings(model: type[Section]) -> Iterator[tuple[str, str]]:
     """The fields of a class, each with the string that follows it."""
-    (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
-    assert isinstance(body, ast.ClassDef)
-    for field, after in pairwise(body.body):
+    source = ast.parse(textwrap.dedent(inspect.getsource(model)))
+    for field, after in pairwise(getattr(source.body[0], "body", ())):
         match field, after:
             case (
                 ast.AnnAssign(target=ast.Name(id=name)),
