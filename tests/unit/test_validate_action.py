@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 
@@ -17,7 +18,8 @@ from tasks.stages.extensions.job import Built
 from tasks.stages.validate.action import run
 from tasks.stages.validate.job import Check, SmokeCheck, Validation
 from tasks.stages.validate.plan import CHECKS, plan
-from tests.validateyard import ALL_GOOD, Yard, probing, publish
+from tests.validateyard import ALL_GOOD, Yard, probing, program, publish
+from tests.yard import processes_with
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-ins are shell scripts")
 
@@ -54,6 +56,26 @@ def test_without_a_card_the_smoke_check_is_not_run_and_says_why(yard: Yard) -> N
     yard.python(probing(ALL_GOOD, gpu="no GPU"))
     run(yard.job())
     assert yard.written()["smoke: smoke check"] == Check("smoke: smoke check", "not run", "no GPU")
+
+
+def test_an_interrupt_does_not_wait_for_the_libraries_that_are_still_to_be_read(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = yard.folder / "read"
+    yard.library("torch/lib/libtorch_second.so", "12.0")
+    yard.deps(program(yard.folder / "cuobjdump", f'echo "$4" >> "{read}"; exec sleep 60'))
+    yard.python("")
+
+    def interrupted(*_: object) -> None:
+        while not read.exists():
+            time.sleep(0.01)
+        raise SystemExit(130)
+
+    monkeypatch.setattr("tasks.stages.validate.inside.ask", interrupted)
+    with pytest.raises(SystemExit):
+        run(yard.job())
+    assert len(read.read_text().splitlines()) == 1
+    assert not processes_with(str(yard.folder / "cuobjdump"))
 
 
 def test_a_failure_is_written_down_before_it_is_raised(yard: Yard) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
-from tasks.effects import files, manifests, shell
+from tasks.effects import files, manifests, process_group, shell
 from tasks.effects.voice import show
 from tasks.errors import ValidationFailedError, redact
 from tasks.knowledge import load
@@ -46,8 +48,9 @@ def _look(job: ValidateJob, wheel: Wheel) -> list[Check]:
     deps = manifests.read(job.deps, Deps)
     built, missing = standing.extensions_of(job)
     env = manifests.read(job.environment, Environment).over(shell.host_env())
-    with ThreadPoolExecutor(max_workers=1) as beside:
-        code = beside.submit(_code, job, deps, wheel, built)
+    ended = Event()
+    with ThreadPoolExecutor(max_workers=1) as beside, _ending(ended):
+        code = beside.submit(_code, job, deps, wheel, built, ended)
         works = (
             _cpp(job, deps, wheel, env)
             if wheel.kind == "libtorch"
@@ -56,11 +59,25 @@ def _look(job: ValidateJob, wheel: Wheel) -> list[Check]:
         return [*works, *code.result(), *standing.missing_checks(job, missing)]
 
 
-def _code(job: ValidateJob, deps: Deps, wheel: Wheel, built: Mapping[str, Built]) -> list[Check]:
+@contextmanager
+def _ending(ended: Event) -> Iterator[None]:
+    """An interrupt reaches the main thread alone: what reads beside it ends with it."""
+    try:
+        yield
+    except BaseException:
+        ended.set()
+        process_group.interrupt_all()
+        raise
+
+
+def _code(
+    job: ValidateJob, deps: Deps, wheel: Wheel, built: Mapping[str, Built], ended: Event
+) -> list[Check]:
     if "machine_code" not in job.checks:
         return []
     look = Look(job, load(Path(job.knowledge)), reader(deps, wheel))
-    return [outside.torch_code(look, wheel), *outside.extension_code(look, deps, built)]
+    with shell.until(ended.is_set):
+        return [outside.torch_code(look, wheel), *outside.extension_code(look, deps, built)]
 
 
 def _python(
