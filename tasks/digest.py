@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from tasks.errors import redact
+from tasks.errors import names_a_secret, redact
 from tasks.model import Json
 
 
@@ -42,6 +42,20 @@ def shown(value: Any) -> Json:
     """
     found: Json = json.loads(redact(json.dumps(plain(value), ensure_ascii=False)))
     return found
+
+
+def masked(value: Json, name: str = "") -> Json:
+    """The same without what opens a URL, and without the values of names that tell of a secret."""
+    if names_a_secret(name):
+        return "***"
+    match value:
+        case dict():
+            return {key: masked(item, key) for key, item in value.items()}
+        case list():
+            return [masked(item, name) for item in value]
+        case str():
+            return redact(value)
+    return value
 
 
 def canonical(value: Any) -> str:

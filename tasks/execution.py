@@ -18,9 +18,12 @@ from doit.exceptions import TaskFailed
 
 from tasks import __version__
 from tasks.console import Console, Outcome
+from tasks.effects import voice
+from tasks.effects.recording import Recording
 from tasks.errors import BuildError, NoSpaceError
 from tasks.model import Layout, Plan, Stage
 from tasks.rooms import room
+from tasks.settings.schema import Notify
 
 if TYPE_CHECKING:
     from tasks.abreast import Abreast
@@ -35,7 +38,7 @@ class Yard:
     """One run over one profile: its plan, its console, and the lock that is taken with the first
     action. `gate` raises a `BuildError` for what would stop a build; it is asked once, by the first
     stage that really has something to do. `selected` are the tasks that a person asked for, once
-    doit knows.
+    doit knows; `record` is what is kept of the run, and `notify` who is told of its end.
     """
 
     plan: Plan
@@ -43,16 +46,19 @@ class Yard:
     console: Console
     pin: Callable[[], None]
     gate: Callable[[], None] = lambda: None
+    selected: set[str] = field(default_factory=set)
+    record: Recording = field(default_factory=Recording)
+    notify: Notify = field(default_factory=Notify)
     held: ExitStack = field(default_factory=ExitStack)
     entered: bool = False
     passed: bool = False
-    selected: set[str] = field(default_factory=set)
     abreast: Abreast[TaskFailed] | None = None
 
 
 def execute(yard: Yard, stage: Stage) -> TaskFailed | None:
     """What doit calls for a stage. Extensions are at work side by side, whichever it came to."""
     if ready := _failure(lambda: _ready(yard, stage)):
+        yard.record.refused(stage.name, ready.get_msg())
         return ready
     if stage.room != "extensions":
         return _failure(lambda: _do(yard, stage))
@@ -63,6 +69,8 @@ def execute(yard: Yard, stage: Stage) -> TaskFailed | None:
 def _ready(yard: Yard, stage: Stage) -> None:
     _pass(yard, stage)
     _enter(yard, stage)
+    if yard.entered:
+        yard.record.begin()
 
 
 def _failure(act: Callable[[], None]) -> TaskFailed | None:
@@ -80,12 +88,21 @@ def _failure(act: Callable[[], None]) -> TaskFailed | None:
 
 
 def _do(yard: Yard, stage: Stage) -> None:
-    """One stage: withdraw its claim, act, publish."""
+    """One stage, and the record of it."""
     from tasks import why  # noqa: PLC0415 - nothing of this is needed when all is up to date
-    from tasks.effects import manifests, records  # noqa: PLC0415
 
     reason = why.reason(stage)
     yard.console.begin(stage, reason)
+    with voice.speaking(stage.name), yard.record.stage(stage.name, reason) as done:
+        outputs, outcome = _done(stage, reason)
+        done.outcome, done.outputs = outcome, outputs[0]
+    yard.console.end(stage, reason, outcome)
+
+
+def _done(stage: Stage, reason: str) -> tuple[Any, Outcome]:
+    """Withdraw its claim, act, publish."""
+    from tasks.effects import manifests, records  # noqa: PLC0415 - as above
+
     started = time.monotonic()
     before = [_bytes(path) for path in stage.leaves]
     if stage.asks != "always":
@@ -95,7 +112,7 @@ def _do(yard: Yard, stage: Stage) -> None:
         manifests.publish(path, output)
     records.write(stage, reason, time.monotonic() - started, __version__)
     changed = before != [_bytes(path) for path in stage.leaves]
-    yard.console.end(stage, reason, _outcome(outputs, changed=changed))
+    return outputs, _outcome(outputs, changed=changed)
 
 
 def _abreast(yard: Yard) -> Abreast[TaskFailed]:

@@ -29,6 +29,12 @@ def is_full(lines: Iterable[str]) -> bool:
     return any(_FULL.search(line) for line in lines)
 
 
+def failed_output(line: str) -> str:
+    """The output that Ninja says could not be made, the first where it names several; else ""."""
+    found = _FAILED.match(line)
+    return found["output"] if found else ""
+
+
 def killed(lines: Iterable[str]) -> tuple[str, ...]:
     """The outputs whose compilers ran out of memory, "?" where Ninja named none; () for none."""
     found: dict[str, None] = {}

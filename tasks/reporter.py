@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from doit.exceptions import TaskFailed, UnmetDependency
@@ -37,9 +38,11 @@ class Reporter:
     desc = "torchyard's lines"
     console: Console
     selected: set[str]
+    end: Callable[[int], None]
 
     def __init__(self, outstream: Any, options: Any) -> None:
         self.building = False
+        self.code = 0  # that doit is going to exit with
         voice.listen(self.console)
         for number in leaving():
             signal.signal(number, self._leave)
@@ -58,17 +61,20 @@ class Reporter:
         """
         if isinstance(fail, UnmetDependency):
             fail.__class__ = TaskFailed  # doit would end with 2, which means a bug of ours
-        elif fail.report:
+            return
+        self.code = max(self.code, 1 if isinstance(fail, TaskFailed) else 2)
+        if fail.report:
             self.console.fail(task.name, fail.get_msg())
 
     def complete_run(self) -> None:
         """The run is over, and doit's state is saved: whoever ends it now is told how it went."""
         _ignore()
         if self.building:
-            self.console.close()
+            self.end(self.code)
 
     def runtime_error(self, msg: str) -> None:
         """doit itself cannot go on."""
+        self.code = 2
         self.console.fail("doit", msg)
 
     def cleanup_error(self, exception: Any) -> None:
@@ -80,10 +86,10 @@ class Reporter:
         128 + number is the exit code.
         """
         _ignore()
-        self.console.interrupted = True
+        self.console.interrupted, self.code = True, 128 + number
         if interrupt := sys.modules.get("tasks.effects.process_group"):
             interrupt.interrupt_all()
-        raise SystemExit(128 + number)
+        raise SystemExit(self.code)
 
     def _quiet(self, *_: Any) -> None:
         """doit tells more than a person wants to read."""
@@ -92,8 +98,12 @@ class Reporter:
     skip_uptodate = skip_ignore = teardown_task = _quiet
 
 
-def reporter_for(console: Console, selected: set[str]) -> type[Reporter]:
+def reporter_for(
+    console: Console, selected: set[str], end: Callable[[int], None] = lambda _: None
+) -> type[Reporter]:
     """A doit reporter class that speaks through `console`, and puts into `selected` what a person
-    asked for: doit makes the instance itself.
+    asked for: doit makes the instance itself. A run that builds ends by `end`, which is given the
+    exit code.
     """
-    return type("TorchyardReporter", (Reporter,), {"console": console, "selected": selected})
+    given = {"console": console, "selected": selected, "end": staticmethod(end)}
+    return type("TorchyardReporter", (Reporter,), given)

@@ -16,13 +16,15 @@ from typing import Any
 from tasks.choice import Choice
 from tasks.console import Console
 from tasks.effects import probe
+from tasks.effects.recording import Recording
+from tasks.ending import end
 from tasks.errors import BuildError, SettingsError
 from tasks.execution import Yard, failing
 from tasks.graph import Task, stage_tasks
 from tasks.knowledge import Knowledge, load
-from tasks.model import Host
+from tasks.model import Host, Json
 from tasks.plan import layout_of, make_plan
-from tasks.reporter import reporter_for
+from tasks.reporter import Reporter, reporter_for
 from tasks.reports.subject import Profile, Subject
 from tasks.screen import legible
 from tasks.settings.load import Loaded
@@ -31,7 +33,7 @@ from tasks.stages.extensions.check import check as check_extensions
 from tasks.stages.install.check import check as check_install
 from tasks.stages.source.check import check as check_source
 
-HELPERS = frozenset({"settings", "doctor", "diagnose", "restore"})
+HELPERS = frozenset({"settings", "doctor", "diagnose", "history", "restore"})
 _INSTALLING = frozenset({"build", "install", "explain", "doctor"})
 _LOOKING = frozenset({"list", "info", "clean", "forget", "ignore", "help", "tabcompletion"})
 
@@ -59,12 +61,11 @@ def open_yard(root: Path, profile: str, environ: Mapping[str, str], argv: Sequen
         if not HELPERS & set(argv):
             raise
         yard, subject = None, Subject(root, profile, None, error)
-    console = yard.console if yard else Console(None)
     config = {
         "default_tasks": ["build"],
         "backend": "sqlite3",
         "dep_file": str(root / database(profile)),
-        "reporter": reporter_for(console, yard.selected if yard else set()),
+        "reporter": _reporter(yard),
         "verbosity": 2,
         "continue": True,  # one extension that fails is no reason to lose another
     }
@@ -75,6 +76,12 @@ def open_yard(root: Path, profile: str, environ: Mapping[str, str], argv: Sequen
         yield from helper_tasks(subject)
 
     return Opened(config, tasks)
+
+
+def _reporter(yard: Yard | None) -> type[Reporter]:
+    if yard is None:
+        return reporter_for(Console(None), set())
+    return reporter_for(yard.console, yard.selected, lambda code: end(yard, code))
 
 
 def _refuse_other_words(argv: Sequence[str]) -> None:
@@ -111,14 +118,24 @@ def _open(
         if not host.pinned:
             probe.pin(pin, asked, host)
 
-    subject = Subject(root, profile, Profile(loaded, layout, host, knowledge, choice, plan))
+    opened = Profile(loaded, layout, host, knowledge, choice, plan)
+    subject = Subject(root, profile, opened)
 
     def gate() -> None:
         from tasks.reports.doctor import gate  # noqa: PLC0415 - only where something is built
 
         gate(subject)
 
-    return Yard(plan, layout, console, keep, gate), subject
+    selected: set[str] = set()
+
+    def begun() -> Mapping[str, Json]:
+        from tasks.runhead import head  # noqa: PLC0415 - only where something is built
+
+        return head(profile, opened, selected)
+
+    record = Recording(layout.build / "records" / "runs", begun)
+    notify = settings.notify
+    return Yard(plan, layout, console, keep, gate, selected, record, notify), subject
 
 
 def _installs(argv: Sequence[str]) -> bool:
@@ -184,6 +201,12 @@ def helper_tasks(subject: Subject) -> Iterator[Task]:
             {"name": "log", "long": "log", "default": "", "help": "read FILE, from anywhere"},
             json_out,
         ],
+    }
+    yield {
+        "basename": "history",
+        "doc": "the runs of this profile: when, what was asked, what came of it, what was rebuilt",
+        "actions": [(failing, [_report("history", subject)])],
+        "params": [json_out],
     }
     yield {
         "basename": "explain",

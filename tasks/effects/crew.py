@@ -17,6 +17,7 @@ from pathlib import Path, PurePath
 
 from tasks.atwork import AtWork
 from tasks.effects import capacity, compilercache, compilers, jobserver
+from tasks.effects.edgetimes import Heard
 from tasks.effects.voice import warn
 from tasks.effects.watch import Watch
 from tasks.errors import CommandFailedError
@@ -60,9 +61,9 @@ class Crew:
     `expected` are MiB by output.
 
     What it saw is there while the build is at work and after it, however that ended: `peaks`, MiB
-    at the most by output, the outputs whose compilers were `killed`, how many jobs there may have
-    been at once, `allowed`, and whether an `old_make` is part of it that knows no pool; one that an
-    earlier build met gets a number from the start.
+    at the most by output, the outputs whose compilers were `killed`, what was `heard` of all, how
+    many jobs there may have been at once, `allowed`, and whether an `old_make` is part of it that
+    knows no pool; one that an earlier build met gets a number from the start.
     """
 
     jobs: int | None
@@ -77,6 +78,7 @@ class Crew:
     killed: tuple[str, ...] = ()
     peaks: dict[str, int] = field(default_factory=dict)
     watch: Watch = field(default_factory=Watch)
+    heard: Heard = field(default_factory=Heard)
     old_make: bool = False
 
     def __post_init__(self) -> None:
@@ -92,9 +94,14 @@ class Crew:
         """
         while True:
             lines: deque[str] = deque(maxlen=_TAIL)
+
+            def take(line: str, lines: deque[str] = lines) -> None:
+                lines.append(line)
+                self.heard.take(line)
+
             try:
                 with self._pool() as env:
-                    start(self.jobs, env, lines.append)
+                    start(self.jobs, env, take)
             except CommandFailedError as error:
                 if not self._goes_on(error, lines):
                     raise
@@ -103,6 +110,8 @@ class Crew:
 
     def look(self) -> AtWork:
         """What is at work now, and why not more."""
+        if self.at_work:
+            self.heard.see(self.at_work.at_work)
         return self.watch.look(self.at_work)
 
     @contextmanager

@@ -1,4 +1,5 @@
-"""How each run of a build went: one line of JSON a run, added to a file that only grows.
+"""How each run of a build went: one line of JSON a run, added to a file. One that gets large has
+its oldest lines put together: what they tell of costs and peaks stays (`tasks.pastruns`).
 
 This is one of compile; an extension's has no `decision`, and its objects have no `seconds`.
 
@@ -18,11 +19,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
+from tasks.effects.files import write_atomic
 from tasks.effects.ninjalog import Made
 from tasks.effects.voice import warn
 from tasks.errors import redact
 from tasks.model import Json
+from tasks.pastruns import compacted
+from tasks.pastruns import costs as costs
+from tasks.pastruns import old_make as old_make
+from tasks.pastruns import peaks as peaks
 
+MOST_BYTES = 8 * 2**20
 # not the thousands of sources that are generated, each logged with the time of all
 _COMPILED = re.compile(r"\.(o|obj|a|lib|so(\.\d+)*|dll|dylib|pyd|exe)$")
 
@@ -35,6 +42,7 @@ def add(path: PurePath, seconds: float, objects: Iterable[Json], **facts: Json) 
     told = {"when": when, "seconds": round(seconds, 3), **facts, "objects": list(objects)}
     try:
         _append(Path(path), redact(json.dumps(told, ensure_ascii=False)))
+        _compact(Path(path))
     except OSError as error:  # it decides nothing, and must not hide why a build failed
         warn(f"this run is not in {path}: {error.strerror}")
 
@@ -43,7 +51,7 @@ def objects(made: Mapping[str, Made], peaks: Mapping[str, int]) -> Iterator[Json
     """What Ninja compiled, in the order in which it began, with MiB at the most where they were
     seen.
     """
-    for output, one in sorted(_compiled(made), key=lambda item: item[1].began):
+    for output, one in sorted(compiled(made), key=lambda item: item[1].began):
         peak = {"peak_mib": peaks[output]} if output in peaks else {}
         yield {"output": output, "seconds": round(one.seconds, 3), **peak}
 
@@ -66,38 +74,22 @@ def _append(file: Path, line: str) -> None:
         stream.write(f"{line}\n".encode())
 
 
+def _compact(file: Path) -> None:
+    """The lines that are kept as they are take a quarter of what there may be at the most."""
+    if file.stat().st_size <= MOST_BYTES:
+        return
+    found = compacted(list(read(file)), MOST_BYTES // 4)
+    write_atomic(file, "".join(f"{json.dumps(run, ensure_ascii=False)}\n" for run in found))
+
+
 def seconds(made: Mapping[str, Made]) -> dict[str, float]:
     """What took how long, by output."""
-    return {output: one.seconds for output, one in _compiled(made)}
+    return {output: one.seconds for output, one in compiled(made)}
 
 
-def _compiled(made: Mapping[str, Made]) -> Iterable[tuple[str, Made]]:
+def compiled(made: Mapping[str, Made]) -> Iterable[tuple[str, Made]]:
+    """What compilers and linkers made, by output."""
     return (item for item in made.items() if _COMPILED.search(item[0]))
-
-
-def peaks(past: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """MiB by output, at the most, of the last run that measured it.
-
-    Where a compiler cache served a run, what was seen is the cache's own memory: no peak gets less
-    by that. One that was killed needs more than was seen, and is taken for twice that.
-    """
-    found: dict[str, int] = {}
-    for run in past:
-        seen = {item["output"]: item["peak_mib"] for item in run["objects"] if "peak_mib" in item}
-        if run.get("cache", {}).get("hits"):
-            seen = {name: max(peak, found.get(name, peak)) for name, peak in seen.items()}
-        found |= seen | {name: 2 * found[name] for name in run.get("killed", ()) if name in found}
-    return found
-
-
-def old_make(past: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether the last run met a make that knows no pool."""
-    return bool([run.get("old_make") for run in past][-1:] == [True])
-
-
-def costs(past: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Seconds by output, of the last run that made it."""
-    return {item["output"]: item["seconds"] for run in past for item in run["objects"]}
 
 
 def read(path: PurePath) -> Iterator[Mapping[str, Any]]:

@@ -59,6 +59,11 @@ def listen(listener: Listener) -> None:
     _listener[0] = listener
 
 
+def listener() -> Listener:
+    """Who shows them now."""
+    return _listener[0]
+
+
 @contextmanager
 def speaking(name: str) -> Iterator[None]:
     """What the block says is of the stage `name`."""

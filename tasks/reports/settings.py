@@ -10,9 +10,10 @@ from typing import Any
 from tasks.digest import canonical, plain
 from tasks.effects.files import deliver
 from tasks.effects.voice import show
-from tasks.errors import BuildError, names_a_secret, redact
+from tasks.errors import BuildError, redact
 from tasks.reports.subject import Subject
 from tasks.settings.load import Loaded
+from tasks.settings.told import value_of
 
 
 def run(subject: Subject, json: str = "") -> None:
@@ -40,32 +41,9 @@ def _load(subject: Subject) -> tuple[Loaded | None, BuildError | None]:
 
 def _rows(loaded: Loaded) -> list[dict[str, Any]]:
     return [
-        {"key": key, "value": _value(key, _at(loaded.settings, key)), "from": where}
+        {"key": key, "value": value_of(loaded.settings, key), "from": where}
         for key, where in loaded.origin.items()
     ]
-
-
-def _at(settings: Any, key: str) -> Any:
-    """The value of a dotted key; the keys of a mapping (mirrors) can hold dots themselves."""
-    value = settings
-    while key:
-        if isinstance(value, dict):
-            return value[key]
-        part, _, key = key.partition(".")
-        value = getattr(value, part)
-    return value
-
-
-def _value(key: str, value: Any) -> Any:
-    if names_a_secret(key.rpartition(".")[2]):
-        return "***"
-    if hasattr(value, "model_dump"):
-        value = value.model_dump(exclude_defaults=True)
-    if isinstance(value, tuple):
-        return [_value(key, item) for item in value]
-    if isinstance(value, dict):
-        return {name: _value(name, item) for name, item in value.items()}
-    return redact(value) if isinstance(value, str) else value
 
 
 def _shown(value: Any) -> str:

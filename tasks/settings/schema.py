@@ -171,6 +171,18 @@ class Doctor(Section):
     """Checks whose problems do not stop a build, by the names that `doit doctor` shows ("disk")."""
 
 
+class Notify(Section):
+    """Who is told when a build has finished or failed."""
+
+    bell: bool = True
+    """The terminal's bell, after more than 10 seconds; none in CI, none where it is no terminal."""
+    command: tuple[str, ...] = ()
+    """A program and its arguments, without a shell, at most 30 seconds of it. It finds
+    TORCHYARD_OUTCOME ("done", "failed"), TORCHYARD_PROFILE, TORCHYARD_SECONDS and TORCHYARD_MESSAGE
+    in its environment.
+    """
+
+
 def _distinct(names: Iterable[str]) -> None:
     for name, times in Counter(names).items():
         if times > 1:
@@ -211,3 +223,4 @@ class Settings(Section):
     """
     validation: Validation = Validation()
     doctor: Doctor = Doctor()
+    notify: Notify = Notify()

@@ -8,7 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from tasks.atwork import slowest
-from tasks.effects import compilercache, files, manifests, ninja, ninjalog, ninjaplan, runs, shell
+from tasks.effects import (
+    compilercache,
+    edgetimes,
+    files,
+    manifests,
+    ninja,
+    ninjalog,
+    ninjaplan,
+    recording,
+    runs,
+    shell,
+)
 from tasks.effects.buildlines import is_warning
 from tasks.effects.crew import NUMBERS, Crew, Take
 from tasks.effects.voice import say, warn
@@ -61,11 +72,13 @@ def _recorded(bench: Bench, job: CompileJob, told: Run) -> None:
             _compile(bench, job, told, measured, before)
         if measured.counts and measured.counts.hits + measured.counts.misses:
             told.cache = measured.counts.noted(cache)
+            recording.cache(measured.counts.hits, measured.counts.misses)
             say(measured.counts.told(cache))
     finally:
         made = ninjalog.remade(before, ninjalog.read(bench.folder))
         objects, seconds = runs.objects(made, told.peaks), time.monotonic() - started
         runs.add(job.runs, seconds, objects, **told.facts())
+        recording.edges(edgetimes.edges(told.heard, made, told.peaks))
     if told.warnings:
         say(f"{told.warnings:,} warnings of compilers are in {job.log}")
     if slow := slowest(runs.seconds(made)):
@@ -152,7 +165,7 @@ def _compile(
         crew.work(start)
     finally:
         told.peaks, told.jobs, told.killed = crew.peaks, crew.allowed, crew.killed
-        told.old_make = crew.old_make
+        told.old_make, told.heard = crew.old_make, crew.heard
 
 
 def _run(step: Step, bench: Bench, job: CompileJob, take: Take) -> float:

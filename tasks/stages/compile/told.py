@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tasks.effects.edgetimes import Heard
 from tasks.model import Json
 from tasks.stages.compile.decision import Decision
 
 
 @dataclass
 class Run:
-    """A run as it goes: what was decided, MiB at the most by output, jobs at once, what the
-    compiler cache served, the outputs whose compilers ran out of memory, whether a make that knows
-    no pool is part of it, lines with a warning, and the seconds that CMake took, and Ninja.
+    """A run as it goes: what was decided, MiB at the most by output, when outputs were made, jobs
+    at once, what the compiler cache served, the outputs whose compilers ran out of memory, whether
+    a make that knows no pool is part of it, lines with a warning, and the seconds that CMake took,
+    and Ninja.
     """
 
     decision: Decision
     peaks: Mapping[str, int] = field(default_factory=dict)
+    heard: Heard = field(default_factory=Heard)
     jobs: int = 0
     cache: Mapping[str, Json] = field(default_factory=dict)
     killed: tuple[str, ...] = ()

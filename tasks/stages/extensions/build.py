@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from tasks.effects import files, manifests, ninja, runs, shell
+from tasks.effects import edgetimes, files, manifests, ninja, ninjalog, recording, runs, shell
 from tasks.effects.crew import Crew, Take
 from tasks.effects.voice import tick
 from tasks.effects.watch import Watch
@@ -34,7 +34,8 @@ def build(job: ExtensionJob, deps: Deps, tree: Path) -> Path:
     argv = wheel_argv(job, deps, tree)
     tick("compiling")
     try:
-        _compile(job, deps, Command(argv, building(job), f"build {job.name}", log=job.log))
+        command = Command(argv, building(job), f"build {job.name}", log=job.log)
+        _compile(job, deps, command, tree)
     except CommandFailedError as error:
         error.todo = error.todo or f"the whole log is {job.log}"
         raise
@@ -49,7 +50,7 @@ def wheel_argv(job: ExtensionJob, deps: Deps, tree: PurePath) -> tuple[str, ...]
     return (deps.python, "-m", "pip", "wheel", *options, str(tree / job.subdirectory))
 
 
-def _compile(job: ExtensionJob, deps: Deps, command: Command) -> None:
+def _compile(job: ExtensionJob, deps: Deps, command: Command, tree: Path) -> None:
     """Run it, again where its jobs were too many, and add a line to the runs, whatever came of
     it.
     """
@@ -65,6 +66,8 @@ def _compile(job: ExtensionJob, deps: Deps, command: Command) -> None:
                 crew.watch = Watch(measured.hit_rate)
                 crew.work(_start(job, crew, replace(command, env=measured.env)))
         counts = measured.counts
+        if counts:
+            recording.cache(counts.hits, counts.misses)
     finally:
         runs.add(
             job.runs,
@@ -75,6 +78,17 @@ def _compile(job: ExtensionJob, deps: Deps, command: Command) -> None:
             killed=list(crew.killed),
             old_make=crew.old_make,
         )
+        made = _made(tree, crew.heard)
+        recording.edges(edgetimes.edges(crew.heard, made, crew.peaks))
+
+
+def _made(tree: Path, heard: edgetimes.Heard) -> dict[str, ninjalog.Made]:
+    """What Ninja made in the tree, wherever the extension has it work: as far as it was heard,
+    since logs of earlier builds lie there as well.
+    """
+    logs = tree.rglob(".ninja_log") if heard.made else ()
+    found = [item for log in logs for item in ninjalog.read(log.parent).items()]
+    return {output: one for output, one in found if output in heard.made}
 
 
 def _start(

@@ -1,0 +1,76 @@
+"""The records of a profile's runs: `build/PROFILE/records/runs`, a file a run, bounded.
+
+One that cannot be read is set aside, and no run ends for it. Files are written by
+`tasks.effects.recording`, and their names sort by time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+
+from tasks.effects.files import holder_of
+from tasks.effects.voice import warn
+from tasks.runrecord import Run, parse
+
+MOST_RUNS, MOST_BYTES = 50, 64 * 2**20
+_OWN_BYTES = 9 * 2**20  # of the one that is about to be written
+_NAME = re.compile(r"\d{8}T\d{6}Z-(?P<pid>\d+)\.jsonl(?P<aside>\.corrupt)?")
+
+
+def runs(folder: PurePath) -> Iterator[Run]:
+    """Those that can be read, the newest first."""
+    for path in _named(Path(folder)):
+        if not path.name.endswith(".jsonl"):
+            continue
+        try:
+            yield parse(path.read_text(encoding="utf-8", errors="replace").splitlines())
+        except OSError as error:
+            warn(f"{path} cannot be read: {error.strerror}")
+        except ValueError as error:
+            if not _lives(_pid(path)):  # it may be at its first line
+                _set_aside(path, error)
+
+
+def is_at_work(folder: PurePath, run: Run) -> bool:
+    """Whether the process that wrote it is at work yet in that profile."""
+    holder = holder_of(Path(folder).parents[1]).partition("-")[0]
+    return not run.outcome and holder == str(run.pid) and _lives(run.pid)
+
+
+def make_room(folder: PurePath) -> None:
+    """Remove the oldest where there are more than fit, so that there is room for one more. Who asks
+    holds the lock of the profile: none of them is at work.
+    """
+    held = 0
+    for number, path in enumerate(_named(Path(folder)), start=2):
+        held += path.stat().st_size
+        if number > MOST_RUNS or held > MOST_BYTES - _OWN_BYTES:
+            path.unlink()
+
+
+def _named(folder: Path) -> list[Path]:
+    found = folder.iterdir() if folder.is_dir() else ()
+    return sorted((path for path in found if _NAME.fullmatch(path.name)), reverse=True)
+
+
+def _pid(path: Path) -> int:
+    found = _NAME.fullmatch(path.name)
+    return int(found["pid"]) if found else 0
+
+
+def _lives(pid: int) -> bool:
+    import psutil  # noqa: PLC0415 - only for what is left over, or has no end
+
+    return psutil.pid_exists(pid)
+
+
+def _set_aside(path: Path, error: ValueError) -> None:
+    aside = path.with_name(f"{path.name}.corrupt")
+    try:
+        path.replace(aside)
+    except OSError:
+        warn(f"{path} is no record of a run, and cannot be moved away: {error}")
+    else:
+        warn(f"this is no record of a run ({error}); it is set aside: {aside}")

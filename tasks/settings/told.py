@@ -1,0 +1,45 @@
+"""Settings as they are told: by dotted key, and without secrets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tasks.errors import names_a_secret, redact
+from tasks.settings.load import Loaded
+from tasks.settings.schema import Settings
+
+_DEFAULTS = "config/default.yaml:"
+
+
+def asked(loaded: Loaded) -> dict[str, Any]:
+    """What a person, or a profile, set: every key that is not from config/default.yaml."""
+    given = (key for key, where in loaded.origin.items() if not where.startswith(_DEFAULTS))
+    return {key: value_of(loaded.settings, key) for key in given}
+
+
+def value_of(settings: Settings, key: str) -> Any:
+    """The value of a dotted key."""
+    return _value(key, _at(settings, key))
+
+
+def _at(settings: Any, key: str) -> Any:
+    """The keys of a mapping (mirrors) can hold dots themselves."""
+    value = settings
+    while key:
+        if isinstance(value, dict):
+            return value[key]
+        part, _, key = key.partition(".")
+        value = getattr(value, part)
+    return value
+
+
+def _value(key: str, value: Any) -> Any:
+    if names_a_secret(key.rpartition(".")[2]):
+        return "***"
+    if hasattr(value, "model_dump"):
+        value = value.model_dump(exclude_defaults=True)
+    if isinstance(value, tuple):
+        return [_value(key, item) for item in value]
+    if isinstance(value, dict):
+        return {name: _value(name, item) for name, item in value.items()}
+    return redact(value) if isinstance(value, str) else value
