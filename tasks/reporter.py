@@ -99,11 +99,12 @@ class Reporter:
 
 
 def reporter_for(
-    console: Console, selected: set[str], end: Callable[[int], None] = lambda _: None
+    console: Console, selected: set[str], end: Callable[[int], None] | None = None
 ) -> type[Reporter]:
     """A doit reporter class that speaks through `console`, and puts into `selected` what a person
     asked for: doit makes the instance itself. A run that builds ends by `end`, which is given the
     exit code.
     """
-    given = {"console": console, "selected": selected, "end": staticmethod(end)}
+    ended = end or (lambda _: console.close())
+    given = {"console": console, "selected": selected, "end": staticmethod(ended)}
     return type("TorchyardReporter", (Reporter,), given)

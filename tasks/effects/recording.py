@@ -105,7 +105,7 @@ class Recording:
 
     def refused(self, stage: str, why: str) -> None:
         """A stage could not even begin: told at the end, as there may be no folder to write in."""
-        self._refused.setdefault(stage, why)
+        self._refused.setdefault(stage, why.strip())
 
     def end(self, outcome: str, code: int) -> None:
         """The run is over: "done", "failed" or "interrupted"."""

@@ -78,8 +78,9 @@ def _newer(stage: Stage, before: Mapping[str, str], told: Told) -> Iterator[str]
         yield f"{', '.join(silent)} changed"
 
 
+LOOKED = "looked at every time"
 _ASKED = {
-    "always": "looked at every time",
+    "always": LOOKED,
     "moved": "its source moved, or could not be reached last time",
     "": "the last run did not finish",
 }

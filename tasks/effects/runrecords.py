@@ -51,8 +51,23 @@ def make_room(folder: PurePath) -> None:
 
 
 def _named(folder: Path) -> list[Path]:
-    found = folder.iterdir() if folder.is_dir() else ()
-    return sorted((path for path in found if _NAME.fullmatch(path.name)), reverse=True)
+    """The newest first; of two that began in one second, the one that was written to last."""
+    found = [path for path in _listed(folder) if _NAME.fullmatch(path.name)]
+    return sorted(found, key=lambda path: (path.name[:16], _written(path)), reverse=True)
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _written(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:  # it made room for a new one, or was set aside
+        return 0
 
 
 def _pid(path: Path) -> int:

@@ -24,10 +24,7 @@ from tasks.effects.ninjalog import Made
 from tasks.effects.voice import warn
 from tasks.errors import redact
 from tasks.model import Json
-from tasks.pastruns import compacted
-from tasks.pastruns import costs as costs
-from tasks.pastruns import old_make as old_make
-from tasks.pastruns import peaks as peaks
+from tasks.pastruns import first_kept, put_together
 
 MOST_BYTES = 8 * 2**20
 # not the thousands of sources that are generated, each logged with the time of all
@@ -78,7 +75,10 @@ def _compact(file: Path) -> None:
     """The lines that are kept as they are take a quarter of what there may be at the most."""
     if file.stat().st_size <= MOST_BYTES:
         return
-    found = compacted(list(read(file)), MOST_BYTES // 4)
+    past = list(read(file))
+    first = first_kept(past, MOST_BYTES // 4)
+    older = past[:first]
+    found = [*put_together(older, costs(older), peaks(older)), *past[first:]]
     write_atomic(file, "".join(f"{json.dumps(run, ensure_ascii=False)}\n" for run in found))
 
 
@@ -90,6 +90,32 @@ def seconds(made: Mapping[str, Made]) -> dict[str, float]:
 def compiled(made: Mapping[str, Made]) -> Iterable[tuple[str, Made]]:
     """What compilers and linkers made, by output."""
     return (item for item in made.items() if _COMPILED.search(item[0]))
+
+
+def peaks(past: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """MiB by output, at the most, of the last run that measured it.
+
+    Where a compiler cache served a run, what was seen is the cache's own memory: no peak gets less
+    by that. One that was killed needs more than was seen, and is taken for twice that.
+    """
+    found: dict[str, int] = {}
+    for run in past:
+        seen = {item["output"]: item["peak_mib"] for item in run["objects"] if "peak_mib" in item}
+        if run.get("cache", {}).get("hits"):
+            seen = {name: max(peak, found.get(name, peak)) for name, peak in seen.items()}
+        found |= seen | {name: 2 * found[name] for name in run.get("killed", ()) if name in found}
+    return found
+
+
+def old_make(past: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether the last run met a make that knows no pool."""
+    return bool([run.get("old_make") for run in past][-1:] == [True])
+
+
+def costs(past: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Seconds by output, of the last run that made it."""
+    objects = (item for run in past for item in run["objects"])
+    return {item["output"]: item["seconds"] for item in objects if "seconds" in item}
 
 
 def read(path: PurePath) -> Iterator[Mapping[str, Any]]:

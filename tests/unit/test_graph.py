@@ -19,11 +19,14 @@ from doit.doit_cmd import DoitMain
 from tasks import execution, graph, reporter
 from tasks.console import Console
 from tasks.effects import manifests
+from tasks.effects.recording import Recording
+from tasks.ending import end
 from tasks.errors import BuildError
 from tasks.execution import Yard
 from tasks.graph import stage_tasks
 from tasks.model import Layout, Plan, Stage
 from tasks.reporter import reporter_for
+from tasks.settings.schema import Notify
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ class Bench:
         self.moved = False
         self.more: tuple[Stage, ...] = ()
         self.gate: Callable[[], None] = lambda: None
+        self.notify = Notify()
+        self.records = self.layout.build / "records" / "runs"
         monkeypatch.setattr(graph, "room", self._room)
         monkeypatch.setattr(execution, "room", self._room)
         monkeypatch.setattr(signal, "signal", lambda *_: None)
@@ -70,7 +75,15 @@ class Bench:
         absent = {"source": "it has none", "compile": "it has none"}
         plan = Plan(stages, self.stage("validate"), (("profile", "trial"),), absent)
         self.out = io.StringIO()
-        yard = Yard(plan, self.layout, Console(plan, self.out), lambda: None, self.gate)
+        console, selected = Console(plan, self.out), set[str]()
+        graph = [{"name": stage.name, "after": []} for stage in stages]
+        record = Recording(
+            self.records,
+            lambda: {"command": sorted(selected), "profile": "trial", "stages": graph},
+        )
+        yard = Yard(
+            *(plan, self.layout, console, lambda: None, self.gate, selected, record, self.notify)
+        )
 
         def task_all() -> Iterator[dict[str, Any]]:
             yield from stage_tasks(yard)
@@ -80,7 +93,7 @@ class Bench:
             "default_tasks": ["build"],
             "backend": "sqlite3",
             "dep_file": str(Path(self.layout.root) / "db"),
-            "reporter": reporter_for(yard.console, yard.selected),
+            "reporter": reporter_for(console, selected, lambda code: end(yard, code)),
             "verbosity": 2,
             "continue": True,
         }

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tasks.effects import runs
 from tasks.effects.ninjalog import Made
+from tasks.reports.decisions import whole_build
 from tests.checkout import Heard
 
 MADE = {"a.o": Made(1.0, 4.5, "1"), "CMakeFiles/install.util": Made(4.5, 4.6, "2")}
@@ -51,3 +54,52 @@ def test_an_old_make_is_known_from_the_last_run() -> None:
 
 def test_what_was_generated_took_no_time_of_its_own() -> None:
     assert runs.seconds({**MADE, "a.h": Made(0.0, 90.0, "3")}) == {"a.o": 3.5}
+
+
+def past(count: int) -> list[dict[str, object]]:
+    """Runs of a build: a first one of everything, then a few outputs at a time."""
+    first = [{"output": f"{n}.o", "seconds": n / 8, "peak_mib": 100 + n} for n in range(300)]
+    runs_of_all: list[dict[str, object]] = [{"decision": "configure", "objects": first}]
+    for number in range(1, count):
+        some = [
+            {"output": f"{n}.o", "seconds": number + n / 8, "peak_mib": 90 + (number * n) % 50}
+            for n in range(number % 7, 300, 7)
+        ]
+        hits = {"hits": 3} if number % 3 == 0 else {}
+        killed = [f"{number % 300}.o"] if number % 5 == 0 else []
+        run = {"decision": "reuse", "cache": hits, "killed": killed, "objects": some}
+        runs_of_all.append({**run, "old_make": number % 2 == 1})
+    return runs_of_all
+
+
+@pytest.mark.parametrize("count", [2, 40, 41])
+def test_lines_that_are_put_together_tell_the_same_costs_and_peaks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(runs, "MOST_BYTES", 60_000)
+    path, all_of_them = tmp_path / "compile.jsonl", []
+    for run in past(count):
+        facts = {name: value for name, value in run.items() if name != "objects"}
+        runs.add(path, 12.5, run["objects"], **facts)  # type: ignore[arg-type]
+        all_of_them.append({**run, "seconds": 12.5})
+        kept = list(runs.read(path))
+        assert runs.costs(kept) == runs.costs(all_of_them)
+        assert runs.peaks(kept) == runs.peaks(all_of_them)
+        assert runs.old_make(kept) == runs.old_make(all_of_them)
+        assert whole_build(kept, 30) == whole_build(all_of_them, 30)
+        assert kept[-1]["objects"] == run["objects"]
+        assert path.stat().st_size <= runs.MOST_BYTES
+    assert count == 2 or any(one.get("runs", 1) > 1 for one in kept)
+
+
+def test_of_an_extensions_runs_the_peaks_stay_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "MOST_BYTES", 2_000)
+    path = tmp_path / "toy.jsonl"
+    for number in range(100):
+        runs.add(path, 1.0, runs.weighed({"a.o": 100 + number, f"{number % 9}.o": number}))
+    assert runs.peaks(runs.read(path)) == {"a.o": 199} | {
+        f"{number}.o": 99 - (99 - number) % 9 for number in range(9)
+    }
+    assert path.stat().st_size <= 2_000

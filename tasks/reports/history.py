@@ -1,0 +1,113 @@
+"""`doit history`: the runs of a profile, the newest last, a line each: when, what was asked, what
+came of it, how long it took, and what was rebuilt and why.
+
+It reads records alone, so it works with a broken profile too.
+"""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+from typing import Any
+
+from tasks.bar import BLOCKS, columns, fit
+from tasks.digest import canonical
+from tasks.duration import elapsed
+from tasks.effects import runrecords
+from tasks.effects.files import deliver
+from tasks.effects.records import LOOKED
+from tasks.effects.typed import with_profile
+from tasks.effects.voice import show
+from tasks.errors import redact
+from tasks.reports.subject import Subject
+from tasks.runrecord import Run, StageRun
+
+_WIDEST = 120
+_CELLS = (16, 16, 24, 12)  # columns of all but the last, at most
+_GAP = "  "
+
+
+def run(subject: Subject, json: str = "") -> None:
+    """Print a line for each run; `json` is a file to write all of them to."""
+    folder = subject.root / "build" / subject.name / "records" / "runs"
+    known = [(one, _outcome(one, folder)) for one in runrecords.runs(folder)][::-1]
+    if json:
+        runs = [_plain(one, outcome) for one, outcome in known]
+        deliver(Path(json), redact(canonical({"profile": subject.name, "runs": runs})))
+    if not known:
+        todo = f"doit build{with_profile(subject.name)}"
+        show(f"no run of {subject.name} is on record; to begin: {todo}")
+    room = min(shutil.get_terminal_size((100, 24)).columns, _WIDEST)
+    for line in _table([_cells(one, outcome) for one, outcome in known], room):
+        show(line)
+
+
+def _outcome(one: Run, folder: PurePath) -> str:
+    if not one.outcome:
+        return "at work" if runrecords.is_at_work(folder, one) else "cut off"
+    failed = [stage.name for stage in one.stages if stage.outcome == "failed"]
+    if one.outcome == "failed" and failed:
+        return f"failed: {', '.join(failed)}"
+    return "up to date" if one.outcome == "done" and not any(_did(one)) else one.outcome
+
+
+def _did(one: Run) -> Iterator[StageRun]:
+    """The stages that did something: neither only looked, nor were left out."""
+    for stage in one.stages:
+        looked = stage.outcome == "unchanged" and stage.reason == LOOKED
+        if stage.outcome != "skipped" and (not looked or stage.name == "validate"):
+            yield stage
+
+
+def _cells(one: Run, outcome: str) -> tuple[str, ...]:
+    what = "; ".join(f"{stage.name}: {stage.reason}".rstrip(": ") for stage in _did(one))
+    return (_local(one.when), " ".join(one.command), outcome, elapsed(one.seconds), what)
+
+
+def _local(when: str) -> str:
+    try:
+        return f"{datetime.datetime.fromisoformat(when).astimezone():%Y-%m-%d %H:%M}"
+    except ValueError:
+        return when
+
+
+def _table(rows: list[tuple[str, ...]], room: int) -> Iterator[str]:
+    """No column is wider than what is in it; the last has what is left. A terminal that lacks `…`
+    spells it out (`tasks.screen`).
+    """
+    widths = [
+        min(max(map(columns, cells)), most)
+        for cells, most in zip(zip(*rows, strict=True), _CELLS, strict=False)
+    ]
+    for row in rows:
+        told = [_padded(cell, width) for cell, width in zip(row, widths, strict=False)]
+        yield fit(_GAP.join([*told, row[-1]]).rstrip(), room, BLOCKS)
+
+
+def _padded(cell: str, width: int) -> str:
+    cut = fit(cell, width, BLOCKS)
+    return cut + " " * (width - columns(cut))
+
+
+def _plain(one: Run, outcome: str) -> dict[str, Any]:
+    return {
+        "when": one.when,
+        "command": list(one.command),
+        "outcome": outcome,
+        "code": one.code,
+        "seconds": round(one.seconds, 3),
+        "record": f"{one.name}.jsonl",
+        "stages": [_told(stage) for stage in one.stages],
+    }
+
+
+def _told(stage: StageRun) -> dict[str, Any]:
+    return {
+        "stage": stage.name,
+        "reason": stage.reason,
+        "outcome": stage.outcome,
+        "seconds": round(stage.seconds, 3),
+        "error": dict(stage.error) or None,
+    }
