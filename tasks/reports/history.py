@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import shutil
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -62,15 +63,33 @@ def _did(one: Run) -> Iterator[StageRun]:
 
 
 def _cells(one: Run, outcome: str) -> tuple[str, ...]:
-    what = "; ".join(f"{stage.name}: {stage.reason}".rstrip(": ") for stage in _did(one))
-    return (_local(one.when), " ".join(one.command), outcome, elapsed(one.seconds), what)
+    what = "; ".join(_rebuilt(one))
+    seconds = _since(one.when) if outcome == "at work" else one.seconds
+    return (_local(one.when), " ".join(one.command), outcome, elapsed(seconds), what)
+
+
+def _rebuilt(one: Run) -> Iterator[str]:
+    """`deps, env: first time`: those that ran for the same reason, one after the other."""
+    for reason, stages in groupby(_did(one), key=lambda stage: stage.reason):
+        names = ", ".join(stage.name for stage in stages)
+        yield f"{names}: {reason}" if reason not in {"", LOOKED} else names
 
 
 def _local(when: str) -> str:
+    begun = _begun(when)
+    return f"{begun.astimezone():%Y-%m-%d %H:%M}" if begun else when
+
+
+def _since(when: str) -> float:
+    begun = _begun(when)
+    return (datetime.datetime.now(datetime.UTC) - begun).total_seconds() if begun else 0.0
+
+
+def _begun(when: str) -> datetime.datetime | None:
     try:
-        return f"{datetime.datetime.fromisoformat(when).astimezone():%Y-%m-%d %H:%M}"
+        return datetime.datetime.fromisoformat(when).astimezone(datetime.UTC)
     except ValueError:
-        return when
+        return None
 
 
 def _table(rows: list[tuple[str, ...]], room: int) -> Iterator[str]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,19 +57,20 @@ def test_a_command_is_told_how_a_build_went(bench: Bench, tmp_path: Path) -> Non
 
 
 def test_nobody_is_told_of_a_run_that_did_nothing_or_was_interrupted(
-    bench: Bench, tmp_path: Path
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    handlers: dict[int, Any] = {}
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+    bench.asks = "always"
     bench.doit()
     noting(bench, tmp_path / "told")
     bench.doit()
-    bench.doit("list")
-
-    def interrupted() -> str:
-        raise SystemExit(130)
-
-    bench.asks = "always"
-    bench.doit()
     assert "Unchanged" in bench.out.getvalue()
+    bench.doit("list")
+    bench.acts["deps"] = lambda: handlers[signal.SIGINT](signal.SIGINT, None)
+    with pytest.raises(SystemExit):
+        bench.doit()
+    assert "Interrupted" in bench.out.getvalue()
     assert not (tmp_path / "told").exists()
 
 

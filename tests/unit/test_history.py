@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-import time
+import os
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,9 @@ from tests.checkout import Heard, write
 WHEN = datetime.datetime(2026, 11, 22, 3, 40, 27, tzinfo=datetime.UTC)
 
 
-def put(
-    root: Path, minute: int, *events: dict[str, Any], pid: int = 4_000_000, **begin: Any
-) -> None:
+def put(root: Path, minute: int, *events: dict[str, Any], **begin: Any) -> None:
     """A record of the profile mine."""
+    pid = begin.get("pid", 4_000_000)
     when = WHEN + datetime.timedelta(minutes=minute)
     head = {"event": "begin", "schema": 1, "when": when.isoformat(), "command": ["build"]}
     path = root / "build" / "mine" / "records" / "runs" / f"{when:%Y%m%dT%H%M%SZ}-{pid}.jsonl"
@@ -47,9 +46,6 @@ def end(outcome: str, at: float, code: int = 0) -> dict[str, Any]:
 def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
     """A broken profile: its history is there all the same."""
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("TZ", "Europe/Berlin")
-    if hasattr(time, "tzset"):
-        time.tzset()
     return Subject(tmp_path, "mine", None, BuildError("it is broken", where="config"))
 
 
@@ -58,31 +54,32 @@ def local(minute: int) -> str:
 
 
 def test_each_run_is_a_line_the_newest_last(subject: Subject, heard: Heard) -> None:
-    compiled = stage("compile", "commit changed", "changed")
-    put(subject.root, 1, *compiled, *stage("wheel", "", "changed"), end("done", 372.0))
+    first = [*stage("deps", "new", "changed"), *stage("env", "new", "changed", 3.0)]
+    put(subject.root, 1, *first, *stage("wheel", "x", "changed", 5.0), end("done", 372.0))
     put(subject.root, 2, end("done", 0.3))
-    put(subject.root, 3, *stage("source", "looked at every time", "unchanged"), end("done", 0.4))
-    put(subject.root, 4, *stage("wheel", "first time", "failed"), end("failed", 70.0, 1))
+    put(subject.root, 3, *stage("source", "looked at every time", "unchanged"), end("done", 2.4))
+    looked = stage("source", "looked at every time", "changed")
+    put(subject.root, 4, *looked, *stage("wheel", "new", "failed", 3.0), end("failed", 70.0, 1))
     put(subject.root, 5, *stage("wheel", "first time", "stopped"), end("interrupted", 9.0, 130))
     put(subject.root, 6, *stage("deps", "first time", "changed")[:1], command=["deps"])
     history.run(subject)
     assert heard == [
-        f"{local(1)}  build  done           6 min 12 s  compile: commit changed; wheel",
+        f"{local(1)}  build  done           6 min 12 s  deps, env: new; wheel: x",
         f"{local(2)}  build  up to date     0.3 s",
-        f"{local(3)}  build  up to date     0.4 s",
-        f"{local(4)}  build  failed: wheel  1 min 10 s  wheel: first time",
+        f"{local(3)}  build  up to date     2.4 s",
+        f"{local(4)}  build  failed: wheel  1 min 10 s  source; wheel: new",
         f"{local(5)}  build  interrupted    9.0 s       wheel: first time",
         f"{local(6)}  deps   cut off        1.0 s       deps: first time",
     ]
 
 
 def test_the_run_that_is_at_work_is_said_to_be(subject: Subject, heard: Heard) -> None:
-    import os  # noqa: PLC0415
-
-    put(subject.root, 1, *stage("deps", "first time", "changed")[:1], pid=os.getpid())
+    begun = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=90)
+    told = stage("deps", "first time", "changed")[:1]
+    put(subject.root, 1, *told, pid=os.getpid(), when=begun.isoformat())
     with files.lock(subject.root / "build" / "mine"):
         history.run(subject)
-    assert "at work" in heard[0]
+    assert "  at work  1 h 30 min  deps: first time" in heard[0]
 
 
 def test_it_is_readable_at_eighty_columns(subject: Subject, heard: Heard) -> None:
@@ -91,9 +88,7 @@ def test_it_is_readable_at_eighty_columns(subject: Subject, heard: Heard) -> Non
     put(subject.root, 1, *stage(long, why, "failed"), end("failed", 99_000.0, 1), command=[long])
     history.run(subject)
     assert columns(heard[0]) <= 80
-    assert heard[0].startswith(
-        f"{local(1)}  extensions:diff…  failed: extensions:diff…  27 h 30 min"
-    )
+    assert heard[0].startswith(f"{local(1)}  extensions:diff…  failed: extensions:diff…  27 h")
 
 
 def test_programs_get_all_of_it(subject: Subject, heard: Heard) -> None:
