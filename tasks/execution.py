@@ -46,12 +46,12 @@ class Yard:
     console: Console
     pin: Callable[[], None]
     gate: Callable[[], None] = lambda: None
-    selected: set[str] = field(default_factory=set)
-    record: Recording = field(default_factory=Recording)
-    notify: Notify = field(default_factory=Notify)
     held: ExitStack = field(default_factory=ExitStack)
     entered: bool = False
     passed: bool = False
+    selected: set[str] = field(default_factory=set)
+    record: Recording = field(default_factory=Recording)
+    notify: Notify = field(default_factory=Notify)
     abreast: Abreast[TaskFailed] | None = None
 
 

@@ -134,8 +134,9 @@ def _open(
         return head(profile, opened, selected)
 
     record = Recording(layout.build / "records" / "runs", begun)
-    notify = settings.notify
-    return Yard(plan, layout, console, keep, gate, selected, record, notify), subject
+    yard = Yard(plan, layout, console, keep, gate, selected=selected, record=record)
+    yard.notify = settings.notify
+    return yard, subject
 
 
 def _installs(argv: Sequence[str]) -> bool:

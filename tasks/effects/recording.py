@@ -21,6 +21,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from tasks import __version__, runevents
+from tasks.digest import plain
 from tasks.effects import runrecords, voice
 from tasks.effects.voice import Listener
 from tasks.errors import redact
@@ -41,6 +42,7 @@ class Done:
     outcome: str = ""
     outputs: Any = None
     error: dict[str, Json] | None = None
+    diagnosis: Mapping[str, Any] | None = None
 
 
 @dataclass
@@ -90,6 +92,7 @@ class Recording:
             yield done
         except BaseException as error:
             done.outcome, done.error = runevents.ended(error)
+            done.diagnosis = getattr(error, "diagnosis", None)  # where a log was read
             raise
         finally:
             self._event(
@@ -100,7 +103,7 @@ class Recording:
                 outputs=runevents.small(done.outputs),
                 cache=self._caches.pop(name, None),
                 error=done.error,
-                diagnosis=None,
+                diagnosis=plain(done.diagnosis),
             )
 
     def refused(self, stage: str, why: str) -> None:

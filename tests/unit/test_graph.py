@@ -81,9 +81,8 @@ class Bench:
             self.records,
             lambda: {"command": sorted(selected), "profile": "trial", "stages": graph},
         )
-        yard = Yard(
-            *(plan, self.layout, console, lambda: None, self.gate, selected, record, self.notify)
-        )
+        yard = Yard(plan, self.layout, console, lambda: None, self.gate)
+        yard.selected, yard.record, yard.notify = selected, record, self.notify
 
         def task_all() -> Iterator[dict[str, Any]]:
             yield from stage_tasks(yard)

@@ -6,9 +6,10 @@ import errno
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from io import FileIO
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -184,6 +185,12 @@ def test_extensions_side_by_side_speak_each_for_itself(bench: Bench) -> None:
     assert said == {"extensions:a": "I am a", "extensions:b": "I am b"}
 
 
+class Diagnosed(BuildError):  # noqa: N818 - it is of this test alone
+    """A failure whose log was read."""
+
+    diagnosis: Mapping[str, Any] | None = MappingProxyType({"cause": "oom-killed"})
+
+
 @pytest.fixture
 def record(tmp_path: Path) -> Iterator[Recording]:
     """One that has begun."""
@@ -210,6 +217,12 @@ def test_nothing_that_opens_a_url_or_is_called_a_secret_is_kept(
     text = "\n".join(lines(tmp_path))
     assert "hunter" not in text
     assert parse(lines(tmp_path)).stages[0].outputs["set"] == {"API_TOKEN": "***", "CC": "clang"}
+
+
+def test_what_a_log_told_of_a_failure_is_beside_it(tmp_path: Path, record: Recording) -> None:
+    with pytest.raises(BuildError), record.stage("compile", ""):
+        raise Diagnosed("it does not compile")
+    assert parse(lines(tmp_path)).stages[0].diagnosis == {"cause": "oom-killed"}
 
 
 def test_what_is_large_in_a_manifest_is_left_out(tmp_path: Path, record: Recording) -> None:

@@ -17,7 +17,7 @@ EXTENSION_KEYS = (
     "sdist, sha256, smoke, subdirectory, submodules"
 )
 ROOT_KEYS = (
-    "known here: build, companions, doctor, extensions, install, python, runtime, source, target, "
+    "known here: build, companions, doctor, extensions, install, notify, python, runtime, source, target, "
     "toolkit, torch, validation, wheel"
 )
 
