@@ -9,6 +9,8 @@ and keeps its traceback.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s\"]+@")
 # Names in a query whose value opens something: `token`, `X-Amz-Signature`, `AWSAccessKeyId`, `sig`.
@@ -45,8 +47,13 @@ class BuildError(Exception):
     """Something a person can act on.
 
     `what` happened is one sentence; `where` is a file with a dotted key, or a log with a line;
-    `todo` is what to do next, a command where there is one.
+    `todo` is what to do next, a command where there is one. What a log told of it later: the
+    `cause` in a sentence, the whole `log`, and the `diagnosis` for programs, None without one.
     """
+
+    cause = ""
+    log = ""
+    diagnosis: Mapping[str, Any] | None = None
 
     def __init__(self, what: str, *, where: str = "", todo: str = "") -> None:
         super().__init__(what)
@@ -56,8 +63,12 @@ class BuildError(Exception):
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what
+        if self.cause:
+            text = f"{text}\n  cause: {self.cause}"
         if self.todo:
             text = f"{text}\n  → {self.todo}"
+        if self.log:
+            text = f"{text}\n  the whole log: {self.log}"
         return redact(text)
 
 
@@ -72,7 +83,14 @@ class KnowledgeError(BuildError):
 
 
 class CommandFailedError(BuildError):
-    """A child process ended with an exit code that means failure."""
+    """A child process ended with an exit code that means failure.
+
+    `ended` is how, without its first error; `begun` is where in its log, in bytes, its output
+    begins.
+    """
+
+    ended = ""
+    begun = 0
 
     def __init__(self, what: str, *, code: int, where: str = "", todo: str = "") -> None:
         super().__init__(what, where=where, todo=todo)

@@ -28,6 +28,8 @@ from tasks.settings.schema import Notify
 if TYPE_CHECKING:
     from tasks.abreast import Abreast
 
+Run = Callable[[Any], tuple[Any, ...]]
+
 _MOST = 4  # extensions at once
 _EVERY = {"build", "extensions", "install"}  # what takes all of them
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
@@ -37,8 +39,9 @@ _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 class Yard:
     """One run over one profile: its plan, its console, and the lock that is taken with the first
     action. `gate` raises a `BuildError` for what would stop a build; it is asked once, by the first
-    stage that really has something to do. `selected` are the tasks that a person asked for, once
-    doit knows; `record` is what is kept of the run, and `notify` who is told of its end.
+    stage that really has something to do. `attempt` runs a stage's action, and tells what was done
+    about a failure of it. `selected` are the tasks that a person asked for, once doit knows;
+    `record` is what is kept of the run, and `notify` who is told of its end.
     """
 
     plan: Plan
@@ -46,6 +49,10 @@ class Yard:
     console: Console
     pin: Callable[[], None]
     gate: Callable[[], None] = lambda: None
+    attempt: Callable[[Stage, Run], tuple[tuple[Any, ...], str]] = lambda stage, run: (
+        run(stage.job),
+        "",
+    )
     held: ExitStack = field(default_factory=ExitStack)
     entered: bool = False
     passed: bool = False
@@ -94,12 +101,12 @@ def _do(yard: Yard, stage: Stage) -> None:
     reason = why.reason(stage)
     yard.console.begin(stage, reason)
     with voice.speaking(stage.name), yard.record.stage(stage.name, reason) as done:
-        outputs, outcome = _done(stage, reason)
+        outputs, outcome = _done(yard, stage, reason)
         done.outcome, done.outputs = outcome, outputs[0]
     yard.console.end(stage, reason, outcome)
 
 
-def _done(stage: Stage, reason: str) -> tuple[Any, Outcome]:
+def _done(yard: Yard, stage: Stage, reason: str) -> tuple[Any, Outcome]:
     """Withdraw its claim, act, publish."""
     from tasks.effects import manifests, records  # noqa: PLC0415 - as above
 
@@ -107,10 +114,10 @@ def _done(stage: Stage, reason: str) -> tuple[Any, Outcome]:
     before = [_bytes(path) for path in stage.leaves]
     if stage.asks != "always":
         manifests.withdraw(*stage.leaves)
-    outputs = room(stage, "action").run(stage.job)
+    outputs, healed = yard.attempt(stage, room(stage, "action").run)
     for path, output in zip(stage.leaves, outputs, strict=True):
         manifests.publish(path, output)
-    records.write(stage, reason, time.monotonic() - started, __version__)
+    records.write(stage, reason, time.monotonic() - started, __version__, healed)
     changed = before != [_bytes(path) for path in stage.leaves]
     return outputs, _outcome(outputs, changed=changed)
 

@@ -19,10 +19,10 @@ from tasks.effects import probe
 from tasks.effects.recording import Recording
 from tasks.ending import end
 from tasks.errors import BuildError, SettingsError
-from tasks.execution import Yard, failing
+from tasks.execution import Run, Yard, failing
 from tasks.graph import Task, stage_tasks
 from tasks.knowledge import Knowledge, load
-from tasks.model import Host, Json
+from tasks.model import Host, Json, Stage
 from tasks.plan import layout_of, make_plan
 from tasks.reporter import Reporter, reporter_for
 from tasks.reports.subject import Profile, Subject
@@ -126,6 +126,11 @@ def _open(
 
         gate(subject)
 
+    def attempt(stage: Stage, run: Run) -> tuple[tuple[Any, ...], str]:
+        from tasks.healing import attempt  # noqa: PLC0415 - only where something is done
+
+        return attempt(stage, run, opened)
+
     selected: set[str] = set()
 
     def begun() -> Mapping[str, Json]:
@@ -134,7 +139,7 @@ def _open(
         return head(profile, opened, selected)
 
     record = Recording(layout.build / "records" / "runs", begun)
-    yard = Yard(plan, layout, console, keep, gate, selected=selected, record=record)
+    yard = Yard(plan, layout, console, keep, gate, attempt, selected=selected, record=record)
     yard.notify = settings.notify
     return yard, subject
 

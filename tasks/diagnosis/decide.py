@@ -27,13 +27,15 @@ _GOES_ON = re.compile(r"^\s*\[\s*\d+(?:/\d+|%)\]\s|^-- (?:Configuring|Generating
 class Diagnosis:
     """`failure` is the cause, None where it is not sure; `candidates` the slugs that it could be.
 
-    `first_error` is the line to show, `edge` whose output it is, "" where nobody's is known.
+    `first_error` is the line to show, `edge` whose output it is, "" where nobody's is known. `by`
+    says what it goes by where that is not the log alone, or the log is not enough.
     """
 
     failure: Failure | None
     candidates: tuple[str, ...]
     first_error: FirstError | None
     edge: str = ""
+    by: str = ""
 
 
 def diagnose(failures: Sequence[Failure], raws: Iterable[Raw]) -> Diagnosis:

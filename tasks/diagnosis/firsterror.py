@@ -78,6 +78,16 @@ def first_error(lines: Iterable[Line]) -> FirstError | None:
     return next((told(line) for line in lines if is_error(line)), None)
 
 
+def first_or_last(lines: Iterable[Line]) -> FirstError | None:
+    """The first real error; the last line that says anything where there is none."""
+    last = None
+    for line in lines:
+        if is_error(line):
+            return told(line)
+        last = line if line.text.strip() else last
+    return told(last) if last else None
+
+
 def is_error(line: Line) -> bool:
     """Whether the line tells an error of its own."""
     if line.failed is False or not _ERROR.search(line.text):

@@ -46,13 +46,13 @@ _DIGITS = re.compile(rb"[0-9a-f]*[0-9][0-9a-f]*")
 _ALIKE, _SHAPES = 20, 50_000
 
 
-def read_log(path: Path) -> Iterator[Raw]:
-    """The lines of the log that can matter, in order. Raises `BuildError` where it is not
-    readable.
+def read_log(path: Path, begun: int = 0) -> Iterator[Raw]:
+    """The lines of the log that can matter, in order; those before the byte `begun` are counted and
+    left out. Raises `BuildError` where it is not readable.
     """
     try:
         with path.open("rb") as file:
-            yield from _kept(_numbered(_blocks(file)))
+            yield from _kept(_numbered(_blocks(file, begun), _lines_before(path, begun) + 1))
     except OSError as error:
         raise BuildError(
             f"the log cannot be read: {error.strerror or error}",
@@ -61,10 +61,20 @@ def read_log(path: Path) -> Iterator[Raw]:
         ) from error
 
 
-def _blocks(file: BinaryIO) -> Iterator[bytes]:
+def _lines_before(path: Path, end: int) -> int:
+    """How many lines end before that byte."""
+    count = 0
+    with path.open("rb") as file:
+        while end > 0 and (data := file.read(min(end, _BLOCK))):
+            count += data.count(b"\n")
+            end -= len(data)
+    return count
+
+
+def _blocks(file: BinaryIO, begun: int) -> Iterator[bytes]:
     """The file in blocks that end with a line; UTF-16 as UTF-8."""
     wide = _wide(file.read(4096))
-    file.seek(0)
+    file.seek(begun)
     if wide:
         from codecs import getincrementaldecoder  # noqa: PLC0415 - few logs need it
 
@@ -92,9 +102,8 @@ def _wide(start: bytes) -> str:
     return "utf-16-le" if start[1::2].count(0) > start[::2].count(0) else "utf-16-be"
 
 
-def _numbered(blocks: Iterator[bytes]) -> Iterator[tuple[int, list[bytes], list[int]]]:
+def _numbered(blocks: Iterator[bytes], number: int) -> Iterator[tuple[int, list[bytes], list[int]]]:
     """Blocks of lines: the number of the first, the lines, and which of them have a word."""
-    number = 1
     for block in blocks:
         if not block:
             continue
@@ -147,9 +156,11 @@ def _kept(blocks: Iterator[tuple[int, list[bytes], list[int]]]) -> Iterator[Raw]
     end: deque[tuple[int, bytes]] = deque(maxlen=_END)
     told = last = 0
     shapes = _Shapes()
+    head = 0
     for number, lines, words in blocks:
+        head = head or number + _HEAD
         new = [at for at in words if shapes.new(lines[at])]
-        for first, after in _spans(number, len(lines), new):
+        for first, after in _spans(number, len(lines), new, head):
             for at in range(max(first, last + 1), after):
                 if told < _KEPT:
                     told, last = told + 1, at
@@ -161,10 +172,10 @@ def _kept(blocks: Iterator[tuple[int, list[bytes], list[int]]]) -> Iterator[Raw]
             yield from _raws(at, line)
 
 
-def _spans(number: int, count: int, words: list[int]) -> Iterator[tuple[int, int]]:
-    """From which line to before which one lines are kept, in order."""
-    if number <= _HEAD:
-        yield number, min(_HEAD, number + count - 1) + 1
+def _spans(number: int, count: int, words: list[int], head: int) -> Iterator[tuple[int, int]]:
+    """From which line to before which one lines are kept, in order: those before `head` all."""
+    if number < head:
+        yield number, min(head, number + count)
     for at in words:
         yield max(number, number + at - _BEFORE), min(number + count, number + at + _AFTER + 1)
 

@@ -28,8 +28,10 @@ def _nothing(_: PurePath) -> tuple[str, ...]:
     return ()
 
 
-def write(stage: Stage, reason: str, seconds: float, version: str) -> None:
-    """Keep how it went beside the first manifest of the stage."""
+def write(stage: Stage, reason: str, seconds: float, version: str, healed: str = "") -> None:
+    """Keep how it went beside the first manifest of the stage, and what was done about a failure on
+    the way.
+    """
     record = {
         "stage": stage.name,
         "reason": reason,
@@ -38,6 +40,7 @@ def write(stage: Stage, reason: str, seconds: float, version: str) -> None:
         "torchyard": version,
         "inputs": plain(stage.inputs),
         "reads": _read_now(stage),
+        **({"healed": healed} if healed else {}),
     }
     write_atomic(record_of(stage.leaves[0]), redact(canonical(record)))
 

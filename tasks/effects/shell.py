@@ -2,7 +2,7 @@
 
 Every child gets an argument list, an explicit environment, a session of its own and a log. Whatever
 ends the wait (success, failure, an interrupt, a bug) ends the child's whole group: INT, then TERM,
-then KILL. It does not know what the commands mean; `tasks.effects.firsterror` reads their logs.
+then KILL. It does not know what the commands mean; `tasks.diagnosis` reads their logs.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import shutil
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import IO
 
 from tasks.effects import leftovers, process_group
-from tasks.effects.firsterror import first_error
 from tasks.effects.voice import for_speaker
-from tasks.errors import CommandFailedError, MissingToolError, StoppedError, redact
+from tasks.errors import BuildError, CommandFailedError, MissingToolError, StoppedError, redact
 from tasks.model import Command
 
 _TAIL = 200  # lines kept of a command that has no log
@@ -86,6 +85,7 @@ def run(command: Command, on_line: Callable[[str], None] | None = None) -> None:
     program is not there.
     """
     tail: deque[str] = deque(maxlen=_TAIL)
+    begun = _size(command.log)
     with _log(command) as log:
 
         def take(line: str) -> None:
@@ -99,7 +99,7 @@ def run(command: Command, on_line: Callable[[str], None] | None = None) -> None:
 
         code = _wait(command, take)
     if code:
-        raise _failure(command, code, tail)
+        raise _failure(command, code, tail, begun)
 
 
 def capture(command: Command) -> str:
@@ -197,15 +197,43 @@ def _log(command: Command) -> Iterator[IO[str]]:
             log.close()
 
 
-def _failure(command: Command, code: int, lines: deque[str] | list[str]) -> CommandFailedError:
-    text = Path(command.log).read_text(encoding="utf-8") if command.log else "\n".join(lines)
-    number, line = first_error(text.rpartition("\n$ ")[2] if command.log else text)
-    number += text.count("\n", 0, text.rfind("\n$ ") + 1) if command.log else 0
-    if not line:  # the log may have had no room for it
-        _, line = first_error("\n".join(lines))
+def _size(path: PurePath | None) -> int:
+    return Path(path).stat().st_size if path and Path(path).is_file() else 0
+
+
+def _failure(
+    command: Command, code: int, lines: deque[str] | list[str], begun: int = 0
+) -> CommandFailedError:
+    """With the first error of what it printed, or its last line where that holds none."""
     ended = f"signal {-code}" if code < 0 else f"exit {code}"
-    return CommandFailedError(
-        f"{command.what} failed ({ended}): {line}" if line else f"{command.what} failed ({ended})",
-        code=code,
-        where=f"{command.log}:{number}" if command.log else "",
-    )
+    ended = f"{command.what} failed ({ended})"
+    number, text = _first(command.log, begun)
+    if not text:  # the log may have had no room for it
+        _, text = _first_of(lines)
+    where = f"{command.log}:{number}" if command.log else ""
+    error = CommandFailedError(f"{ended}: {text}" if text else ended, code=code, where=where)
+    error.ended, error.begun = ended, begun
+    return error
+
+
+def _first(log: PurePath | None, begun: int) -> tuple[int, str]:
+    """The line in the log, from the byte `begun` on, and its text; nothing where there is none."""
+    from tasks.effects.logreading import read_log  # noqa: PLC0415 - only where something failed
+
+    if log is None:
+        return 0, ""
+    with contextlib.suppress(BuildError):
+        raws = list(read_log(Path(log), begun))
+        number = raws[0].number if raws else 0
+        at, text = _first_of([raw.text for raw in raws[1:]])  # after the command itself
+        return (raws[at].number, text) if text else (number, "")
+    return 0, ""
+
+
+def _first_of(lines: Iterable[str]) -> tuple[int, str]:
+    """Which of the lines, from 1, and its text."""
+    from tasks.diagnosis.firsterror import first_or_last  # noqa: PLC0415
+    from tasks.diagnosis.lines import Raw, judged  # noqa: PLC0415
+
+    found = first_or_last(judged(Raw(at, text) for at, text in enumerate(lines, 1)))
+    return (found.number, found.text) if found else (0, "")

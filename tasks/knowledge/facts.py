@@ -230,6 +230,8 @@ class Failure:
     then, or one of `headers` could not be opened.
 
     `near` and `unless` say what else has to be there or must not; `rank` what it gives way to.
+    `here` are remedies for one host and profile, the first of which all {words} are known there
+    goes before `remedy`; `heal` is what a build may do about it ("forced-include cfloat").
     """
 
     slug: str
@@ -243,3 +245,5 @@ class Failure:
     unless: tuple[str, ...] = ()
     platform: str = ""
     rank: Rank = "cause"
+    here: tuple[str, ...] = ()
+    heal: str = ""

@@ -147,6 +147,12 @@ class Knowledge:
         """What is known to go wrong; the first whose pattern is found is the cause."""
         return self._facts("failures", read_failures)
 
+    @property
+    def package_managers(self) -> Mapping[str, Mapping[str, str]]:
+        """By manager, its command, and its names of what remedies ask for."""
+        found: Mapping[str, Mapping[str, str]] = self._file("failures")["install"]
+        return found
+
     @cached_property
     def costs(self) -> tuple[CostFact, ...]:
         """What each strategy takes, with CUDA and without."""

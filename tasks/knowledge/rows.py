@@ -98,8 +98,9 @@ def _failure(row: Mapping[str, Any]) -> Failure:
         headers=tuple(map(_pattern, texts(row.get("headers", ())))),
         near=tuple(map(_pattern, texts(row.get("near", ())))),
         unless=tuple(map(_pattern, texts(row.get("unless", ())))),
+        here=texts(row.get("here", ())),
         **{key: row[key] for key in same},
-        **{key: row[key] for key in ("platform", "rank") if key in row},
+        **{key: row[key] for key in ("platform", "rank", "heal") if key in row},
     )
 
 

@@ -6,13 +6,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
 
-from tasks.diagnosis.decide import Diagnosis, diagnose
+from tasks.diagnosed import Diagnosed, read
 from tasks.digest import canonical
 from tasks.effects.files import deliver
-from tasks.effects.logreading import read_log
 from tasks.effects.voice import show
+from tasks.effects.witness import kept
 from tasks.errors import BuildError, redact
 from tasks.knowledge import load
 from tasks.model import Stage
@@ -26,12 +25,21 @@ def run(subject: Subject, log: str = "", json: str = "") -> None:
     to. Raises `BuildError` where there is no log.
     """
     path = Path(log) if log else _last(subject)
-    found = diagnose(load(subject.root / "config" / "knowledge").failures, read_log(path))
+    told = _told(subject, path)
     if json:
-        deliver(Path(json), redact(canonical(document(found, path))))
-    for key, text in _rows(found, path):
+        deliver(Path(json), redact(canonical(told.document)))
+    for key, text in _rows(told):
         for place, line in enumerate(_wrapped(text)):
             show(f"{'' if place else key:<{_KEYS}}{line}".rstrip())
+
+
+def _told(subject: Subject, path: Path) -> Diagnosed:
+    """What the log tells; the profile has a say only in a log of its own."""
+    opened = subject.opened
+    if opened is None or not path.absolute().is_relative_to(Path(opened.layout.build)):
+        return read(path, load(subject.root / "config" / "knowledge"), kept(path))
+    stages = (one for one in opened.plan.stages if getattr(one.job, "log", None) == path)
+    return read(path, opened.knowledge, kept(path), opened, next(stages, None))
 
 
 def _last(subject: Subject) -> Path:
@@ -57,49 +65,19 @@ def _made(stage: Stage) -> bool:
     return all(Path(path).exists() for path in stage.leaves)
 
 
-def _rows(found: Diagnosis, path: Path) -> list[tuple[str, str]]:
-    rows = []
+def _rows(told: Diagnosed) -> list[tuple[str, str]]:
+    rows, found = [], told.found
     if error := found.first_error:
         rows.append(("first error", error.text))
-        rows.append(
-            ("", f"line {error.number} of the log{f', of {found.edge}' if found.edge else ''}")
-        )
-    if found.failure:
-        rows.append(("cause", f"{found.failure.cause} ({found.failure.slug})"))
-        rows.append(("to do", found.failure.remedy))
-    else:
-        rows.append(("cause", _unsure(found)))
-    return [*rows, ("whole log", str(path))]
-
-
-def _unsure(found: Diagnosis) -> str:
-    if found.candidates:
-        return f"not sure; it could be {' or '.join(found.candidates)}"
-    return "not known" if found.first_error else "nothing in this log reads like a failure"
+        of = f", of {found.edge}" if found.edge else ""
+        rows.append(("", f"line {error.number} of the log{of}"))
+    rows.append(("cause", told.cause or "nothing in this log reads like a failure"))
+    if found.by:
+        rows.append(("by", found.by))
+    if told.remedy:
+        rows.append(("to do", told.remedy))
+    return [*rows, ("whole log", str(told.log))]
 
 
 def _wrapped(text: str) -> list[str]:
     return wrap(text, _WIDTH - _KEYS, break_long_words=False, break_on_hyphens=False) or [""]
-
-
-def document(found: Diagnosis, path: Path) -> dict[str, Any]:
-    """The diagnosis for programs. `line` is that of the source where a compiler names one, else
-    that of the log.
-    """
-    failure, error = found.failure, found.first_error
-    return {
-        "cause": failure.slug if failure else None,
-        "candidates": list(found.candidates),
-        "first_error": {
-            "file": error.file or str(path),
-            "line": error.line if error.line is not None else error.number,
-            "text": error.text,
-            "log_line": error.number,
-        }
-        if error
-        else None,
-        "explanation": failure.cause if failure else None,
-        "remedy": failure.remedy if failure else None,
-        "evidence": failure.status if failure else None,
-        "log": str(path),
-    }

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import cast
 
 import pytest
 
+from tasks.diagnosis.facts import Facts
+from tasks.effects import witness
 from tasks.errors import BuildError
+from tasks.model import Plan
 from tasks.reports import diagnose
 from tasks.reports.subject import Subject
-from tests.checkout import ROOT
+from tests.checkout import ROOT, opened, write
 
 ARCH = "k.cu\nnvcc fatal   : Unsupported gpu architecture 'compute_120'\nninja: build stopped: x.\n"
 
@@ -72,21 +77,25 @@ def test_what_is_not_sure_is_said_so(
     assert said in capsys.readouterr().out
 
 
-def subject_of(root: Path, *stages: tuple[str, str]) -> Any:
+def subject_of(root: Path, *stages: tuple[str, str]) -> Subject:
     """A profile whose stages have these names and logs."""
+    shutil.copytree(ROOT / "config", root / "config", ignore=shutil.ignore_patterns("local*"))
+    write(root, "target: {gpus: ['12.0']}\n", "p")
+    subject = opened(root, "p")
     build = root / "build" / "p"
+    assert subject.opened is not None
     plan = SimpleNamespace(
         stages=[
             SimpleNamespace(
                 name=name,
+                room=name,
                 leaves=(build / f"{name}.json",),
-                job=SimpleNamespace(log=build / "logs" / log),
+                job=SimpleNamespace(log=build / "logs" / log, tree=build / "src"),
             )
             for name, log in stages
         ]
     )
-    opened = SimpleNamespace(plan=plan, layout=SimpleNamespace(build=build))
-    return SimpleNamespace(root=ROOT, name="p", opened=opened, problem=None)
+    return replace(subject, opened=replace(subject.opened, plan=cast(Plan, plan)))
 
 
 def test_without_a_log_the_last_stage_that_failed_is_looked_at(
@@ -110,6 +119,26 @@ def test_where_the_profile_is_broken_its_newest_log_is_looked_at(
     (tmp_path / "config").symlink_to(ROOT / "config")
     diagnose.run(Subject(tmp_path, "p", None, BuildError("it is broken", where="config")))
     assert "(disk-full)" in capsys.readouterr().out
+
+
+def test_facts_that_were_kept_tell_who_killed_a_compiler(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = written(tmp_path / "build" / "p", "logs/compile.log", "FAILED: a.o\nKilled\n")
+    subject = subject_of(tmp_path, ("compile", "compile.log"))
+    size = log.stat().st_size
+    witness.keep(log, Facts(size=size, kills=0, lowest_mib=20_000, limit_mib=24_000, jobs=8))
+    diagnose.run(subject)
+    assert "(interrupted)" in capsys.readouterr().out
+    witness.keep(log, Facts(size=size, kills=2, lowest_mib=100, limit_mib=24_000, jobs=8))
+    diagnose.run(subject)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "(oom-killed)" in said
+    assert "the kernel ended 2 programs for want of memory" in said
+    assert "in config/profiles/p.yaml (it ran 8 at once with" in said
+    log.write_text("FAILED: a.o\nKilled\nKilled\n", encoding="utf-8")
+    diagnose.run(subject)  # they are of another log now
+    assert "the log alone" in capsys.readouterr().out
 
 
 def test_without_a_failure_it_says_how_to_name_a_log(tmp_path: Path) -> None:

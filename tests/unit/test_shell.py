@@ -16,7 +16,6 @@ import psutil
 import pytest
 
 from tasks.effects import process_group, shell
-from tasks.effects.firsterror import first_error
 from tasks.errors import CommandFailedError, MissingToolError
 from tasks.model import Command
 from tests.systems import posix_only as posix
@@ -182,7 +181,7 @@ def _runs(pid: int) -> bool:
             (2, "WinError"),
         ),
         ("Traceback (most recent call last):\n  File x\nRuntimeError: no\n", (3, "RuntimeError")),
-        ("cl : Command line error D8021 : x\nfoo.cpp(2): error C2065: 'x'", (2, "C2065")),
+        ("cl : Command line warning D9002 : x\nfoo.cpp(2): error C2065: 'x'", (2, "C2065")),
         (
             "/usr/bin/ld: a.so: undefined reference to `f'\ncollect2: error: ld returned 1",
             (1, "`f'"),
@@ -196,7 +195,7 @@ def _runs(pid: int) -> bool:
     ],
 )
 def test_the_first_line_that_tells_the_cause_is_found(log: str, expected: tuple[int, str]) -> None:
-    number, text = first_error(log)
+    number, text = shell._first_of(log.splitlines())
     assert number == expected[0]
     assert expected[1] in text
 

@@ -16,7 +16,6 @@ from tasks.effects import edgetimes, files, manifests, ninja, ninjalog, recordin
 from tasks.effects.crew import Crew, Take
 from tasks.effects.voice import tick
 from tasks.effects.watch import Watch
-from tasks.errors import CommandFailedError
 from tasks.model import Command
 from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import Caching
@@ -33,12 +32,8 @@ def build(job: ExtensionJob, deps: Deps, tree: Path) -> Path:
     files.own(landing)
     argv = wheel_argv(job, deps, tree)
     tick("compiling")
-    try:
-        command = Command(argv, building(job), f"build {job.name}", log=job.log)
-        _compile(job, deps, command, tree)
-    except CommandFailedError as error:
-        error.todo = error.todo or f"the whole log is {job.log}"
-        raise
+    command = Command(argv, building(job), f"build {job.name}", log=job.log)
+    _compile(job, deps, command, tree)
     (wheel,) = landing.glob("*.whl")
     return wheel
 

@@ -20,6 +20,8 @@ class ExtensionJob:
     installed as it is: `sources.fetch` leaves it, and nothing is compiled. Where `pinned` is set,
     the manifest of PyTorch's tree, `location` is a bare name and that tree says which version.
 
+    `isolated`: what `requires` names is built as pip does it, apart from torch.
+
     `patches` are applied in order to the copied tree. `requires` are packages that must be in the
     build environment first, with the installed torch and the toolkit's pins as constraints; `after`
     are manifests of others that are installed before. `includes` are headers forced into every
@@ -72,6 +74,7 @@ class ExtensionJob:
     own_jobs: bool = False
     compiler_mib: int = 0
     why: str = ""
+    isolated: bool = True
 
 
 @dataclass(frozen=True)

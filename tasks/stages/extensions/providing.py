@@ -34,7 +34,10 @@ def provide_for_build(job: ExtensionJob, deps: Deps) -> None:
     tick(f"installing {', '.join(missing)}")
     into = Packages(deps.python, environments.find_uv(), job.log, folder)
     pins = deps.toolkit.pins if deps.toolkit else ()
-    into.install(missing, Extra(pins), f"install what the build of {job.name} imports")
+    options = () if job.isolated else ("--no-build-isolation",)
+    into.install(
+        missing, Extra(pins, options=options), f"install what the build of {job.name} imports"
+    )
     if (folder / "torch").exists():
         files.remove_owned(folder)
         raise BuildError(

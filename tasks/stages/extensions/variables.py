@@ -13,6 +13,8 @@ from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import LAUNCHERS, Caching, Environment
 from tasks.stages.extensions.job import ExtensionJob
 
+# Headers of C++ that C has by another name
+_WITH_A_TWIN = {"cassert", "cfloat", "climits", "cmath", "cstddef", "cstdint", "cstdlib", "cstring"}
 # What names a compiler, and perhaps a cache before it
 _COMPILERS = ("CC", "CXX", "CUDACXX", "PYTORCH_NVCC", *LAUNCHERS)
 
@@ -80,9 +82,12 @@ def _own(job: ExtensionJob) -> dict[str, int]:
 
 
 def _flags(job: ExtensionJob) -> Mapping[str, list[str]]:
-    """Headers before every source, which nvcc takes everywhere and cl needs its own way; and what
-    nvcc is to get last.
+    """Headers before every source, which nvcc takes everywhere and cl needs its own way, as do GCC
+    and clang; and what nvcc is to get last.
     """
     nvcc = [*(f"-include {header}" for header in job.includes), *job.nvcc]
-    cl = [f"/FI{header}" for header in job.includes] if job.system == "windows" else []
-    return {"NVCC_APPEND_FLAGS": nvcc, "CL": cl}
+    if job.system == "windows":
+        return {"NVCC_APPEND_FLAGS": nvcc, "CL": [f"/FI{header}" for header in job.includes]}
+    # what is C++ compiles C, too, by the same flags
+    twins = [f"{header[1:]}.h" for header in job.includes if header in _WITH_A_TWIN]
+    return {"NVCC_APPEND_FLAGS": nvcc, "CFLAGS": [f"-include {twin}" for twin in twins]}

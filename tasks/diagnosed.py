@@ -1,0 +1,137 @@
+"""Why a stage failed, by its log and the facts of its run: the error gets the cause, the remedy for
+this host and profile, and the diagnosis for programs. What somebody wrote by hand stays.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tasks import onsite
+from tasks.diagnosis.decide import Diagnosis, diagnose
+from tasks.diagnosis.document import document
+from tasks.diagnosis.facts import Facts, judged_by
+from tasks.diagnosis.remedy import remedy
+from tasks.effects import witness
+from tasks.effects.logreading import read_log
+from tasks.errors import BuildError, CommandFailedError, StoppedError
+
+if TYPE_CHECKING:
+    from tasks.knowledge import Knowledge
+    from tasks.model import Stage
+    from tasks.reports.subject import Profile
+
+
+@dataclass(frozen=True)
+class Diagnosed:
+    """What the log told, and what to do about it here; "" where nothing is sure."""
+
+    log: Path
+    found: Diagnosis
+    remedy: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """For programs."""
+        return document(self.found, self.log, self.remedy)
+
+    @property
+    def cause(self) -> str:
+        """The cause in a sentence, or that it is not sure and what it could be."""
+        if failure := self.found.failure:
+            return f"{failure.cause} ({failure.slug})"
+        if self.found.candidates:
+            return f"not sure; it could be {' or '.join(self.found.candidates)}"
+        return "not known" if self.found.first_error else ""
+
+
+def read(
+    log: Path,
+    knowledge: Knowledge,
+    facts: Facts | None,
+    profile: Profile | None = None,
+    stage: Stage | None = None,
+) -> Diagnosed:
+    """What a log tells; `profile` is given where it is one of its own, `facts` where they are
+    known. Raises `BuildError` where it cannot be read.
+    """
+    raws = read_log(log, facts.begun if facts else 0)
+    failures = knowledge.failures
+    found = judged_by(facts, diagnose(failures, raws), failures)
+    if found.failure is None:
+        return Diagnosed(log, found, "")
+    known = onsite.of_profile(profile, stage, facts) if profile else onsite.of_host(knowledge)
+    return Diagnosed(log, found, remedy(found.failure, known))
+
+
+def explained(
+    stage: Stage, error: BuildError, profile: Profile, seen: witness.Witness
+) -> Diagnosed | None:
+    """Tell `error`, which ended the stage, why; None where no command with a log did. The facts are
+    kept beside the log.
+    """
+    failed = _command(error)
+    log = _log(failed) if failed else None
+    if failed is None or log is None:
+        return None
+    facts = replace(seen.facts(log), begun=failed.begun, code=failed.code, **_of(stage, profile))
+    witness.keep(log, facts)
+    told = read(log, profile.knowledge, facts, profile, stage)
+    _tell(error, told)
+    return told
+
+
+def _tell(error: BuildError, told: Diagnosed) -> None:
+    """A hand-written `todo` stays, and so does its word for the cause."""
+    error.diagnosis, error.log = told.document, str(told.log)
+    failure, first = told.found.failure, told.found.first_error
+    if not error.todo or (failure and f"({failure.slug})" not in error.todo):
+        error.cause = told.cause if failure or not error.todo else ""
+    error.todo = error.todo or told.remedy
+    if first and isinstance(error, CommandFailedError) and error.ended:
+        error.what, error.where = f"{error.ended}: {first.text}", f"{told.log}:{first.number}"
+
+
+def _command(error: BaseException | None) -> CommandFailedError | None:
+    """The command that failed, where `error` is it or came of it."""
+    while error is not None and not isinstance(error, CommandFailedError):
+        error = None if isinstance(error, StoppedError) else error.__cause__
+    return error
+
+
+def _log(failed: CommandFailedError) -> Path | None:
+    name, _, number = failed.where.rpartition(":")
+    log = Path(name)
+    return log if number.isdecimal() and log.is_file() else None
+
+
+def _of(stage: Stage, profile: Profile) -> Mapping[str, Any]:
+    """What the stage was asked for, and the compilers that it had."""
+    return {
+        "jobs": _jobs(stage),
+        "archs": tuple(map(str, profile.choice.targets)),
+        "compilers": _compilers(stage),
+    }
+
+
+def _jobs(stage: Stage) -> int | None:
+    """How many compilers there may have been at once, by the line of the run that just ended."""
+    from tasks.effects import runs  # noqa: PLC0415 - only where something failed
+
+    path = getattr(stage.job, "runs", None)
+    last = list(runs.read(path))[-1:] if path else []
+    return next((run["jobs"] for run in last if isinstance(run.get("jobs"), int)), None)
+
+
+def _compilers(stage: Stage) -> dict[str, str]:
+    """Versions by name, out of the manifest deps.json."""
+    try:
+        deps = json.loads(Path(stage.job.deps).read_text(encoding="utf-8"))
+        named = {name: (deps[name] or {}).get("version", "") for name in ("cc", "cxx", "cmake")}
+        kit = {"cuda": (deps["toolkit"] or {}).get("version", "")}
+        return {name: version for name, version in (named | kit).items() if version}
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return {}

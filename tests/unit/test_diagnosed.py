@@ -1,0 +1,207 @@
+"""What a person is told where a stage fails: the first real error, the cause, the remedy for this
+host and profile, and where the whole log is.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tasks import diagnosed, onsite
+from tasks.diagnosis.facts import Facts
+from tasks.diagnosis.remedy import remedy, words
+from tasks.effects import shell, witness
+from tasks.errors import BuildError, CommandFailedError, FetchError
+from tasks.model import Command, Host, Interpreter, Stage, ToolkitFound
+from tasks.reports.subject import Profile
+from tests.checkout import CARD, KNOWLEDGE, opened, write
+
+ARCH = "nvcc fatal   : Unsupported gpu architecture 'compute_120'"
+HOST = Host(
+    "linux",
+    "x86_64",
+    Interpreter("/usr/bin/python3", "3.12.4"),
+    (CARD,),
+    (ToolkitFound("/opt/cuda", "13.0.88"),),
+)
+
+
+@pytest.fixture
+def profile(yard: Path) -> Profile:
+    write(
+        yard,
+        "target: {gpus: ['12.0']}\ntorch: {strategy: source}\n"
+        "extensions: [{name: rast, git: u, submodules: false}]\n",
+    )
+    subject = opened(yard, on=HOST)
+    assert subject.opened is not None
+    return subject.opened
+
+
+def stage_of(profile: Profile, name: str) -> Stage:
+    return next(one for one in profile.plan.stages if one.name == name)
+
+
+def failing(log: Path, *said: str, code: int = 1) -> CommandFailedError:
+    """What a command that prints this and ends so raises."""
+    text = "\n".join(said)
+    argv = (sys.executable, "-c", f"print({text!r}); raise SystemExit({code})")
+    with pytest.raises(CommandFailedError) as caught:
+        shell.run(Command(argv, shell.host_env(), "compile PyTorch", log=log))
+    return caught.value
+
+
+def explained(profile: Profile, error: BuildError, name: str = "compile") -> str:
+    seen = witness.Witness()
+    seen.begin()
+    diagnosed.explained(stage_of(profile, name), error, profile, seen)
+    return str(error)
+
+
+def test_error_cause_remedy_and_log_are_said_in_this_order(
+    tmp_path: Path, profile: Profile
+) -> None:
+    log = tmp_path / "compile.log"
+    log.write_text("$ /bin/ninja\na.cu: error: of an older try\n", encoding="utf-8")
+    error = failing(log, "[1/2] nvcc -c k.cu", "FAILED: k.o", ARCH, "ninja: build stopped: x.")
+    lines = explained(profile, error).splitlines()
+    assert lines[0] == f"{log}:6: compile PyTorch failed (exit 1): {ARCH}"
+    assert lines[1].startswith("  cause: this toolkit does not know the arch")
+    assert lines[1].endswith("(nvcc-arch-unsupported)")
+    assert lines[2].startswith("  → ")
+    assert lines[3:] == [f"  the whole log: {log}"]
+    assert error.diagnosis is not None
+    assert error.diagnosis["cause"] == "nvcc-arch-unsupported"
+    assert error.diagnosis["first_error"]["log_line"] == 6
+
+
+def test_the_facts_of_the_run_are_kept_beside_the_log(tmp_path: Path, profile: Profile) -> None:
+    log = tmp_path / "compile.log"
+    explained(profile, failing(log, ARCH, code=3))
+    facts = witness.kept(log)
+    assert facts is not None
+    assert (facts.code, facts.archs) == (3, ("12.0",))
+    assert facts.begun == 0
+
+
+def test_what_somebody_wrote_by_hand_stays(tmp_path: Path, profile: Profile) -> None:
+    error = failing(tmp_path / "a.log", "a.s: fatal error: No space left on device")
+    error.todo = "the disk is full (disk-full): free some room"
+    said = explained(profile, error)
+    assert said.count("disk-full") == 1
+    assert "  → the disk is full (disk-full): free some room" in said
+
+
+def test_an_error_that_came_of_a_command_is_told_by_its_log(
+    tmp_path: Path, profile: Profile
+) -> None:
+    log = tmp_path / "source.log"
+    cause = failing(log, "fatal: unable to access 'https://x.example/': Could not resolve host: x")
+    error = FetchError("u cannot be fetched", where=cause.where, todo="check the network")
+    error.__cause__ = cause
+    lines = explained(profile, error, "source").splitlines()
+    assert lines[0].endswith(": u cannot be fetched")
+    assert lines[1].endswith("(network-git)")
+    assert lines[2] == "  → check the network"
+
+
+def test_what_is_not_known_says_so_and_no_more(tmp_path: Path, profile: Profile) -> None:
+    error = failing(tmp_path / "a.log", "a.cpp:7:3: error: expected ';' before '}' token")
+    lines = explained(profile, error).splitlines()
+    assert lines[1:] == ["  cause: not known", f"  the whole log: {tmp_path / 'a.log'}"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        BuildError("it is wrong", where="config/local.yaml", todo="mend it"),
+        CommandFailedError("git failed", code=1),
+        CommandFailedError("git failed", code=1, where="/no/such.log:3"),
+    ],
+)
+def test_what_has_no_log_stays_as_it_is(profile: Profile, error: BuildError) -> None:
+    before = str(error)
+    assert explained(profile, error) == before
+    assert error.diagnosis is None
+
+
+def known(profile: Profile, name: str, **facts: Any) -> dict[str, str]:
+    return onsite.of_profile(profile, stage_of(profile, name), Facts(**facts))
+
+
+def failure(slug: str) -> Any:
+    return next(one for one in KNOWLEDGE.failures if one.slug == slug and one.here)
+
+
+def test_a_remedy_names_the_jobs_that_there_were(profile: Profile) -> None:
+    said = remedy(failure("oom-killed"), known(profile, "compile", jobs=2))
+    assert said.startswith("build.jobs: 1 in config/profiles/mine.yaml (it ran 2 at once with ")
+
+
+def test_a_remedy_names_the_newest_compiler_here_that_this_nvcc_takes(
+    profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = {"gcc-99": "/bin/gcc-99", "g++-99": "/bin/g++-99", "gcc-12": "/a/gcc-12"}
+    monkeypatch.setattr("shutil.which", {**there, "g++-12": "/a/g++-12"}.get)
+    said = remedy(failure("unsupported-gnu-version"), known(profile, "compile"))
+    assert "build.env.CUDAHOSTCXX: /a/g++-12 in config/profiles/mine.yaml" in said
+    monkeypatch.setattr("shutil.which", {"apt": "/usr/bin/apt"}.get)
+    said = remedy(failure("unsupported-gnu-version"), known(profile, "compile"))
+    gcc = KNOWLEDGE.toolkits[profile.choice.toolkit.version].gcc_max
+    assert f"takes GCC up to {gcc}: sudo apt install gcc-{gcc} g++-{gcc}," in said
+
+
+def test_a_remedy_names_packages_as_this_system_does(
+    profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = failure("python-h-missing")
+    monkeypatch.setattr("shutil.which", {"apt": "/usr/bin/apt"}.get)
+    said = remedy(headers, known(profile, "compile"))
+    assert said.startswith("sudo apt install python3.12-dev")
+    monkeypatch.setattr("shutil.which", {"dnf": "/usr/bin/dnf"}.get)
+    said = remedy(headers, known(profile, "compile"))
+    assert said.startswith("sudo dnf install python3.12-devel")
+    monkeypatch.setattr("shutil.which", {}.get)
+    assert remedy(headers, onsite.of_host(KNOWLEDGE)) == headers.remedy
+
+
+def test_a_remedy_names_extension_card_and_tree(profile: Profile) -> None:
+    words_here = known(profile, "extensions:rast")
+    assert "with rast among extensions" in remedy(failure("rasterizer-cstdint"), words_here)
+    assert 'target.gpus: ["12.0"]' in remedy(failure("no-kernel-image"), words_here)
+    submodules = failure("missing-submodule-headers")
+    assert remedy(submodules, words_here).startswith("submodules: true with rast among extensions")
+    tree = known(profile, "compile")["tree"]
+    said = remedy(submodules, known(profile, "compile"))
+    assert said.startswith(f"git -C {tree} submodule update")
+
+
+def test_every_word_of_a_remedy_is_one_that_a_host_may_know(profile: Profile) -> None:
+    full = {*known(profile, "extensions:rast", jobs=8), *known(profile, "compile", jobs=8)}
+    full |= {"home", "cc", "cxx", "toolkit_for_archs", "free"}  # where there are such
+    managers = KNOWLEDGE.package_managers.values()
+    full |= {f"install:{name}" for one in managers for name in one}
+    for one in KNOWLEDGE.failures:
+        for text in one.here:
+            assert words(text) <= full, (one.slug, words(text) - full)
+
+
+def test_a_toolkit_that_is_here_is_named(profile: Profile) -> None:
+    asked = replace(profile.choice.toolkit, version="13.0")
+    there = replace(profile, choice=replace(profile.choice, toolkit=asked))
+    said = remedy(failure("cuda-home-unset"), known(there, "compile"))
+    assert said.startswith("toolkit.path: /opt/cuda in config/profiles/mine.yaml")
+    old = replace(profile.choice.toolkit, version="12.4")
+    without = replace(profile, choice=replace(profile.choice, toolkit=old))
+    said = remedy(failure("nvcc-arch-unsupported"), known(without, "compile"))
+    assert said.startswith('toolkit.version: "12.8" in config/profiles/mine.yaml')
+
+
+def test_a_stage_without_a_room_of_compilers_has_no_jobs(profile: Profile) -> None:
+    bare = cast(Stage, SimpleNamespace(job=SimpleNamespace(), room="deps", name="deps"))
+    assert diagnosed._jobs(bare) is None
