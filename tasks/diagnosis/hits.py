@@ -10,10 +10,12 @@ from itertools import islice
 
 from tasks.diagnosis.firsterror import is_noise
 from tasks.diagnosis.lines import Line
+from tasks.diagnosis.literals import literals
 from tasks.knowledge.facts import Failure
 
 _NEAR = 40  # lines
 _WRAPPED = 4  # lines that a message may be wrapped to: CMake breaks what a compiler said
+_FOLLOWS = 300  # letters of each
 _QUOTE = "[\"'“”„‘’「」《》]"
 _ORDER = {"cause": 0, "consequence": 1, "notice": 2, "hint": 3, "rest": 4}
 _WARNS = re.compile(r"^\s*(?:\S+:\d+: )?(?:\w+Warning: |WARNING: |CMake Warning|A module that was)")
@@ -60,11 +62,13 @@ def _counts(text: str) -> bool:
 
 def _wrapped(lines: Sequence[Line], at: int) -> str:
     """The line and those after it, as one: of the same edge, blank ones left out."""
-    after = (x.text.strip() for x in lines[at + 1 : at + 9] if x.text.strip())
+    after = (x.text.strip()[:_FOLLOWS] for x in lines[at + 1 : at + 9] if x.text.strip())
     return " ".join((lines[at].text.strip(), *islice(after, _WRAPPED)))
 
 
 def _tells(failure: Failure, text: str, wrapped: str) -> bool:
+    if not _may_tell(failure, wrapped):
+        return False
     first = len(text.strip())
     pattern = _pattern(failure.patterns, failure.headers)
     found = pattern.search(text)
@@ -73,6 +77,21 @@ def _tells(failure: Failure, text: str, wrapped: str) -> bool:
         if not found or found.start() >= first:
             return False
     return not (failure.unless and _pattern(failure.unless, ()).search(text))
+
+
+def _may_tell(failure: Failure, wrapped: str) -> bool:
+    texts = _literals(failure.patterns, failure.headers)
+    if texts is None:
+        return True
+    lower = wrapped.lower()
+    return any(text in lower for text in texts)
+
+
+@cache
+def _literals(patterns: tuple[str, ...], headers: tuple[str, ...]) -> frozenset[str] | None:
+    """Of all of them; None where one could match anything."""
+    found = [literals(one) for one in (*patterns, *map(_header, headers))]
+    return None if None in found else frozenset().union(*filter(None, found))
 
 
 def _near(failure: Failure, lines: Sequence[Line], at: int) -> bool:

@@ -7,7 +7,15 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.benchmarks import built, elastic_real, elastic_synthetic, part, quickstart, state
+from tests.benchmarks import (
+    built,
+    elastic_real,
+    elastic_synthetic,
+    longlog,
+    part,
+    quickstart,
+    state,
+)
 from tests.benchmarks.rows import Row, table
 
 BENCHMARKS: dict[str, Callable[[], Row]] = {
@@ -21,6 +29,7 @@ BENCHMARKS: dict[str, Callable[[], Row]] = {
     "elastic-synthetic": elastic_synthetic.measure,
     "elastic-real": elastic_real.measure,
     "state": state.measure,
+    "longlog": longlog.measure,
     "quickstart": quickstart.measure,
 }
 
