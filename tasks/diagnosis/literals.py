@@ -28,27 +28,27 @@ def literals(pattern: str) -> Texts | None:
         if kind == "literal":
             run += token[0][-1].lower()
             continue
-        if kind == "maybe" and run:
-            run = run[:-1]  # the last letter need not be there
-        elif kind == "maybe" and alternatives[-1]:
-            alternatives[-1].pop()
+        if kind == "maybe":  # what is before it need not be there
+            run = run[:-1] if run else _drop(alternatives[-1])
         _end(run, alternatives)
         run = ""
-        match kind:
-            case "bar":
-                alternatives.append([])
-            case "open":
-                stack.append(alternatives)
-                alternatives = [[]]
-            case "close":
-                inner, alternatives = _one_of(alternatives), stack.pop()
-                alternatives[-1].append(inner or frozenset())
-            case "set" | "other":
-                alternatives[-1].append(frozenset())
-            case _:
-                pass
+        if kind == "open":
+            stack.append(alternatives)
+            alternatives = [[]]
+        elif kind == "close":
+            inner, alternatives = _one_of(alternatives), stack.pop()
+            alternatives[-1].append(inner or frozenset())
+        else:
+            alternatives += [[]] if kind == "bar" else []
+            alternatives[-1] += [frozenset[str]()] if kind in {"set", "other"} else []
     _end(run, alternatives)
     return _one_of(alternatives)
+
+
+def _drop(parts: list[Texts]) -> str:
+    if parts:
+        parts.pop()
+    return ""
 
 
 def _end(run: str, alternatives: list[list[Texts]]) -> None:

@@ -123,34 +123,36 @@ def _with_a_word(block: bytes, lines: list[bytes]) -> list[int]:
     for flag, nothing in _FLAGS:
         lower = lower.replace(flag, nothing)
     left: Sequence[int] = range(len(lines))
-    texts = lower.split(b"\n")[: len(lines)]
+    rest = _Rest(lower.split(b"\n")[: len(lines)])
     found: set[int] = set()
     for word in _WORDS:
-        met = _lines_with(word, lower, texts)
+        met = rest.having(word)
         found.update(left[at] for at in met)
-        if len(met) <= len(left) // _DENSE:
-            continue
-        gone = set(met)
-        left = [at for place, at in enumerate(left) if place not in gone]
-        texts = [text for place, text in enumerate(texts) if place not in gone]
-        lower = b"\n".join(texts)
+        if len(met) > len(left) // _DENSE:
+            gone = set(met)
+            left = [at for place, at in enumerate(left) if place not in gone]
+            rest = _Rest([text for place, text in enumerate(rest.lines) if place not in gone])
     return sorted(found)
 
 
-def _lines_with(word: bytes, text: bytes, lines: list[bytes]) -> list[int]:
-    """Which of the lines that the text consists of have the word."""
-    at = text.find(word)
-    if at < 0:
-        return []
-    if text.count(word) > len(lines) // _DENSE:
-        return [place for place, line in enumerate(lines) if word in line]
-    starts = [0, *accumulate(len(line) + 1 for line in lines)]
-    found = []
-    while at >= 0:
-        line = bisect_right(starts, at) - 1
-        found.append(line)
-        at = text.find(word, starts[line + 1]) if line + 1 < len(starts) else -1
-    return [at for at in found if at < len(lines)]
+class _Rest:
+    """The lines of a block that have none of the words so far."""
+
+    def __init__(self, lines: list[bytes]) -> None:
+        self.lines = lines
+        self._text = b"\n".join(lines)
+        self._starts = [0, *accumulate(len(line) + 1 for line in lines)]
+
+    def having(self, word: bytes) -> list[int]:
+        """Which of them have the word."""
+        at = self._text.find(word)
+        if at >= 0 and self._text.count(word) > len(self.lines) // _DENSE:
+            return [place for place, line in enumerate(self.lines) if word in line]
+        found = []
+        while at >= 0:
+            found.append(bisect_right(self._starts, at) - 1)
+            at = self._text.find(word, self._starts[found[-1] + 1])
+        return found
 
 
 class _Shapes:
