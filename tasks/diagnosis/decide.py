@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tasks.diagnosis.firsterror import FirstError, first_error, is_error, of_compiler, told
-from tasks.diagnosis.hits import Hit, hits
+from tasks.diagnosis.hits import Hit, hits, is_warning
 from tasks.diagnosis.lines import Line, Raw, judged
 from tasks.knowledge.facts import Failure
 
@@ -20,6 +20,9 @@ _DIED = re.compile(
     r"Failed to build installable|Configuring incomplete"
 )
 _COMMAND = re.compile(r"^\$ (?:/|[\"']?[A-Z]:\\)")  # how a log of ours begins each command
+_WORKS = re.compile(  # what a build does after a warning
+    r"^\s*(?:\[\s*\d+/\d+\]|(?:running|copying|adding|creating|building|removing|writing)\s)", re.I
+)
 _GOES_ON = re.compile(r"^\s*\[\s*\d+(?:/\d+|%)\]\s|^-- (?:Configuring|Generating) done")
 
 
@@ -74,6 +77,8 @@ def _stands(hit: Hit, lines: Sequence[Line]) -> bool:
     """Whether what was met there kept the rest from being made."""
     line, after = lines[hit.at], lines[hit.at + 1 :]
     if line.failed is False and any(other.failed for other in lines):
+        return False
+    if is_warning(line.text) and any(_WORKS.search(other.text) for other in after):
         return False
     return hit.failure.rank != "notice" or not any(_GOES_ON.search(other.text) for other in after)
 

@@ -56,8 +56,13 @@ def _told(met: Sequence[Failure], at: int) -> Iterator[Hit]:
     yield from (Hit(one, at) for one in met if one is best or one.rank == best.rank == "hint")
 
 
+def is_warning(text: str) -> bool:
+    """Whether the line only warns, of what may be the cause all the same."""
+    return bool(_WARNS.match(text))
+
+
 def _counts(text: str) -> bool:
-    return bool(_WARNS.match(text)) or not (is_noise(text) or text.lstrip().startswith("raise "))
+    return is_warning(text) or not (is_noise(text) or text.lstrip().startswith("raise "))
 
 
 def _wrapped(lines: Sequence[Line], at: int) -> str:

@@ -10,22 +10,29 @@ import re
 _SAID = {
     "fatal error": (
         *("致命错误", "致命的エラー", "[Ss]chwerwiegender Fehler", "erreur fatale"),
+        *("error fatal", "erro fatal", "errore fatale", "фатальная ошибка", "치명적 오류"),
     ),
     "error": (
-        r"(?:错误|錯誤|エラー|\bFehler|\berreur)\s*(?=[:：])",
+        r"(?:错误|錯誤|エラー|오류|ошибка|\bFehler|\berreur|\berrore|\berro)\s*(?=[:：])",
     ),
     "warning": (
-        r"(?:警告|\bWarnung|\bavertissement)\s*(?=[:：])",
+        r"(?:警告|경고|предупреждение|\b(?:Warnung|avertissement|aviso|avviso))\s*(?=[:：])",
     ),
     "No such file or directory": (
         "没有那个文件或目录",
         "沒有此一檔案或目錄",
         "そのようなファイルやディレクトリはありません",
         *("Datei oder Verzeichnis nicht gefunden", "Aucun fichier ou dossier de ce type"),
+        *("No existe el (?:archivo|fichero) o el directorio", "File o directory non esistente"),
+        *("Нет такого файла или каталога", "그런 파일이나 디렉터리가 없습니다"),
+        "Arquivo ou diretório inexistente",
     ),
     "No space left on device": (
         *("设备上没有空间", "磁盘空间不足", "デバイスに空き領域がありません"),
         "Auf dem Gerät ist kein Speicherplatz mehr verfügbar",
+        *("Aucun espace disponible sur le périphérique", "No queda espacio en el dispositivo"),
+        *("На устройстве не осталось свободного места", "장치에 남은 공간이 없음"),
+        *("Não há espaço disponível no dispositivo", "Spazio esaurito sul device"),
     ),
     "not enough space on the disk": (
         "Es steht nicht genug Speicherplatz auf dem Datenträger",
@@ -35,7 +42,7 @@ _SAID = {
         *("无法分配内存", "メモリを確保できません"),
         *("Nicht genügend Hauptspeicher verfügbar", "Kann Speicher nicht allozieren"),
     ),
-    "Killed": (r"^(?:已杀死|強制終了|Getötet|Processus arrêté)\s*$",),
+    "Killed": (r"^(?:已杀死|強制終了|Getötet|Processus arrêté|Убито|Terminado \(killed\))\s*$",),
     "Permission denied": (
         *("权限不够", "許可がありません", "Keine Berechtigung", "Permission non accordée"),
     ),
@@ -46,6 +53,8 @@ _SAID = {
     r"undefined reference to '\1'": (
         r"对.(\S+?).未定义的引用",
         r".?(\S+?).? に対する定義されていない参照です",
+        r"referencia a [`«\"'](.+?)['»\"] sin definir",
+        r"неопредел[её]нная ссылка на [«`\"'](.+?)['»\"]",
     ),
     "undefined reference to": ("Nicht definierter Verweis auf", "référence indéfinie vers"),
     "cannot find ": ("找不到 ?(?=-l)", r"kann (?=-l\S+ nicht finden)"),
@@ -68,7 +77,9 @@ _SAID = {
 }  # fmt: skip
 _TOLD = tuple((re.compile("|".join(said)), english) for english, said in _SAID.items())
 _WITHOUT_ACCENTS = re.compile(
-    r"ehler|erreur|nicht|Aucun|Permission non|commande|Trop|kann |Keine|Warnung|avertiss|zu lang"
+    r"ehler|erreur|nicht|Aucun|Permission non|commande|Trop|kann |Keine|Warnung|avertiss|zu lang|"
+    r"errore|erro |erro:|error fatal|existe el|espacio|non esistente|esaurito|killed\)|sin definir|"
+    r"aviso|avviso"
 )
 
 

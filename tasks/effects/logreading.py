@@ -38,6 +38,7 @@ _WORDS = tuple(
             "out of memory",
             "no module",
             "$ /",
+            *("ошибка", "오류", "espacio", "осталось"),
         ),
     )
 )

@@ -36,10 +36,16 @@ def cause(log: str) -> str | None:
     return failure.slug if failure else None
 
 
-SAID = [*said(LOGS / "failures" / "build.txt"), *said(LOGS / "failures.txt")]
+FAILURES = LOGS / "failures"
+SAID = [*said(FAILURES / "build.txt"), *said(LOGS / "failures.txt")]
+VARIATIONS = list(said(FAILURES / "variations.txt"))
+UNKNOWN = [log for _, log in said(FAILURES / "unknown.txt")]
+SUCCESSES = sorted((FAILURES / "successes").glob("*.txt"))
 
 
-@pytest.mark.parametrize(("slug", "log"), SAID, ids=[slug for slug, _ in SAID])
+@pytest.mark.parametrize(
+    ("slug", "log"), [*SAID, *VARIATIONS], ids=[slug for slug, _ in [*SAID, *VARIATIONS]]
+)
 def test_a_log_tells_its_cause(slug: str, log: str) -> None:
     assert cause(log) == slug
 
@@ -90,6 +96,21 @@ WELL = [
     "E: could not find ninja, falling back to distutils\nrunning install",
     "",
 ]
+
+
+@pytest.mark.parametrize("path", SUCCESSES, ids=lambda path: path.stem)
+def test_a_real_build_that_went_well_has_no_cause(path: Path) -> None:
+    """The parts with a word of errors in them, of real builds that are full of warnings; also where
+    the line is gone that says how they ended.
+    """
+    log = path.read_text(encoding="utf-8")
+    assert cause(log) is None
+    assert cause(re.sub(r"(?m)^\s*(?:Successfully |Installed |-- Build files).*$", "", log)) is None
+
+
+@pytest.mark.parametrize("log", UNKNOWN)
+def test_what_only_reads_like_a_known_failure_has_no_cause(log: str) -> None:
+    assert cause(log) is None
 
 
 @pytest.mark.parametrize("log", WELL)
