@@ -122,6 +122,7 @@ def test_what_nvcc_is_to_get_last_stands_behind_everything_else() -> None:
     env = own_over(job, {"NVCC_APPEND_FLAGS": "-Xcompiler /Zc:preprocessor"})
     words = "-Xcompiler /Zc:preprocessor -include cfloat -std=c++20"
     assert env["NVCC_APPEND_FLAGS"] == words
+    assert own_over(job, {"CFLAGS": "-O2"})["CFLAGS"] == "-O2 -include float.h"
     assert "CL" not in env
     windows = own_over(replace(job, system="windows"), {"CL": "/DUSE_CUDA"})
     assert windows["CL"] == "/DUSE_CUDA /FIcfloat"
