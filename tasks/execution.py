@@ -40,8 +40,9 @@ class Yard:
     """One run over one profile: its plan, its console, and the lock that is taken with the first
     action. `gate` raises a `BuildError` for what would stop a build; it is asked once, by the first
     stage that really has something to do. `attempt` runs a stage's action, and tells what was done
-    about a failure of it. `selected` are the tasks that a person asked for, once doit knows;
-    `record` is what is kept of the run, and `notify` who is told of its end.
+    about a failure of it. `forgotten`: doit's database is not there, and doit has every stage done
+    again. `selected` are the tasks that a person asked for, once doit knows; `record` is what is
+    kept of the run, and `notify` who is told of its end.
     """
 
     plan: Plan
@@ -56,6 +57,7 @@ class Yard:
     held: ExitStack = field(default_factory=ExitStack)
     entered: bool = False
     passed: bool = False
+    forgotten: bool = False
     selected: set[str] = field(default_factory=set)
     record: Recording = field(default_factory=Recording)
     notify: Notify = field(default_factory=Notify)
@@ -98,6 +100,8 @@ def _do(yard: Yard, stage: Stage) -> None:
     """One stage, and the record of it."""
     from tasks import why  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
+    if yard.forgotten and stage.room == "extensions" and _stands(stage):
+        return  # the others cost seconds, and an extension may cost an hour
     reason = why.reason(stage)
     yard.console.begin(stage, reason)
     with voice.speaking(stage.name), yard.record.stage(stage.name, reason) as done:
@@ -164,6 +168,13 @@ def _is_due(stage: Stage) -> bool:
         return True
     known = records.last_record(stage) is not None
     return known and bool(records.reasons(stage) or room(stage, "moved").moved(stage.job))
+
+
+def _stands(stage: Stage) -> bool:
+    """Whether its last result is that of what is asked now, by files alone."""
+    from tasks.effects import records  # noqa: PLC0415 - nothing of this is needed when all is up to date
+
+    return records.last_record(stage) is not None and not _is_due(stage)
 
 
 def _of_the_disk(error: OSError) -> BuildError | None:

@@ -70,10 +70,16 @@ def _task(yard: Yard, stage: Stage) -> Task:
 def _uptodate(stage: Stage) -> list[Any]:
     if stage.asks == "always":
         return [False]
-    unchanged = config_changed(shown(stage.inputs))
+    checks = [config_changed(shown(stage.inputs)), lambda: _intact(stage)]
     if stage.asks == "moved":
-        return [unchanged, lambda: not room(stage, "moved").moved(stage.job)]
-    return [unchanged]
+        checks.append(lambda: not room(stage, "moved").moved(stage.job))
+    return checks
+
+
+def _intact(stage: Stage) -> bool:
+    from tasks.effects import records  # noqa: PLC0415 - not at load
+
+    return records.intact(stage)
 
 
 def _absent(yard: Yard, name: str, reason: str) -> Task:

@@ -16,6 +16,7 @@ from typing import Any
 from tasks.choice import Choice
 from tasks.console import Console
 from tasks.effects import probe
+from tasks.effects.database import see_that_it_can_be_read
 from tasks.effects.recording import Recording
 from tasks.ending import end
 from tasks.errors import BuildError, SettingsError
@@ -61,10 +62,14 @@ def open_yard(root: Path, profile: str, environ: Mapping[str, str], argv: Sequen
         if not HELPERS & set(argv):
             raise
         yard, subject = None, Subject(root, profile, None, error)
+    known = root / database(profile)
+    see_that_it_can_be_read(known)
+    if yard:
+        yard.forgotten = not known.exists()
     config = {
         "default_tasks": ["build"],
         "backend": "sqlite3",
-        "dep_file": str(root / database(profile)),
+        "dep_file": str(known),
         "reporter": _reporter(yard),
         "verbosity": 2,
         "continue": True,  # one extension that fails is no reason to lose another

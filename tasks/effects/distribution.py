@@ -36,6 +36,17 @@ def record_digest(site: Path, name: str) -> str:
     return hashlib.sha256((info / "RECORD").read_bytes()).hexdigest()
 
 
+def is_whole(site: Path, name: str) -> bool:
+    """Whether every file that RECORD lists is there; bytecode may be missing, and a file that a
+    person edited is one.
+    """
+    info = _only_info(site, name)
+    if info is None or not (info / "RECORD").is_file():
+        return False
+    rows = recordfile.rows((info / "RECORD").read_text(encoding="utf-8"))
+    return all((site / row.path).exists() for row in rows if row.size)
+
+
 def as_installed(site: Path, name: str, digest: str) -> Installed | None:
     """The distribution, where its RECORD has that digest and its files are those that it lists;
     else None.

@@ -47,8 +47,10 @@ def write_atomic(path: PurePath, text: str, mode: int = 0o644) -> None:
             os.fsync(stream.fileno())
         Path(name).chmod(mode)
         move(Path(name), target)
-    except BaseException:
+    except BaseException as error:
         Path(name).unlink(missing_ok=True)
+        if isinstance(error, OSError):  # a full disk names nobody
+            error.filename = str(target)
         raise
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -41,6 +41,7 @@ def write(stage: Stage, reason: str, seconds: float, version: str, healed: str =
         "inputs": plain(stage.inputs),
         "reads": _read_now(stage),
         **({"healed": healed} if healed else {}),
+        "leaves": _digests(stage.leaves),
     }
     write_atomic(record_of(stage.leaves[0]), redact(canonical(record)))
 
@@ -69,7 +70,9 @@ def reasons(stage: Stage, told: Told = _nothing) -> tuple[str, ...]:
     if newer := tuple(_newer(stage, last["reads"], told)):
         return newer
     gone = [Path(path).name for path in (*stage.leaves, *stage.also) if not Path(path).exists()]
-    return (f"{', '.join(gone)} is not there",) if gone else ()
+    if gone:
+        return (f"{', '.join(gone)} is not there",)
+    return () if intact(stage) else (f"{stage.leaves[0].name} is not what this stage left",)
 
 
 def _newer(stage: Stage, before: Mapping[str, str], told: Told) -> Iterator[str]:
@@ -98,8 +101,20 @@ def last_record(stage: Stage) -> Mapping[str, Any] | None:
         return None
 
 
+def intact(stage: Stage) -> bool:
+    """Whether the manifests are those that it left, as far as its record tells: a disk, or a
+    person, may have written into them.
+    """
+    left = (last_record(stage) or {}).get("leaves")
+    return left is None or left == _digests(stage.leaves)
+
+
 def _read_now(stage: Stage) -> dict[str, str]:
-    return {Path(path).name: _digest(path) for path in stage.reads if Path(path).is_file()}
+    return _digests(stage.reads)
+
+
+def _digests(paths: Iterable[PurePath]) -> dict[str, str]:
+    return {Path(path).name: _digest(path) for path in paths if Path(path).is_file()}
 
 
 def _digest(path: PurePath) -> str:

@@ -1,16 +1,19 @@
-"""Asked in each run, so it is small: are the compilers still the files that were found?"""
+"""Asked in each run, so it is small: do interpreter and compilers stand where they were found?"""
 
 from __future__ import annotations
 
-from tasks.effects import manifests, toolchain
+from tasks.effects import environments, manifests, toolchain
 from tasks.errors import BuildError
 from tasks.stages.deps.job import DepsJob, Stamps
 
 
 def moved(job: DepsJob) -> bool:
-    """Whether a compiler was upgraded, replaced or removed since. Whether that makes a difference
-    is then told by its digest in deps.json.
+    """Whether the environment's interpreter is gone, which an upgrade of the one beneath it can do,
+    or a compiler was upgraded, replaced or removed since. Whether that makes a difference is then
+    told by deps.json.
     """
+    if not job.existing and not environments.python_of(job.venv).exists():
+        return True
     try:
         last = manifests.read(job.stamps, Stamps)
     except BuildError:

@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 from tasks.digest import canonical, sha256_text
-from tasks.effects import files, manifests, pythons, wheelfile
+from tasks.effects import distribution, files, manifests, pythons, wheelfile
 from tasks.effects.voice import say
 from tasks.model import Artifact
 from tasks.stages.compile.job import Compiled
@@ -73,6 +73,8 @@ def _same(job: BuiltJob, deps: Deps, content: str, last: Content | None) -> Arti
     found = pythons.interpreter(deps.python).torch
     if found is None or not last.artifact.name.startswith(f"torch-{found.version}-"):
         return None  # a person's pip took it away, or put another one there
+    if not distribution.is_whole(Path(found.folder).parent, "torch"):
+        return None
     say(f"the same content as {last.artifact.name}: kept")
     return last.artifact
 
