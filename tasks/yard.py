@@ -238,10 +238,25 @@ def helper_tasks(subject: Subject) -> Iterator[Task]:
         "params": [_flag("yes", "do it")],
     }
     yield {
+        "basename": "publish",
+        "doc": "put the wheels on a package index that pip and uv can use (--dest, --check)",
+        "actions": [(failing, [_report("publish", subject)])],
+        "params": [
+            _text("dest", "a folder, user@host:path, or a command with {index} in it"),
+            _flag("check", "read all that is on it, and change nothing"),
+            _text("yank", "keep the wheel NAME from who does not ask for exactly it"),
+            _text("because", "why it is yanked"),
+        ],
+    }
+    yield {
         "basename": "check",
         "doc": "for work on torchyard itself: lint, types and tests",
         "actions": [(failing, [_report("check", subject)])],
     }
+
+
+def _text(name: str, meaning: str) -> Task:
+    return {"name": name, "long": name, "default": "", "help": meaning}
 
 
 def _flag(name: str, meaning: str) -> Task:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping
 from functools import cache
 from pathlib import PurePath
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     import jinja2
 
 _FILTERS = {
+    "html": html.escape,
     "comment": text.comment,
     "sh": posix.quote,
     "sh_name": posix.name,
@@ -38,7 +40,7 @@ def _templates(folder: str) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
-        autoescape=False,  # noqa: S701 - shell scripts: each value goes through the filter of its shell
+        autoescape=False,  # noqa: S701 - each value goes through the filter of its shell, or of HTML
         keep_trailing_newline=True,
         trim_blocks=True,
         lstrip_blocks=True,

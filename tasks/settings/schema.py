@@ -158,6 +158,19 @@ class Install(Section):
     """
 
 
+class Publish(Section):
+    """The package index that `doit publish` puts the wheels on."""
+
+    dest: str | None = None
+    """A folder, relative to the checkout; `user@host:path`, by rsync; or a command that has
+    `{index}` where the folder to send is to stand.
+    """
+    keep: Annotated[int, Field(ge=1)] | None = None
+    """How many rebuilds of the same release, for the same Python, platform, CUDA and archs, stay on
+    it; all of them where nothing is said.
+    """
+
+
 class Validation(Section):
     """What `doit validate` looks at."""
 
@@ -226,6 +239,7 @@ class Settings(Section):
     extensions: Annotated[tuple[Listed, ...], AfterValidator(_distinct_extensions)] = ()
     """Extensions; each is built by itself, in the order of the list but for what its `after` asks.
     """
+    publish: Publish = Publish()
     validation: Validation = Validation()
     doctor: Doctor = Doctor()
     notify: Notify = Notify()

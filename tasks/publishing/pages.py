@@ -1,0 +1,100 @@
+"""The pages of a static package index, as the Simple Repository API has them
+(https://packaging.python.org/specifications/simple-repository-api/): for each project a page as
+JSON, and what a template makes HTML of. Links are relative, so that any server serves them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
+_META = {"api-version": "1.1"}
+
+
+@dataclass(frozen=True)
+class File:
+    """A wheel on the index: `sha256` of it and of its METADATA, `size` in bytes, `uploaded` in UTC
+    (`2026-11-22T10:00:00Z`); `yanked` is the reason, "" where it is not.
+    """
+
+    filename: str
+    sha256: str
+    size: int
+    metadata: str
+    uploaded: str
+    requires_python: str = ""
+    yanked: str = ""
+
+    @property
+    def project(self) -> str:
+        """The normalized name of what it is a wheel of."""
+        return str(canonicalize_name(self.filename.partition("-")[0]))
+
+    @property
+    def version(self) -> str:
+        """With its local part."""
+        return str(parse_wheel_filename(self.filename)[1])
+
+    @property
+    def url(self) -> str:
+        """From a project's page. A plus sign is a space to some stores of objects."""
+        return f"../../files/{quote(self.filename)}"
+
+
+def project(name: str, files: Iterable[File]) -> str:
+    """A project's page as JSON."""
+    listed = sorted(files, key=lambda file: file.filename)
+    page = {
+        "meta": _META,
+        "name": name,
+        "versions": sorted({file.version for file in listed}),
+        "files": [_told(file) for file in listed],
+    }
+    return _text(page)
+
+
+def projects(names: Iterable[str]) -> str:
+    """The list of projects as JSON."""
+    return _text({"meta": _META, "projects": [{"name": name} for name in sorted(names)]})
+
+
+def read(text: str) -> tuple[File, ...]:
+    """The files of a project's page. Raises `ValueError` where it is none of ours."""
+    try:
+        return tuple(_file(entry) for entry in json.loads(text)["files"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"this is no page of a project: {error!r}") from error
+
+
+def _told(file: File) -> Mapping[str, Any]:
+    return {
+        "filename": file.filename,
+        "url": file.url,
+        "hashes": {"sha256": file.sha256},
+        "size": file.size,
+        "upload-time": file.uploaded,
+        "core-metadata": {"sha256": file.metadata},
+        **({"requires-python": file.requires_python} if file.requires_python else {}),
+        "yanked": file.yanked or False,
+    }
+
+
+def _file(entry: Mapping[str, Any]) -> File:
+    return File(
+        filename=str(entry["filename"]),
+        sha256=str(entry["hashes"]["sha256"]),
+        size=int(entry["size"]),
+        metadata=str(entry["core-metadata"]["sha256"]),
+        uploaded=str(entry["upload-time"]),
+        requires_python=str(entry.get("requires-python", "")),
+        yanked=str(entry.get("yanked") or ""),
+    )
+
+
+def _text(page: Mapping[str, Any]) -> str:
+    return json.dumps(page, indent=1, ensure_ascii=False) + "\n"
