@@ -92,6 +92,17 @@ class Reach:
 
 
 @dataclass(frozen=True)
+class Exposed:
+    """Where somebody else can put something that a build runs. `kind`: a `folder` of the build that
+    everyone may write to, such a one on `PATH`, or an entry of PATH that is `relative` to wherever
+    a command is run.
+    """
+
+    kind: Literal["folder", "PATH", "relative"]
+    path: str
+
+
+@dataclass(frozen=True)
 class Leftover:
     """What an earlier build left: `run` is at work or was killed, `processes` are its programs
     still at work; a `folder` is in the way and is not ours.
@@ -208,6 +219,7 @@ class Surroundings:
     proxies: tuple[Proxy, ...] | None = None
     reach: tuple[Reach, ...] | None = None
     leftovers: tuple[Leftover, ...] | None = None
+    exposed: tuple[Exposed, ...] | None = None
     shadows: tuple[Shadow, ...] | None = None
     installed: tuple[Installed, ...] | None = None
     environ: tuple[tuple[str, str], ...] | None = None

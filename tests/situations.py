@@ -11,6 +11,7 @@ from tasks.cppextension import Bounds
 from tasks.model import Gpu, Interpreter, ToolkitFound
 from tasks.surroundings import (
     Disk,
+    Exposed,
     Installed,
     Leftover,
     Memory,
@@ -209,6 +210,13 @@ SITUATIONS: dict[str, Situation] = {
     ),
     "another run at work": linux({"leftovers": "warning"}, leftovers=(Leftover("at work", "/b"),)),
     "a folder in the way": linux({"leftovers": "problem"}, leftovers=(Leftover("not ours", "/b"),)),
+    "a checkout that everyone may write to": linux(
+        {"trust": "warning"}, exposed=(Exposed("folder", "/home/me/torchyard"),)
+    ),
+    "programs that everyone may replace": linux(
+        {"trust": "warning"}, exposed=(Exposed("PATH", "/opt/tools"),)
+    ),
+    "a PATH with a dot": linux({"trust": "warning"}, exposed=(Exposed("relative", "."),)),
     "a torch on PYTHONPATH": linux(
         {"torch-shadow": "warning"}, shadows=(Shadow("PYTHONPATH", "/p/torch", "2.1.0"),)
     ),

@@ -80,6 +80,7 @@ LINUX = Surroundings(
     proxies=(),
     reach=(Reach("the package index", INDEX, answers=True),),
     leftovers=(),
+    exposed=(),
     shadows=(),
     installed=(),
     environ=(),

@@ -35,6 +35,7 @@ CheckId = Literal[
     "leftovers",
     "torch-shadow",
     "names",
+    "trust",
 ]
 
 IDS: tuple[CheckId, ...] = get_args(CheckId)

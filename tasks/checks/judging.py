@@ -15,6 +15,7 @@ from tasks.checks import (
     programs,
     python,
     torchchecks,
+    trust,
 )
 from tasks.checks.ids import ALL, IDS, CheckId
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 _SUBJECTS = (
     *(machine, python, programs, compilers, cards, torchchecks),
-    *(combination, places, network),
+    *(combination, places, network, trust),
 )
 
 

@@ -68,7 +68,18 @@ def host_env() -> dict[str, str]:
         if (name.upper() if _ONE_SPELLING else name) in PASSED or name.startswith(PASSED_PREFIXES)
     }
     # Windows' Pythons would write a pipe in the code page of the machine
-    return {**given, "PYTHONIOENCODING": "utf-8"} if _ONE_SPELLING else _in_english(given)
+    if _ONE_SPELLING:
+        return {**given, "PYTHONIOENCODING": "utf-8"}
+    if "PATH" in given:
+        given["PATH"] = _absolute(given["PATH"])
+    return _in_english(given)
+
+
+def _absolute(path: str) -> str:
+    """Without entries that mean whatever folder a command is run in: that may be somebody else's
+    sources, with a program in it that is called git.
+    """
+    return os.pathsep.join(entry for entry in path.split(os.pathsep) if Path(entry).is_absolute())
 
 
 def _in_english(given: Mapping[str, str]) -> dict[str, str]:

@@ -29,6 +29,7 @@ from tasks.surroundings import (
     VARIABLES,
     Asked,
     Disk,
+    Exposed,
     Installed,
     Leftover,
     Nvidia,
@@ -80,8 +81,36 @@ def test_looking_writes_nothing(yard: Path, monkeypatch: pytest.MonkeyPatch) -> 
     found = look(ask(yard, profile.host, profile), ALL)
     assert listing(yard) == before
     told = judge(found, profile, KNOWLEDGE)
-    silent = {"swap"} if is_wine() else set()  # it has no performance counters
+    silent = {"trust"} if sys.platform == "win32" else set()  # whose rights are of another kind
+    silent |= {"swap"} if is_wine() else set()  # it has no performance counters
     assert {symptom.id for symptom in told if symptom.level == "not checked"} == silent
+
+
+@unix
+def test_where_everyone_may_write_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, tools, mine = (tmp_path / name for name in ("yard", "tools", "mine"))
+    for folder in (root, root / "config", tools, mine):
+        folder.mkdir()
+    (root / "config").chmod(0o777)
+    tools.chmod(0o1777)
+    monkeypatch.setenv("PATH", f"{mine}:{tools}:.:{tmp_path / 'nowhere'}::bin")
+    monkeypatch.setattr(places, "_kinds", lambda: iter(()))
+    found = places.look(asked(root), frozenset({"trust"}))["exposed"]
+    assert found == (
+        Exposed("folder", str(root / "config")),
+        Exposed("PATH", str(tools)),
+        *(Exposed("relative", entry) for entry in (".", "", "bin")),
+    )
+
+
+@unix
+def test_a_disk_that_knows_no_owners_says_nothing_of_who_may_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o777)
+    monkeypatch.setenv("PATH", "/usr/bin")
+    monkeypatch.setattr(places, "_kinds", lambda: iter([(tmp_path, "drvfs")]))
+    assert places.look(asked(tmp_path), frozenset({"trust"}))["exposed"] == ()
 
 
 def test_the_gate_starts_nothing_slow_and_asks_nobody(

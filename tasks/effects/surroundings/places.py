@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePath
@@ -12,14 +13,15 @@ from typing import Any
 
 from tasks.checks.ids import CheckId
 from tasks.effects import files, leftovers
-from tasks.surroundings import Asked, Disk, Leftover
+from tasks.surroundings import Asked, Disk, Exposed, Leftover
 
 _MIB = 2**20
 _MOUNTS = Path("/proc/self/mounts")
+_OWNERLESS = {"9p", "drvfs", "vfat", "exfat", "ntfs", "ntfs3", "fuseblk"}
 
 
 def look(asked: Asked, wanted: frozenset[CheckId]) -> dict[str, Any]:
-    """`disks`, `begun`, `long_paths`, `leftovers`."""
+    """`disks`, `begun`, `long_paths`, `leftovers`, `exposed`."""
     found: dict[str, Any] = {}
     if wanted & {"disk", "filesystem"}:
         found["disks"] = tuple(_disks(asked))
@@ -28,6 +30,8 @@ def look(asked: Asked, wanted: frozenset[CheckId]) -> dict[str, Any]:
         found["long_paths"] = _long_paths()
     if "leftovers" in wanted:
         found["leftovers"] = tuple(_leftovers(asked))
+    if os.name == "posix" and "trust" in wanted:
+        found["exposed"] = tuple(_exposed(asked))
     return found
 
 
@@ -120,6 +124,30 @@ def _leftovers(asked: Asked) -> Iterator[Leftover]:
             yield Leftover("at work", str(folder))
         else:
             yield Leftover("killed", str(folder), leftovers.at_work(run))
+
+
+def _exposed(asked: Asked) -> Iterator[Exposed]:
+    """Disks that have no owners of files (Windows' in WSL, a stick) say of all that everyone may
+    write there: of those nothing is said.
+    """
+    kinds = tuple(_kinds())
+    ours = [asked.root, Path(asked.root) / "config", *(path for _, path in asked.places)]
+    for folder in dict.fromkeys(map(Path, ours)):
+        if _everyone_writes(folder) and _kind(folder, kinds) not in _OWNERLESS:
+            yield Exposed("folder", str(folder))
+    for entry in dict.fromkeys(os.environ.get("PATH", "").split(os.pathsep)):
+        if not Path(entry).is_absolute():
+            yield Exposed("relative", entry)
+        elif _everyone_writes(Path(entry)) and _kind(Path(entry), kinds) not in _OWNERLESS:
+            yield Exposed("PATH", entry)
+
+
+def _everyone_writes(folder: Path) -> bool:
+    """Also where only the owner of a file may replace it (/tmp): a new one is enough."""
+    try:
+        return bool(folder.stat().st_mode & stat.S_IWOTH)
+    except OSError:
+        return False
 
 
 def _holds_something(folder: Path) -> bool:

@@ -1,0 +1,100 @@
+"""What somebody could try who writes a repository, a folder or a variable that a build reads.
+docs/security.md lists all of it; what has its tests elsewhere is named there.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks.effects import git, shell
+from tasks.effects.git import command
+from tasks.errors import BuildError
+from tasks.model import Command
+from tests.systems import needs_git
+from tests.unit.test_git import commit, repository, run
+
+ROOT = Path(__file__).parent.parent.parent
+MODULES = sorted((ROOT / "tasks").rglob("*.py"))
+posix = pytest.mark.skipif(sys.platform == "win32", reason="not run: programs are shell scripts")
+
+
+@pytest.fixture
+def pwned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that is there once a command was run; git's own settings would let it be."""
+    monkeypatch.setattr(command, "PAUSES", (0.0, 0.0))
+    allowing = tmp_path / "gitconfig"
+    allowing.write_text('[protocol "ext"]\n\tallow = always\n', encoding="utf-8")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(allowing))
+    monkeypatch.setattr(shell, "PASSED", shell.PASSED | {"GIT_CONFIG_GLOBAL"})
+    return tmp_path / "pwned"
+
+
+@posix
+@needs_git
+def test_the_url_of_a_submodule_runs_no_command(tmp_path: Path, pwned: Path) -> None:
+    repository(tmp_path / "part", code="1\n")
+    there = repository(tmp_path / "upstream")
+    run(there, "submodule", "--quiet", "add", str(tmp_path / "part"), "part")
+    modules = (there / ".gitmodules").read_text(encoding="utf-8")
+    evil = modules.replace(f"url = {tmp_path / 'part'}", f"url = ext::sh -c touch% {pwned}")
+    assert evil != modules
+    commit(there, **{".gitmodules": evil})
+    with pytest.raises(BuildError, match="not allowed"):
+        git.clone_at(str(there), "main", tmp_path / "src" / "clone")
+    assert not pwned.exists()
+
+
+@posix
+@needs_git
+def test_a_mirror_runs_no_command(tmp_path: Path, pwned: Path) -> None:
+    there = repository(tmp_path / "upstream")
+    mirrors = {str(there): f"ext::sh -c touch% {pwned}"}
+    with pytest.raises(BuildError, match="not allowed"):
+        git.clone_at(str(there), "main", tmp_path / "src" / "clone", mirrors=mirrors)
+    assert not pwned.exists()
+
+
+@posix
+@needs_git
+def test_a_hook_that_a_repository_brings_is_not_run(tmp_path: Path, pwned: Path) -> None:
+    """A checkout brings none; one in its files is only a file."""
+    there = repository(tmp_path / "upstream")
+    hooks = there / "hooks"
+    hooks.mkdir()
+    (hooks / "post-checkout").write_text(f"#!/bin/sh\ntouch {pwned}\n", encoding="utf-8")
+    (hooks / "post-checkout").chmod(0o755)
+    commit(there)
+    git.clone_at(str(there), "main", tmp_path / "src" / "clone")
+    assert (tmp_path / "src" / "clone" / "hooks" / "post-checkout").is_file()
+    assert not pwned.exists()
+
+
+@posix
+@pytest.mark.parametrize("entry", [".", "", "tools"])
+def test_a_program_of_the_folder_that_a_command_runs_in_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str
+) -> None:
+    for folder in (tmp_path, tmp_path / "tools"):
+        folder.mkdir(exist_ok=True)
+        (folder / "uname").write_text("#!/bin/sh\necho theirs\n", encoding="utf-8")
+        (folder / "uname").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{entry}:/usr/bin:/bin")
+    monkeypatch.chdir(tmp_path)
+    told = shell.capture(Command(("uname",), shell.host_env(), "look", cwd=tmp_path))
+    assert told.strip() == "Linux" or sys.platform != "linux"
+    assert "theirs" not in told
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_no_shell_is_given_a_string_and_nobody_becomes_root(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.keyword):
+            assert node.arg != "shell", f"line {node.value.lineno}"
+        if isinstance(node, ast.Tuple | ast.List) and node.elts:
+            first = node.elts[0]
+            program = first.value if isinstance(first, ast.Constant) else ""
+            assert program not in {"sudo", "doas", "su", "pkexec"}, f"line {node.lineno}"
