@@ -34,7 +34,7 @@ from tasks.stages.extensions.check import check as check_extensions
 from tasks.stages.install.check import check as check_install
 from tasks.stages.source.check import check as check_source
 
-HELPERS = frozenset({"settings", "doctor", "diagnose", "history", "restore"})
+HELPERS = frozenset({"settings", "doctor", "diagnose", "history", "report", "restore"})
 _INSTALLING = frozenset({"build", "install", "explain", "doctor"})
 _LOOKING = frozenset({"list", "info", "clean", "forget", "ignore", "help", "tabcompletion"})
 
@@ -218,6 +218,16 @@ def helper_tasks(subject: Subject) -> Iterator[Task]:
         "doc": "the runs of this profile: when, what was asked, what came of it, what was rebuilt",
         "actions": [(failing, [_report("history", subject)])],
         "params": [json_out],
+    }
+    yield {
+        "basename": "report",
+        "doc": "the last run on one HTML page, for Perfetto, and as text for a bug report",
+        "actions": [(failing, [_report("report", subject)])],
+        "params": [
+            {"name": "run", "long": "run", "default": "", "help": "the run of that name"},
+            {"name": "against", "long": "against", "default": "", "help": "beside that run"},
+            {"name": "out", "long": "out", "default": "", "help": "write it into FOLDER"},
+        ],
     }
     yield {
         "basename": "explain",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
 from functools import cache
 from pathlib import PurePath
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     import jinja2
 
 _FILTERS = {
-    "html": html.escape,
     "comment": text.comment,
     "sh": posix.quote,
     "sh_name": posix.name,
@@ -40,7 +38,8 @@ def _templates(folder: str) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
-        autoescape=False,  # noqa: S701 - each value goes through the filter of its shell, or of HTML
+        # in a script each value goes through the filter of its shell
+        autoescape=jinja2.select_autoescape(("html.j2",), default=False),
         keep_trailing_newline=True,
         trim_blocks=True,
         lstrip_blocks=True,

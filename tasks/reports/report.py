@@ -1,0 +1,110 @@
+"""`doit report`: one HTML file of a run, `trace.json` for ui.perfetto.dev and `report.md` for a bug
+report, from its record and from what lies in the build folder. Nothing in them tells who or where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tasks.effects import builtfolder, person
+from tasks.effects.files import write_atomic
+from tasks.effects.render import render
+from tasks.effects.runrecords import is_at_work, runs
+from tasks.effects.typed import with_profile
+from tasks.effects.voice import show
+from tasks.errors import BuildError
+from tasks.reports.subject import Subject
+from tasks.runrecord import Run
+from tasks.runreport.cameout import came_out
+from tasks.runreport.comparison import comparable, compare
+from tasks.runreport.drawing import embedded
+from tasks.runreport.markdown import markdown
+from tasks.runreport.page import values
+from tasks.runreport.perfetto import trace
+from tasks.runreport.private import Private
+from tasks.runreport.words import headline
+
+_NAMED = 5  # runs that an error names
+
+
+def run(subject: Subject, run: str = "", against: str = "", out: str = "") -> None:
+    """Write the three files of the run of that name, or of the last one that did something, beside
+    an earlier one. Raises `BuildError` where there is none.
+    """
+    build = subject.root / "build" / subject.name
+    records = build / "records" / "runs"
+    chosen, newest, earlier = _chosen(records, run, with_profile(subject.name))
+    other = _named(records, against) if against else comparable(chosen, earlier)
+
+    private = Private(str(subject.root), person.homes(), person.users(), person.hosts())
+    told = private.cleaned(chosen)
+    came = private.cleaned(came_out(builtfolder.documents(build)))
+    title = headline(told, is_at_work(records, chosen))
+    compared = compare(told, private.cleaned(other)) if other else None
+    page = values(told, title, came, compared, newest=newest)
+    texts = {
+        "report.html": render(subject.root / "templates" / "report.html.j2", page),
+        "trace.json": embedded(trace(told)),
+        "report.md": markdown(told, title, came),
+    }
+    folder = Path(out).absolute() if out else build / "report"
+    _write(folder, texts)
+    show(f"{title}: the run {told.name}" + (f", beside {other.name}" if other else ""))
+    for name in texts:
+        show(f"  {folder / name}")
+
+
+def _chosen(records: Path, name: str, profile: str) -> tuple[Run, bool, Iterator[Run]]:
+    """The run, whether it is the last one that did something, and the runs before it."""
+    found = runs(records)
+    if not name:
+        first = next(found, None)
+        one = next((one for one in found if one.stages), first) if _idle(first) else first
+        if one is None:
+            raise BuildError(
+                "no run of this profile is recorded",
+                where=str(records),
+                todo=f"doit build{profile}",
+            )
+        return one, True, found
+    before: list[Run] = []
+    for one in found:
+        if one.name == _bare(name):
+            return one, not any(later.stages for later in before), found
+        before.append(one)
+    raise _unknown(name, records, before)
+
+
+def _idle(run: Run | None) -> bool:
+    return run is not None and not run.stages
+
+
+def _named(records: Path, name: str) -> Run:
+    found = list(runs(records))
+    one = next((one for one in found if one.name == _bare(name)), None)
+    if one is None:
+        raise _unknown(name, records, found)
+    return one
+
+
+def _bare(name: str) -> str:
+    return name.removesuffix(".jsonl")
+
+
+def _unknown(name: str, records: Path, found: list[Run]) -> BuildError:
+    last = ", ".join(one.name for one in found[:_NAMED])
+    todo = f"the last ones are {last}" if last else "doit build makes one"
+    return BuildError(f'no run is called "{name}"', where=str(records), todo=todo)
+
+
+def _write(folder: Path, texts: dict[str, str]) -> None:
+    try:
+        for name, text in texts.items():
+            write_atomic(folder / name, text)
+    except OSError as error:
+        raise BuildError(
+            f"the report cannot be written: {error.strerror}",
+            where=str(folder),
+            todo="choose another folder: doit report --out FOLDER",
+        ) from error

@@ -1,0 +1,156 @@
+"""What lies in a build folder, out of its manifests: torch, extensions, their commits and archs,
+and what validate found. Pure; whatever is missing or of another make is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Documents:
+    """The manifests as JSON, {} for one that is not there; `extensions` in their order."""
+
+    source: Mapping[str, Any]
+    deps: Mapping[str, Any]
+    wheel: Mapping[str, Any]
+    validation: Mapping[str, Any]
+    extensions: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Part:
+    """Torch, or an extension: what it was made of, the file, and the machine code in it."""
+
+    name: str
+    version: str = ""
+    made_of: str = ""
+    archs: str = ""
+    file: str = ""
+    sha256: str = ""
+    mib: float | None = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """A row of validate's table."""
+
+    name: str
+    status: str
+    detail: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class CameOut:
+    """`toolkit` and `python` are versions, "" where nobody knows."""
+
+    parts: tuple[Part, ...]
+    toolkit: str
+    python: str
+    validated: str
+    checks: tuple[Check, ...]
+    warnings: tuple[str, ...]
+
+
+def came_out(found: Documents) -> CameOut:
+    """What the manifests tell."""
+    parts = [_torch(found)] if found.wheel else []
+    parts += [_extension(document) for document in found.extensions if document]
+    checks = tuple(_check(row) for row in _dicts(found.validation.get("checks")))
+    toolkit = _dict(found.deps.get("toolkit"))
+    return CameOut(
+        parts=tuple(parts),
+        toolkit=_text(toolkit.get("version")),
+        python=_text(found.deps.get("python_version")),
+        validated=_text(found.validation.get("torch")),
+        checks=checks,
+        warnings=tuple(map(str, _list(found.validation.get("warnings")))),
+    )
+
+
+def _torch(found: Documents) -> Part:
+    wheel = found.wheel
+    source = made_of(found.source) if found.source else ""
+    kinds = {"existing": "was installed already", "libtorch": "C++ libraries"}
+    codes = [
+        check.detail
+        for check in map(_check, _dicts(found.validation.get("checks")))
+        if check.name in {"machine_code", "archs"} and check.status == "passed"
+    ]
+    same = found.validation.get("torch") == wheel.get("version")
+    return _with_artifact(
+        Part(
+            name="torch",
+            version=_text(wheel.get("version")),
+            made_of=source or kinds.get(_text(wheel.get("kind")), "official wheel"),
+            archs=codes[-1] if codes and same else "",
+        ),
+        _dict(wheel.get("artifact")),
+    )
+
+
+def _extension(document: Mapping[str, Any]) -> Part:
+    archs = {
+        str(arch): None for row in _dict(document.get("archs")).values() for arch in _list(row)
+    }
+    status = _text(document.get("status"))
+    part = Part(
+        name=_text(document.get("name")),
+        version="" if status == "built" else status,
+        made_of=made_of(_dict(document.get("source"))),
+        archs=", ".join(archs),
+    )
+    return _with_artifact(part, _dict(document.get("artifact")))
+
+
+def made_of(source: Mapping[str, Any]) -> str:
+    """`commit 2f81284b0e8e, clean, 1 patch`, or the first digits of a digest."""
+    commit, digest = (_text(source.get(name)) for name in ("commit", "digest"))
+    patches = source.get("patches") or ()
+    count = len(patches) if isinstance(patches, list | tuple) else len(str(patches).split(","))
+    words = [
+        f"commit {commit[:12]}" if commit else f"digest {digest[:12]}" if digest else "",
+        "with edits (dirty)" if source.get("edits") else "clean" if commit else "",
+        f"{count} patch{'es' * (count != 1)}" if count else "",
+        "a published wheel" if source.get("wheel") else "an sdist" if source.get("sdist") else "",
+    ]
+    return ", ".join(filter(None, words))
+
+
+def _with_artifact(part: Part, artifact: Mapping[str, Any]) -> Part:
+    size = artifact.get("size")
+    return Part(
+        part.name,
+        part.version,
+        part.made_of,
+        part.archs,
+        file=_text(artifact.get("name")),
+        sha256=_text(artifact.get("sha256")),
+        mib=size / 2**20 if isinstance(size, int) else None,
+    )
+
+
+def _check(row: Mapping[str, Any]) -> Check:
+    name, status, detail, remedy = (
+        _text(row.get(key)) for key in ("name", "status", "detail", "remedy")
+    )
+    return Check(name, status, detail, remedy)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _dict(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, list) else ()
+
+
+def _dicts(value: Any) -> Iterable[Mapping[str, Any]]:
+    return [row for row in _list(value) if isinstance(row, dict)]
