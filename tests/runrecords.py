@@ -96,7 +96,7 @@ def events(made: list[Any], *, failed: bool = False, **begin: Any) -> Iterator[d
                 "seconds": 1.9,
             }
     for at in range(60, int(last), 2):
-        facts = {"jobs": 16 - at % 5, "held_back": at % 5, "hit_rate": 0.4}
+        facts = {"jobs": 16, "held_back": at // 60 % 5, "hit_rate": 0.4}
         used = {"used_mib": 20000 + 300 * (at % 97), "limit_mib": 64000, "done": at, "total": 9999}
         yield {"event": "sample", "at": at, "stage": "compile"} | facts | used
     for place in range(0, len(made), 1000):

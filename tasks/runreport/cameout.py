@@ -54,6 +54,12 @@ class CameOut:
     checks: tuple[Check, ...]
     warnings: tuple[str, ...]
 
+    @property
+    def stale(self) -> bool:
+        """Whether validate looked at another torch than the one that lies there."""
+        torch = {part.version for part in self.parts if part.name == "torch"}
+        return bool(torch and self.validated) and self.validated not in torch
+
 
 def came_out(found: Documents) -> CameOut:
     """What the manifests tell."""
@@ -112,7 +118,7 @@ def made_of(source: Mapping[str, Any]) -> str:
     patches = source.get("patches") or ()
     count = len(patches) if isinstance(patches, list | tuple) else len(str(patches).split(","))
     words = [
-        f"commit {commit[:12]}" if commit else f"digest {digest[:12]}" if digest else "",
+        f"commit {commit[:12]}" if commit else f"files of digest {digest[:12]}" if digest else "",
         "with edits (dirty)" if source.get("edits") else "clean" if commit else "",
         f"{count} patch{'es' * (count != 1)}" if count else "",
         "a published wheel" if source.get("wheel") else "an sdist" if source.get("sdist") else "",

@@ -18,7 +18,7 @@ from tasks.runreport.rails import Row, rows
 from tasks.size import size
 
 _STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400)
-_TICKS = 6
+_TICKS, _LAST_TICK = 6, 0.93  # so that none stands over the edge
 _BLANK = Row("", 0, (), (), False, ())
 
 
@@ -45,6 +45,7 @@ def values(
         "ticks": _ticks(run.seconds),
         "made": _made(run, made) if made else None,
         "drawing": embedded(drawing(run, made)) if made else "",
+        "lost": figures.slowest(one for one in made if one.edge.failed),
         "slowest": figures.slowest(made),
         "folders": figures.folders(made),
         "caches": list(_caches(run)),
@@ -86,16 +87,15 @@ def _ticks(seconds: float) -> list[tuple[float, str]]:
     if seconds <= 0:
         return []
     step = next((one for one in _STEPS if seconds / one <= _TICKS), seconds / _TICKS)
-    count = int(seconds / step)
-    return [(100 * place * step / seconds, _tick(place * step)) for place in range(count + 1)]
+    times = [place * step for place in range(int(seconds / step) + 1)]
+    return [(100 * at / seconds, _tick(at, seconds)) for at in times if at <= _LAST_TICK * seconds]
 
 
-def _tick(seconds: float) -> str:
+def _tick(at: float, seconds: float) -> str:
     if seconds < 60:
-        return f"{seconds:.1f}".removesuffix(".0") + " s"
-    hours, minutes = divmod(int(seconds) // 60, 60)
-    rest = f":{int(seconds) % 60:02}" if seconds % 60 else ""
-    return f"{hours} h {minutes:02}" if hours else f"{minutes}{rest} min"
+        return f"{at:.1f}".removesuffix(".0") + " s"
+    minutes, rest = divmod(int(at), 60)
+    return f"{minutes}:{rest:02}" if seconds < 3600 else f"{minutes // 60}:{minutes % 60:02} h"
 
 
 def _made(run: Run, made: Sequence[At]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const [FOLDER, NAME, BEGAN, TOOK, LANE, PEAK, KIND, STAGE, FAILED] = [0, 1, 2, 3, 4, 5, 6, 7, 8];
   const COLOURS = ["--cxx", "--cuda", "--linked", "--other"];
-  const MIB_A_GIB = 1024, SHORTEST = 40, GUTTER = 64, AXIS = 22, GAP = 26, CHART = 56;
+  const MIB_A_GIB = 1024, SHORTEST = 40, STALE = 5000, GUTTER = 64, AXIS = 22, GAP = 26, CHART = 56;
   const box = document.getElementById("timeline"), canvas = document.getElementById("canvas");
   const tip = document.getElementById("tip"), pen = canvas.getContext("2d");
   const edges = data.edges, samples = data.samples;
@@ -44,8 +44,8 @@
     return place < 0 ? 0 : sums[place] + counts[place] * (at - times[place]);
   };
   const sampleAt = (at) => samples[after(samples, at, (sample) => sample[0]) - 1];
-  const most = Math.max(data.lanes, ...samples.map((sample) => data.lanes && sample[1] >= 0 ? Math.max(sample[1], 0) + Math.max(sample[2], 0) : 0));
-  const limit = Math.max(1, ...samples.map((sample) => Math.max(sample[3], sample[4])));
+  const most = samples.reduce((found, sample) => Math.max(found, sample[1] + Math.max(sample[2], 0)), data.lanes);
+  const limit = samples.reduce((found, sample) => Math.max(found, sample[3], sample[4]), 1);
 
   const seconds = (milli) => {
     const value = milli / 1000, whole = Math.round(value);
@@ -101,7 +101,7 @@
   }
 
   function drawAxis() {
-    const span = view.to - view.from, room = Math.max(2, (wide - GUTTER) / 90);
+    const span = view.to - view.from, room = Math.max(2, (wide - GUTTER) / 70);
     const steps = [10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 3e4, 6e4, 12e4, 3e5, 6e5, 12e5, 18e5, 36e5, 72e5, 144e5];
     const step = steps.find((one) => span / one <= room) || 288e5;
     pen.textAlign = "left";
@@ -138,6 +138,7 @@
     rows.forEach((list, kind) => fill(list, colours[COLOURS[kind]]));
     fill(failed, colours["--failed"]);
     failed.forEach(cross);
+    failed.forEach(mark);
     named.forEach(label);
     [chosen, pointed].filter((place) => place >= 0).forEach(outline);
     return drawn;
@@ -159,6 +160,14 @@
     pen.stroke();
   }
 
+  function mark([left, , width]) {  // seen from far out, where the block itself is a hair
+    const middle = left + width / 2;
+    pen.fillStyle = colours["--failed"];
+    pen.beginPath();
+    pen.moveTo(middle - 5, AXIS - 9); pen.lineTo(middle + 5, AXIS - 9); pen.lineTo(middle, AXIS - 1);
+    pen.fill();
+  }
+
   function label([edge, left, top, width]) {
     const start = Math.max(left, GUTTER) + 4, room = Math.min(left + width, wide) - start - 4, fits = Math.floor(room / 6.4);
     if (fits < 4) return;
@@ -175,26 +184,17 @@
   }
 
   function drawJobs(top) {
-    const y = (jobs) => top + CHART - CHART * jobs / most;
-    fill(held().map(([from, to, sample]) => [x(from), y(sample[1] + sample[2]), x(to) - x(from), CHART * sample[2] / most]), colours["--held"]);
-    pen.beginPath();
-    pen.moveTo(GUTTER, top + CHART);
+    const scale = CHART / most, jobs = [], held = [];
     for (let place = GUTTER; place < wide; place++) {
-      const from = atX(place), to = atX(place + 1);
-      pen.lineTo(place, y((integral(to) - integral(from)) / (to - from)));
+      const from = atX(place), to = atX(place + 1), sample = sampleAt(from);
+      const mean = (integral(to) - integral(from)) / (to - from);
+      const withheld = sample && from - sample[0] < STALE ? Math.max(sample[2], 0) : 0;
+      const upper = Math.min(mean + withheld, most);
+      if (mean > 0) jobs.push([place, top + CHART - scale * mean, 1, scale * mean]);
+      if (upper > mean) held.push([place, top + CHART - scale * upper, 1, scale * (upper - mean)]);
     }
-    pen.lineTo(wide, top + CHART);
-    pen.fillStyle = colours["--jobs"];
-    pen.fill();
-  }
-
-  function held() {
-    const found = [];
-    samples.forEach((sample, place) => {
-      const until = place + 1 < samples.length ? samples[place + 1][0] : sample[0] + 2000;
-      if (sample[2] > 0 && sample[1] >= 0 && until >= view.from && sample[0] <= view.to) found.push([sample[0], Math.min(until, sample[0] + 10000), sample]);
-    });
-    return found;
+    fill(jobs, colours["--jobs"]);
+    fill(held, colours["--held"]);
   }
 
   function drawMemory(top) {
@@ -284,18 +284,18 @@
     else tip.hidden = true;
   }
 
-  const held_pointers = new Map();
+  const pressed = new Map();
   let moved = 0;
   canvas.addEventListener("pointerdown", (event) => {
-    held_pointers.set(event.pointerId, event);
+    pressed.set(event.pointerId, event);
     canvas.setPointerCapture(event.pointerId);
     moved = 0;
   });
   canvas.addEventListener("pointermove", (event) => {
-    const before = held_pointers.get(event.pointerId);
+    const before = pressed.get(event.pointerId);
     if (!before) { point(event); return; }
-    const others = [...held_pointers.values()].filter((one) => one.pointerId !== event.pointerId);
-    held_pointers.set(event.pointerId, event);
+    const others = [...pressed.values()].filter((one) => one.pointerId !== event.pointerId);
+    pressed.set(event.pointerId, event);
     moved += Math.abs(event.clientX - before.clientX);
     if (moved > 3) tip.hidden = true;
     if (others.length) {
@@ -305,8 +305,8 @@
     } else if (moved > 3) move((before.clientX - event.clientX) / (wide - GUTTER));
   });
   const release = (event) => {
-    if (event.type === "pointerup" && held_pointers.size === 1 && moved <= 3) point(event);
-    held_pointers.delete(event.pointerId);
+    if (event.type === "pointerup" && pressed.size === 1 && moved <= 3) point(event);
+    pressed.delete(event.pointerId);
   };
   canvas.addEventListener("pointerup", release);
   canvas.addEventListener("pointercancel", release);
@@ -357,7 +357,7 @@
   if (remembers) legend("memory in use, and its limit", "--memory");
 
   const places = new Map(edges.map((edge, place) => [`${data.stages[edge[STAGE]][0]}\n${data.folders[edge[FOLDER]]}${edge[NAME]}`, place]));
-  for (const cell of document.querySelectorAll("#slowest .path")) {
+  for (const cell of document.querySelectorAll(".path[data-stage]")) {
     const text = cell.firstChild, place = places.get(`${cell.dataset.stage}\n${text.textContent.trimEnd()}`);
     if (place === undefined) continue;
     const button = Object.assign(document.createElement("button"), { type: "button", className: "link", textContent: text.textContent.trimEnd() });
