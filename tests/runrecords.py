@@ -59,7 +59,7 @@ BEGIN: dict[str, Any] = {
 
 
 def edges(count: int, slots: int = 16, seconds: float = 1200.0, seed: int = 1) -> list[Any]:
-    """So many on so many slots, which take about so long; some large, one that failed."""
+    """So many on so many slots, which take about so long; some are large."""
     chance = random.Random(seed)
     mean = seconds * slots / count
     free = [60.0] * slots
@@ -71,30 +71,22 @@ def edges(count: int, slots: int = 16, seconds: float = 1200.0, seed: int = 1) -
         suffix = chance.choices(("cpp.o", "cu.o", "so", "h"), (70, 22, 5, 3))[0]
         folder = chance.choices(FOLDERS, (40, 25, 20, 10, 5))[0]
         output = f"{folder}/CMakeFiles/torch_cpu.dir/part{number % 97}/Kernel{number}.{suffix}"
-        edge: dict[str, Any] = {
-            "output": output,
-            "began": round(began, 3),
-            "ended": round(began + took, 3),
-        }
-        edge |= {"peak_mib": int(180 + 220 * took)}
-        found.append(edge | ({"failed": True} if number == count // 2 else {}))
+        times = {"began": round(began, 3), "ended": round(began + took, 3)}
+        found.append({"output": output, "peak_mib": int(180 + 220 * took), **times})
     return found
 
 
 def events(made: list[Any], *, failed: bool = False, **begin: Any) -> Iterator[dict[str, Any]]:
-    """A build whose compile made these."""
+    """A build whose compile made these; one that `failed` did at that in the middle."""
+    if failed:
+        made = [one | {"failed": True} if one is made[len(made) // 2] else one for one in made]
     last = max((edge["ended"] for edge in made), default=60.0)
     yield {**BEGIN, **begin}
     for at, (name, _) in zip((0.2, 5.0, 58.0, 60.0), STAGES, strict=False):
         yield {"event": "stage", "at": at, "stage": name, "reason": "commit 2f81284 → 901f49d"}
         if name != "compile":
-            yield {
-                "event": "done",
-                "at": at + 4,
-                "stage": name,
-                "outcome": "changed",
-                "seconds": 1.9,
-            }
+            took = {"seconds": 1.9, "outcome": "changed"}
+            yield {"event": "done", "at": at + 1.9, "stage": name, **took}
     for at in range(60, int(last), 2):
         facts = {"jobs": 16, "held_back": at // 60 % 5, "hit_rate": 0.4}
         used = {"used_mib": 20000 + 300 * (at % 97), "limit_mib": 64000, "done": at, "total": 9999}

@@ -47,9 +47,9 @@ PURE = [
         *("leaks.py", "reasons.py", "runtime.py", "writable.py"),
         *("decision.py", "fingerprint.py", "governor.py", "killed.py", "launchers.py"),
         *("cppextension.py", "differences.py"),
-        *("companions.py", "companion.py", "known.py", "order.py"),
+        *("companions.py", "companion.py", "known.py", "order.py", "runrecord.py"),
     }
-    or {"knowledge", "checks", "remedies", "shells", "diagnosis"}
+    or {"knowledge", "checks", "remedies", "shells", "diagnosis", "runreport"}
     & set(path.relative_to(ROOT).parts)
     or name_of(path) == "tasks/surroundings.py"
 ]

@@ -73,7 +73,9 @@ class Page:
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
-    def become(self, wide: int, high: int = 900, *, dark: bool = False, phone: bool = False) -> None:
+    def become(
+        self, wide: int, high: int = 900, *, dark: bool = False, phone: bool = False
+    ) -> None:
         """A window so large, in light or dark."""
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.ask("Emulation.setEmulatedMedia", features=scheme)
