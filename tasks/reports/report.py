@@ -16,7 +16,7 @@ from tasks.effects.voice import show
 from tasks.errors import BuildError
 from tasks.reports.subject import Subject
 from tasks.runrecord import Run
-from tasks.runreport.cameout import came_out
+from tasks.runreport.cameout import came_out, with_outputs
 from tasks.runreport.comparison import comparable, compare
 from tasks.runreport.drawing import embedded
 from tasks.runreport.markdown import markdown
@@ -39,7 +39,7 @@ def run(subject: Subject, run: str = "", against: str = "", out: str = "") -> No
 
     private = Private(str(subject.root), person.homes(), person.users(), person.hosts())
     told = private.cleaned(chosen)
-    came = private.cleaned(came_out(builtfolder.documents(build)))
+    came = private.cleaned(came_out(with_outputs(builtfolder.documents(build), chosen)))
     title = headline(told, is_at_work(records, chosen))
     compared = compare(told, private.cleaned(other)) if other else None
     page = values(told, title, came, compared, newest=newest)

@@ -1,5 +1,5 @@
-"""What lies in a build folder, out of its manifests: torch, extensions, their commits and archs,
-and what validate found. Pure; whatever is missing or of another make is left out.
+"""What came out of a run, and lies in its build folder: torch, extensions, their commits and archs,
+and what validate found. From manifests. Pure; whatever is missing or of another make is left out.
 """
 
 from __future__ import annotations
@@ -7,6 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from tasks.runrecord import Run
+
+_EXTENSION = "extensions:"
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,26 @@ class Documents:
     wheel: Mapping[str, Any]
     validation: Mapping[str, Any]
     extensions: tuple[Mapping[str, Any], ...] = ()
+
+
+def with_outputs(found: Documents, run: Run) -> Documents:
+    """The same, with what the run itself left where its record holds it: a later run may have put
+    something else there.
+    """
+    left = {stage.name: stage.outputs for stage in run.stages if stage.outputs}
+    extensions = {_text(document.get("name")): document for document in found.extensions}
+    extensions |= {
+        name.removeprefix(_EXTENSION): document
+        for name, document in left.items()
+        if name.startswith(_EXTENSION)
+    }
+    return Documents(
+        source=left.get("source", found.source),
+        deps=left.get("deps", found.deps),
+        wheel=left.get("wheel", found.wheel),
+        validation=left.get("validate", found.validation),
+        extensions=tuple(extensions.values()),
+    )
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ def markdown(run: Run, title: str, came: CameOut) -> str:
 def _lines(run: Run, title: str, came: CameOut) -> Iterator[str]:
     yield f"## {_plain(title)}"
     yield ""
-    yield from _list([("torchyard", run.torchyard), ("command", f"doit {' '.join(run.command)}")])
+    yield from _list([("torchyard", run.torchyard), ("command", " ".join(("doit", *run.command)))])
     yield from _list([("profile", run.profile), ("when", run.when)])
     yield from _section("Host", words.host(run))
     yield from _section("Asked", words.asked(run))
@@ -54,7 +54,7 @@ def _stage(run: Run, name: str, outcome: str) -> str:
 def _came(came: CameOut) -> Iterator[words.Row]:
     if came.toolkit or came.python:
         known = (f"CUDA {came.toolkit}" * bool(came.toolkit), f"Python {came.python}")
-        yield "toolkit", ", ".join(filter(None, known))
+        yield "with", ", ".join(filter(None, known))
     for part in came.parts:
         facts = (part.version, part.made_of, part.archs, part.sha256[:12])
         yield part.name, "; ".join(filter(None, facts))

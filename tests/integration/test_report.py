@@ -22,7 +22,7 @@ def test_a_build_and_one_that_failed_are_told(yard: Yard, tree: Path, extension:
     page = (folder / "report.html").read_text(encoding="utf-8")
     for told in (
         "extensions:toy",
-        "c10/CMakeFiles",
+        "CMakeFiles/c10.dir",
         "first time",
         yard.manifest("wheel")["version"],
     ):

@@ -167,6 +167,20 @@ def test_what_lies_in_the_build_folder_is_told(root: Path) -> None:
         assert told in page
 
 
+def test_what_the_run_itself_made_goes_before_what_lies_there_now(root: Path) -> None:
+    told = list(runrecords.events(runrecords.edges(2)))
+    made = {"version": "2.6.0+mine", "artifact": {"name": "mine.whl"}}
+    done = {"event": "done", "at": 1, "outcome": "changed", "seconds": 1}
+    told.insert(1, {**done, "stage": "wheel", "outputs": made})
+    told.insert(1, {**done, "stage": "extensions:a", "outputs": {"name": "a", "archs": {}}})
+    runrecords.written(root / "build" / "trial" / "records" / "runs", iter(told))
+    (root / "build" / "trial" / "wheel.json").write_text('{"version": "2.7.0"}', encoding="utf-8")
+    page = report_of(root)[0]
+    assert "2.6.0+mine" in page
+    assert "2.7.0" not in page
+    assert "<h3>a" in page
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"checks": 3, "artifact": [], "source": 1}'])
 def test_a_manifest_that_is_none_is_no_reason_to_fail(root: Path, text: str) -> None:
     record(root)
