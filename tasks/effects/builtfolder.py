@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
-from tasks.runreport.cameout import Documents
+from tasks.runreport.documents import Documents
 
 
 def documents(build: PurePath) -> Documents:

@@ -16,8 +16,9 @@ from tasks.effects.voice import show
 from tasks.errors import BuildError
 from tasks.reports.subject import Subject
 from tasks.runrecord import Run
-from tasks.runreport.cameout import came_out, with_outputs
+from tasks.runreport.cameout import came_out
 from tasks.runreport.comparison import comparable, compare
+from tasks.runreport.documents import with_outputs
 from tasks.runreport.drawing import embedded
 from tasks.runreport.markdown import markdown
 from tasks.runreport.page import values

@@ -95,11 +95,15 @@ def _failure(stage: StageRun) -> Iterator[Row]:
         ("", _place(first) if isinstance(first, Mapping) else None),
         ("cause", _cause(known)),
         ("to do", known.get("remedy")),
-        ("" if known.get("remedy") else "to do", error.get("todo")),
+        ("" if known.get("remedy") else "to do", _other(error.get("todo"), known.get("remedy"))),
         ("evidence", known.get("evidence")),
         ("whole log", known.get("log")),
     ]
     yield from ((key, listed(value)) for key, value in rows if value)
+
+
+def _other(todo: Any, remedy: Any) -> Any:
+    return None if todo == remedy else todo
 
 
 def _place(first: Mapping[str, Any]) -> str:

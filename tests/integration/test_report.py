@@ -37,5 +37,6 @@ def test_a_build_and_one_that_failed_are_told(yard: Yard, tree: Path, extension:
     yard.must("report")
     text = (folder / "report.md").read_text(encoding="utf-8")
     assert "compile failed" in text
-    assert "first error" in text
+    assert "first error: `" in text
+    assert "expected primary-expression" in text
     assert "not reached" in text
