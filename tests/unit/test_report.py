@@ -35,7 +35,7 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.attributes += [(tag, name, value or "") for name, value in attrs]
-        if tag not in {"meta", "link", "br", "input", "line", "path", "circle"}:
+        if tag not in {"meta", "link", "br", "wbr", "line", "path", "circle"}:
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
