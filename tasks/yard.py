@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from tasks.choice import Choice
+from tasks.commands import command_tasks
 from tasks.console import Console
 from tasks.effects import probe
 from tasks.effects.database import see_that_it_can_be_read
 from tasks.effects.recording import Recording
 from tasks.ending import end
 from tasks.errors import BuildError, SettingsError
-from tasks.execution import Run, Yard, failing
+from tasks.execution import Run, Yard
 from tasks.graph import Task, stage_tasks
 from tasks.knowledge import Knowledge, load
 from tasks.model import Host, Json, Stage
@@ -78,7 +79,7 @@ def open_yard(root: Path, profile: str, environ: Mapping[str, str], argv: Sequen
     def tasks() -> Iterator[Task]:
         if yard:
             yield from stage_tasks(yard)
-        yield from helper_tasks(subject)
+        yield from command_tasks(subject)
 
     return Opened(config, tasks)
 
@@ -182,101 +183,3 @@ def _drift(loaded: Loaded, host: Host) -> Iterator[str]:
 
 def _named(capabilities: set[str]) -> str:
     return ", ".join(sorted(capabilities)) or "none"
-
-
-def helper_tasks(subject: Subject) -> Iterator[Task]:
-    """The tasks beside the stages. Each report takes `--json FILE`."""
-    json_out = {
-        "name": "json",
-        "long": "json",
-        "default": "",
-        "help": "write it to FILE as JSON too",
-    }
-    yield {
-        "basename": "settings",
-        "doc": "show the resolved settings and where each value came from",
-        "actions": [(failing, [_report("settings", subject)])],
-        "params": [json_out],
-    }
-    yield {
-        "basename": "doctor",
-        "doc": "look at this machine: what is there, what is missing, and the command that adds it",
-        "actions": [(failing, [_report("doctor", subject)])],
-        "params": [json_out, _flag("accept", "plan from the cards and toolkits that are here now")],
-    }
-    yield {
-        "basename": "diagnose",
-        "doc": "why the last build failed, or what a log tells (--log FILE): the cause, what to do",
-        "actions": [(failing, [_report("diagnose", subject)])],
-        "params": [
-            {"name": "log", "long": "log", "default": "", "help": "read FILE, from anywhere"},
-            json_out,
-        ],
-    }
-    yield {
-        "basename": "history",
-        "doc": "the runs of this profile: when, what was asked, what came of it, what was rebuilt",
-        "actions": [(failing, [_report("history", subject)])],
-        "params": [json_out],
-    }
-    yield {
-        "basename": "report",
-        "doc": "the last run on one HTML page, for Perfetto, and as text for a bug report",
-        "actions": [(failing, [_report("report", subject)])],
-        "params": [
-            {"name": "run", "long": "run", "default": "", "help": "the run of that name"},
-            {"name": "against", "long": "against", "default": "", "help": "beside that run"},
-            {"name": "out", "long": "out", "default": "", "help": "write it into FOLDER"},
-        ],
-    }
-    yield {
-        "basename": "explain",
-        "doc": "what doit build would do now and why; for compile, how many objects",
-        "actions": [(failing, [_report("explain", subject)])],
-        "params": [json_out],
-    }
-    yield {
-        "basename": "purge",
-        "doc": "remove what this profile built (--yes to do it)",
-        "actions": [(failing, [_report("purge", subject)])],
-        "params": [_flag("yes", "do it")],
-    }
-    yield {
-        "basename": "restore",
-        "doc": "put back what install.into replaced in your own environment (--yes to do it)",
-        "actions": [(failing, [_report("restore", subject)])],
-        "params": [_flag("yes", "do it")],
-    }
-    yield {
-        "basename": "publish",
-        "doc": "put the wheels on a package index that pip and uv can use (--dest, --check)",
-        "actions": [(failing, [_report("publish", subject)])],
-        "params": [
-            _text("dest", "a folder, user@host:path, or a command with {index} in it"),
-            _flag("check", "read all that is on it, and change nothing"),
-            _text("yank", "keep the wheel NAME from who does not ask for exactly it"),
-            _text("because", "why it is yanked"),
-        ],
-    }
-    yield {
-        "basename": "check",
-        "doc": "for work on torchyard itself: lint, types and tests",
-        "actions": [(failing, [_report("check", subject)])],
-    }
-
-
-def _text(name: str, meaning: str) -> Task:
-    return {"name": name, "long": name, "default": "", "help": meaning}
-
-
-def _flag(name: str, meaning: str) -> Task:
-    return {"name": name, "long": name, "type": bool, "default": False, "help": meaning}
-
-
-def _report(name: str, subject: Subject) -> Callable[..., None]:
-    def run(**params: Any) -> None:
-        import importlib  # noqa: PLC0415 - a report is loaded when it is asked for
-
-        importlib.import_module(f"tasks.reports.{name}").run(subject, **params)
-
-    return run

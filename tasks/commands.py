@@ -1,0 +1,81 @@
+"""The commands beside the stages: each a task of doit that runs a report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tasks.execution import failing
+from tasks.graph import Task
+from tasks.reports.subject import Subject
+
+
+def command_tasks(subject: Subject) -> Iterator[Task]:
+    """All of them; most write JSON as well."""
+
+    def command(name: str, doc: str, *params: Task) -> Task:
+        run = (failing, [_report(name, subject)])
+        return {"basename": name, "doc": doc, "actions": [run], "params": list(params)}
+
+    json = _value("json", "write it to FILE as JSON too")
+    yes = _flag("yes", "do it")
+    yield command("settings", "show the resolved settings and where each value came from", json)
+    yield command(
+        "doctor",
+        "look at this machine: what is there, what is missing, and the command that adds it",
+        json,
+        _flag("accept", "plan from the cards and toolkits that are here now"),
+    )
+    yield command(
+        "diagnose",
+        "why the last build failed, or what a log tells (--log FILE): the cause, what to do",
+        _value("log", "read FILE, from anywhere"),
+        json,
+    )
+    yield command(
+        "history",
+        "the runs of this profile: when, what was asked, what came of it, what was rebuilt",
+        json,
+    )
+    yield command(
+        "report",
+        "the last run on one HTML page, for Perfetto, and as text for a bug report",
+        _value("run", "the run of that name"),
+        _value("against", "beside that run"),
+        _value("out", "write it into FOLDER"),
+    )
+    yield command(
+        "explain", "what doit build would do now and why; for compile, how many objects", json
+    )
+    yield command("purge", "remove what this profile built (--yes to do it)", yes)
+    yield command(
+        "restore",
+        "put back what install.into replaced in your own environment (--yes to do it)",
+        yes,
+    )
+    yield command(
+        "publish",
+        "put the wheels on a package index that pip and uv can use (--dest, --check)",
+        _value("dest", "a folder, user@host:path, or a command with {index} in it"),
+        _flag("check", "read all that is on it, and change nothing"),
+        _value("yank", "keep the wheel NAME from who does not ask for exactly it"),
+        _value("because", "why it is yanked"),
+    )
+    yield command("check", "for work on torchyard itself: lint, types and tests")
+
+
+def _value(name: str, meaning: str) -> Task:
+    return {"name": name, "long": name, "default": "", "help": meaning}
+
+
+def _flag(name: str, meaning: str) -> Task:
+    return {"name": name, "long": name, "type": bool, "default": False, "help": meaning}
+
+
+def _report(name: str, subject: Subject) -> Callable[..., None]:
+    def run(**params: Any) -> None:
+        import importlib  # noqa: PLC0415 - a report is loaded when it is asked for
+
+        importlib.import_module(f"tasks.reports.{name}").run(subject, **params)
+
+    return run
