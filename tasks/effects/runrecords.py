@@ -25,7 +25,8 @@ def runs(folder: PurePath) -> Iterator[Run]:
         if not path.name.endswith(".jsonl"):
             continue
         try:
-            yield parse(path.read_text(encoding="utf-8", errors="replace").splitlines())
+            text = path.read_text(encoding="utf-8", errors="replace")
+            yield parse(filter(None, text.split("\n")))  # and nowhere else: a text may hold U+2028
         except OSError as error:
             warn(f"{path} cannot be read: {error.strerror}")
         except ValueError as error:

@@ -121,7 +121,7 @@ def costs(past: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 def read(path: PurePath) -> Iterator[Mapping[str, Any]]:
     """The runs, the oldest first; a line that an interruption cut is left out."""
     file = Path(path)
-    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
+    for line in file.read_text(encoding="utf-8").split("\n") if file.is_file() else ():
         try:
             run = json.loads(line)
         except ValueError:

@@ -93,6 +93,14 @@ def test_a_cut_last_line_is_no_reason_for_a_word(folder: Path, heard: Heard) -> 
     assert heard == []
 
 
+def test_a_text_may_hold_what_only_unicode_calls_the_end_of_a_line(folder: Path) -> None:
+    said = {"event": "said", "at": 1.0, "stage": "deps", "kind": "warn", "text": "a\u2028b\x85c"}
+    put(folder, 1, "\n".join(json.dumps(one, ensure_ascii=False) for one in (BEGIN, said)))
+    (run,) = runrecords.runs(folder)
+    assert [one.text for one in run.said] == ["a\u2028b\x85c"]
+    assert run.unread == 0
+
+
 def test_who_holds_the_lock_is_at_work_and_nobody_else(folder: Path) -> None:
     build = folder.parents[1]
     put(folder, 1, json.dumps({**BEGIN, "pid": os.getpid()}), pid=os.getpid())
