@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +20,14 @@ from doit.exceptions import TaskFailed
 from tasks import __version__
 from tasks.console import Console, Outcome
 from tasks.effects import voice
-from tasks.effects.recording import Recording
 from tasks.errors import BuildError, NoSpaceError
-from tasks.model import Layout, Plan, Stage
+from tasks.model import Json, Layout, Plan, Stage
 from tasks.rooms import room
 from tasks.settings.schema import Notify
 
 if TYPE_CHECKING:
     from tasks.abreast import Abreast
+    from tasks.effects.recording import Recording
 
 Run = Callable[[Any], tuple[Any, ...]]
 
@@ -41,8 +42,8 @@ class Yard:
     action. `gate` raises a `BuildError` for what would stop a build; it is asked once, by the first
     stage that really has something to do. `attempt` runs a stage's action, and tells what was done
     about a failure of it. `forgotten`: doit's database is not there, and doit has every stage done
-    again. `selected` are the tasks that a person asked for, once doit knows; `record` is what is
-    kept of the run, and `notify` who is told of its end.
+    again. `selected` are the tasks that a person asked for, once doit knows; `notify` says who is
+    told of the run's end.
     """
 
     plan: Plan
@@ -59,9 +60,17 @@ class Yard:
     passed: bool = False
     forgotten: bool = False
     selected: set[str] = field(default_factory=set)
-    record: Recording = field(default_factory=Recording)
+    records: PurePath | None = None
+    head: Callable[[], Mapping[str, Json]] = dict
     notify: Notify = field(default_factory=Notify)
     abreast: Abreast[TaskFailed] | None = None
+
+    @cached_property
+    def record(self) -> Recording:
+        """What is kept of the run, in the folder `records`; it begins with `head`."""
+        from tasks.effects.recording import Recording  # noqa: PLC0415 - only where something is done
+
+        return Recording(self.records, self.head, started=self.console.started)
 
 
 def execute(yard: Yard, stage: Stage) -> TaskFailed | None:

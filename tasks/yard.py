@@ -18,8 +18,6 @@ from tasks.commands import command_tasks
 from tasks.console import Console
 from tasks.effects import probe
 from tasks.effects.database import see_that_it_can_be_read
-from tasks.effects.recording import Recording
-from tasks.ending import end
 from tasks.errors import BuildError, SettingsError
 from tasks.execution import Run, Yard
 from tasks.graph import Task, stage_tasks
@@ -87,7 +85,13 @@ def open_yard(root: Path, profile: str, environ: Mapping[str, str], argv: Sequen
 def _reporter(yard: Yard | None) -> type[Reporter]:
     if yard is None:
         return reporter_for(Console(None), set())
-    return reporter_for(yard.console, yard.selected, lambda code: end(yard, code))
+
+    def over(code: int) -> None:
+        from tasks.ending import end  # noqa: PLC0415 - only where something was asked for
+
+        end(yard, code)
+
+    return reporter_for(yard.console, yard.selected, over)
 
 
 def _refuse_other_words(argv: Sequence[str]) -> None:
@@ -139,13 +143,13 @@ def _open(
 
     selected: set[str] = set()
 
-    def begun() -> Mapping[str, Json]:
+    def head() -> Mapping[str, Json]:
         from tasks.runhead import head  # noqa: PLC0415 - only where something is built
 
         return head(profile, opened, selected)
 
-    record = Recording(layout.build / "records" / "runs", begun)
-    yard = Yard(plan, layout, console, keep, gate, attempt, selected=selected, record=record)
+    yard = Yard(plan, layout, console, keep, gate, attempt, selected=selected)
+    yard.records, yard.head = layout.build / "records" / "runs", head
     yard.notify = settings.notify
     return yard, subject
 
