@@ -86,11 +86,13 @@ class CommandFailedError(BuildError):
     """A child process ended with an exit code that means failure.
 
     `ended` is how, without its first error; `begun` is where in its log, in bytes, its output
-    begins.
+    begins. `said` is the end of what it printed, for who has to know more than the first error
+    tells.
     """
 
     ended = ""
     begun = 0
+    said = ""
 
     def __init__(self, what: str, *, code: int, where: str = "", todo: str = "") -> None:
         super().__init__(what, where=where, todo=todo)

@@ -61,7 +61,7 @@ def images(cuobjdump: str, library: PurePath) -> Images:
     try:
         return parse(shell.capture(Command(argv, shell.host_env(), what, timeout=_TIMEOUT)))
     except CommandFailedError as error:
-        if _NO_CODE in error.what:
+        if _NO_CODE in error.said:
             return parse("")
         raise BadArtifactError(
             error.what, where=str(library), todo=f"try it by hand: {' '.join(argv)}"

@@ -223,7 +223,7 @@ def _failure(
         _, text = _first_of(lines)
     where = f"{command.log}:{number}" if command.log else ""
     error = CommandFailedError(f"{ended}: {text}" if text else ended, code=code, where=where)
-    error.ended, error.begun = ended, begun
+    error.ended, error.begun, error.said = ended, begun, "\n".join(lines)
     return error
 
 

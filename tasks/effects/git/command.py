@@ -83,7 +83,7 @@ def insist(url: str, action: Callable[[], None]) -> None:
         try:
             return action()
         except CommandFailedError as error:
-            if _NO_RETRY.search(error.what):
+            if _NO_RETRY.search(error.said):
                 raise
             if pause is None:
                 raise no_answer(url, error) from error
@@ -106,7 +106,7 @@ def guarded(tree: PurePath, action: Callable[[], None]) -> None:
     try:
         action()
     except CommandFailedError as error:
-        if "overwritten by checkout" in error.what:
+        if "overwritten by checkout" in error.said:
             raise lost_edits(tree, error.what) from error
         raise
 

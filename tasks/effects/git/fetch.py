@@ -66,7 +66,7 @@ def fetch(clone: Clone) -> str:
         insist(clone.url, lambda: _fetch_ref(clone))
         return clone.commit("FETCH_HEAD")
     except CommandFailedError as error:
-        if "remote ref" in error.what and not whole:
+        if "remote ref" in error.said and not whole:
             raise _no_such_ref(clone, error.where) from error
     return _fetch_all(clone)
 

@@ -52,7 +52,7 @@ def _make(job: BuiltJob, compiled: Compiled, version: str) -> Path:
     try:
         run(job, compiled, landing, more)
     except CommandFailedError as error:
-        if not _REFUSED.search(error.what):
+        if not _REFUSED.search(error.said):
             raise
         run(job, compiled, landing, more, plain=True)
     wheels = list(landing.glob("*.whl"))
