@@ -127,6 +127,7 @@ def test_loading_imports_no_action_and_nothing_that_is_only_for_work() -> None:
         "psutil",
         "uv",
         "elftools",
+        "cyclonedx",
         "tasks.stages.deps.action",
         "tasks.stages.wheel.action",
     )

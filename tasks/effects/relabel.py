@@ -9,7 +9,6 @@ https://packaging.python.org/specifications/version-specifiers/#local-version-id
 from __future__ import annotations
 
 import copy
-import hashlib
 import re
 import zipfile
 from collections.abc import Mapping
@@ -18,10 +17,10 @@ from pathlib import Path
 from packaging.version import Version
 
 from tasks.effects import recordfile, repack, wheelfile
+from tasks.effects.distinfo import SIGNATURES, put
 from tasks.effects.recordfile import Row
 
 _VERSION = re.compile(rb"^Version:[ \t]*(\S+)[ \t]*$", re.MULTILINE)
-_SIGNATURES = ("RECORD.jws", "RECORD.p7s")  # of another RECORD
 
 
 def relabel(wheel: Path, label: str) -> Path:
@@ -65,10 +64,10 @@ def _write(
         for member in archive.infolist():
             name = _moved(member.filename, version)
             if member.filename in changed:
-                new.append(_put(out, member, name, changed[member.filename]))
+                new.append(put(out, member, name, changed[member.filename]))
             elif member.filename == listing:
                 record = member
-            elif not name.endswith(_SIGNATURES) and not repack.take(
+            elif not name.endswith(SIGNATURES) and not repack.take(
                 out, _as(member, name), archive, member
             ):
                 raise wheelfile.changed(member.filename, wheel)
@@ -76,10 +75,10 @@ def _write(
         kept = [
             row._replace(path=_moved(row.path, version))
             for row in listed
-            if row.path not in changed and not row.path.endswith(_SIGNATURES)
+            if row.path not in changed and not row.path.endswith(SIGNATURES)
         ]
         text = recordfile.text([*kept, *new], "\n")
-        _put(out, record, _moved(record.filename, version), text.encode())
+        put(out, record, _moved(record.filename, version), text.encode())
 
 
 def _moved(path: str, version: str) -> str:
@@ -97,10 +96,3 @@ def _as(member: zipfile.ZipInfo, name: str) -> zipfile.ZipInfo:
     other = copy.copy(member)
     other.filename = name
     return other
-
-
-def _put(out: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, content: bytes) -> Row:
-    info = zipfile.ZipInfo(name, member.date_time)
-    info.external_attr, info.compress_type = member.external_attr, zipfile.ZIP_DEFLATED
-    out.writestr(info, content)
-    return Row(name, recordfile.encoded(hashlib.sha256(content).digest()), str(len(content)))

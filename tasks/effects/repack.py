@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import IO
 
-from tasks.effects import wheelfile
+from tasks.effects import distinfo, wheelfile
 from tasks.errors import BadArtifactError
 
 _LOCAL = struct.Struct("<4s5H3L2H")  # the header before each member's bytes
@@ -43,22 +43,30 @@ def is_stored(wheel: PurePath) -> bool:
         return False  # the check that follows says what is wrong with it
 
 
-def repack(wheel: Path, before: Path | None) -> Mapping[str, str]:
+def repack(
+    wheel: Path, before: Path | None, added: Mapping[str, bytes] | None = None
+) -> Mapping[str, str]:
     """Compress `wheel` where it lies, all or nothing; returns path → sha256 of everything inside.
 
     `before` is a wheel that was verified and has not changed since. What is not taken from it is
     verified on the way; so in the end nothing in `wheel` is left to verify but its tags. Order,
-    times and modes stay. Raises `BadArtifactError` naming the member that is wrong.
+    times and modes stay; `added` are more files of dist-info. Raises `BadArtifactError` naming the
+    member that is wrong.
     """
     packed = wheel.with_name(f".{wheel.name}.part")
     with wheelfile.opened(wheel) as new, _opened(before) as old:
         recorded = wheelfile.record(new)
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as out:
+            gone = distinfo.replaced(new, added or {})
             for member in new.infolist():
+                if member.filename in gone:
+                    continue
                 digest = wheelfile.vouched(member, recorded, wheel)
                 known = old.members.get((member.filename, digest))
                 if not (known and old.archive and take(out, member, old.archive, known)):
                     _compress(out, member, new, digest, wheel)
+            if added:
+                recorded = dict(distinfo.close(out, new, added))
     packed.replace(wheel)
     return recorded
 

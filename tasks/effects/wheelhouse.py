@@ -26,11 +26,14 @@ class Origin:
 
 
 def keep(wheel: Path, wheelhouse: PurePath, asked: str, source: str) -> tuple[Path, Artifact]:
-    """Move a finished wheel into the wheelhouse, whole, with its origin beside it."""
+    """Move a finished wheel into the wheelhouse, whole, with its origin beside it. A statement
+    about the one that was there goes.
+    """
     place = Path(wheelhouse) / wheel.name
     place.parent.mkdir(parents=True, exist_ok=True)
     known = files.artifact(wheel)
     _tell_of_another(place, asked, source)
+    statement_of(place).unlink(missing_ok=True)
     arriving = place.with_name(f".{place.name}.part")
     shutil.move(wheel, arriving)
     files.move(arriving, place)
@@ -67,6 +70,11 @@ def kept(wheelhouse: PurePath, asked: str, source: str) -> tuple[Path, Artifact]
 def origin_of(wheel: PurePath) -> PurePath:
     """`NAME.whl` has `NAME.whl.json`."""
     return wheel.with_name(f"{wheel.name}.json")
+
+
+def statement_of(wheel: PurePath) -> Path:
+    """`NAME.whl` has `NAME.whl.provenance.json`, where it was built here."""
+    return Path(wheel).with_name(f"{wheel.name}.provenance.json")
 
 
 def require_sha256(found: Artifact, wanted: str | None) -> None:

@@ -15,9 +15,9 @@ from tasks.knowledge import load
 from tasks.model import Arch, Interpreter, Layout, Stage, Strategy, TorchFound
 from tasks.settings.schema import Settings
 from tasks.stages.source.job import SourceTree
-from tasks.stages.wheel.built import version_of
 from tasks.stages.wheel.installed import require
 from tasks.stages.wheel.job import Reading
+from tasks.stages.wheel.made import version_of
 from tasks.stages.wheel.plan import plan
 
 KNOWLEDGE = load(Path(__file__).parents[2] / "config" / "knowledge")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from tasks.effects.git.checkout import clone_at, is_at
 from tasks.effects.git.patches import applies, apply
 from tasks.effects.git.reach import reachable
-from tasks.effects.git.state import GitState, is_checkout, state, unignored
+from tasks.effects.git.state import GitState, date, is_checkout, state, unignored
 from tasks.effects.git.submodules import stale_submodules, update_submodules
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "applies",
     "apply",
     "clone_at",
+    "date",
     "is_at",
     "is_checkout",
     "reachable",

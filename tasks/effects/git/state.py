@@ -56,6 +56,15 @@ def ask(tree: PurePath, *args: str, what: str = "read the checkout") -> str:
     return shell.capture(command(*args, what=f"{what} {tree}", at=tree))
 
 
+def date(tree: PurePath) -> int:
+    """When the commit that is checked out was made, in seconds since 1970; 0 without one."""
+    try:
+        told = ask(tree, "show", "-s", "--no-show-signature", "--format=%ct", "HEAD")
+    except CommandFailedError:
+        return 0
+    return int(told)
+
+
 def submodule_lines(tree: PurePath) -> Iterator[tuple[str, str, str]]:
     """Flag ("-" not there, "+" another commit, " " in step), path and commit of every submodule.
 

@@ -26,6 +26,7 @@ from tasks.effects.voice import say, warn
 from tasks.effects.watch import Watch
 from tasks.forecast import Forecast
 from tasks.model import Command
+from tasks.provenance.made import dated
 from tasks.stages.compile import buildfolder, flashattention, products
 from tasks.stages.compile.bench import Bench, folder_of, open_bench
 from tasks.stages.compile.decision import Decision, arguments
@@ -35,6 +36,7 @@ from tasks.stages.compile.unused import Unused
 from tasks.stages.compile.work import Step, cmake_again
 from tasks.stages.deps.job import Cache
 from tasks.stages.env.job import LAUNCHERS
+from tasks.stages.source.job import SourceTree
 
 _NEEDED_MIB = 1024  # a build that has less is sure to fail; a whole CUDA build takes some 30 GiB
 _OURS = {"USE_CUDA"}  # given to every tree, whether a person wrote it or not
@@ -64,7 +66,7 @@ def run(job: CompileJob) -> tuple[Compiled]:
 def _recorded(bench: Bench, job: CompileJob, told: Run) -> None:
     """Configure and compile, and add what came of it to the runs, whatever that was."""
     started, before = time.monotonic(), ninjalog.read(bench.folder)
-    env, log = bench.environment.over(shell.host_env()), Path(job.log).with_suffix(".cache.log")
+    env, log = _environment(bench, job), Path(job.log).with_suffix(".cache.log")
     cache = _cache(bench, job)
     try:
         with compilercache.measure(cache, env, log) as measured:
@@ -83,6 +85,14 @@ def _recorded(bench: Bench, job: CompileJob, told: Run) -> None:
         say(f"{told.warnings:,} warnings of compilers are in {job.log}")
     if slow := slowest(runs.seconds(made)):
         say(f"slowest: {', '.join(map(str, slow))}")
+
+
+def _environment(bench: Bench, job: CompileJob) -> dict[str, str]:
+    """The time of the source is none of what a folder is configured from: each commit would have
+    everything compiled again.
+    """
+    env = bench.environment.over(shell.host_env())
+    return dated(env, manifests.read(job.source, SourceTree).date)
 
 
 def _cache(bench: Bench, job: CompileJob) -> Cache:

@@ -89,6 +89,11 @@ class Deps:
     git: Program | None
     msvc: Captured | None = None
 
+    @property
+    def compilers(self) -> tuple[Program, ...]:
+        """Those of C and C++ that there are."""
+        return tuple(one for one in dict.fromkeys((self.cc, self.cxx)) if one.path)
+
 
 @dataclass(frozen=True)
 class Stamps:

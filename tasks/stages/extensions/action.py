@@ -8,14 +8,20 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from tasks.effects import environments, files, git, manifests, wheelfile
+from tasks.digest import canonical
+from tasks.effects import environments, files, git, manifests, wheelfile, wheelhouse
+from tasks.effects.clock import now
+from tasks.effects.enclose import enclose
 from tasks.effects.relabel import relabel
 from tasks.effects.voice import say, tick, warn
 from tasks.errors import redact
+from tasks.provenance.sbom import PLACE, sbom
+from tasks.provenance.statement import statement
 from tasks.stages.deps.job import Deps
 from tasks.stages.extensions import sources
 from tasks.stages.extensions.build import build
 from tasks.stages.extensions.job import Built, ExtensionJob
+from tasks.stages.extensions.made import invocation, made_of
 from tasks.stages.extensions.proof import archs
 from tasks.stages.extensions.putting import prepare, put
 from tasks.stages.wheel.job import Surface
@@ -31,16 +37,23 @@ def run(job: ExtensionJob) -> tuple[Built]:
         return (_unreachable(job),)
     deps = manifests.read(job.deps, Deps)
     surface = manifests.read(job.surface, Surface)
+    began = now()
     files.require_space(job.work, _ROOM_MIB, f"building {job.name}")
     prepare(job, deps)  # pip asks the setup.py of an sdist already when it fetches it
     tick("fetching it" if job.kind == "wheel" else "fetching its source")
     fetched, source = sources.fetch(job, deps)
-    is_made = job.kind == "wheel"
-    wheel = fetched if is_made else relabel(build(job, deps, fetched), label_of(job, surface))
+    wheel, made = fetched, None
+    if job.kind != "wheel":
+        wheel = relabel(build(job, deps, fetched), label_of(job, surface))
+        made = made_of(job, deps, wheel, source, surface)
+        enclose(wheel, {PLACE: sbom(made).encode()})
     recorded = wheelfile.verify(wheel, deps.python_version)
     unpacked = _unpack(job, wheel)
     held = archs(job, deps, unpacked, recorded)
     artifact = put(job, deps, wheel, unpacked)
+    if made:
+        told = statement(made, artifact, invocation(job, deps, held, began))
+        files.write_atomic(wheelhouse.statement_of(job.wheelhouse / artifact.name), canonical(told))
     for name, kinds in held.items():
         say(f"{Path(name).name} holds {', '.join(kinds)}")
     files.remove_owned(unpacked.parent)

@@ -17,8 +17,10 @@ from tasks.effects.crew import Crew, Take
 from tasks.effects.voice import tick
 from tasks.effects.watch import Watch
 from tasks.model import Command
+from tasks.provenance.made import dated
 from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import Caching
+from tasks.stages.extensions import sources
 from tasks.stages.extensions.cached import cached
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.turns import turn
@@ -32,7 +34,8 @@ def build(job: ExtensionJob, deps: Deps, tree: Path) -> Path:
     files.own(landing)
     argv = wheel_argv(job, deps, tree)
     tick("compiling")
-    command = Command(argv, building(job), f"build {job.name}", log=job.log)
+    env = dated(building(job), sources.date(job))
+    command = Command(argv, env, f"build {job.name}", log=job.log)
     _compile(job, deps, command, tree)
     (wheel,) = landing.glob("*.whl")
     return wheel

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
 
-from tasks.model import Arch, Artifact, System
+from tasks.model import Arch, Artifact, Json, System
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class ExtensionJob:
     `jobs` is how many compilers run at once, None by cores and memory; `own_jobs`: its setup.py
     puts a number where it gets none; `compiler_mib` is what one compiler takes, 0 where nobody
     knows. `pool` is the folder of the jobs that all builds of the checkout share, `runs` the file
-    that each build adds a line to, `knowledge` the folder of facts.
+    that each build adds a line to, `knowledge` the folder of facts. `asked` is its entry in the
+    settings, for the statement beside the wheel.
     """
 
     name: str
@@ -75,6 +76,7 @@ class ExtensionJob:
     compiler_mib: int = 0
     why: str = ""
     isolated: bool = True
+    asked: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

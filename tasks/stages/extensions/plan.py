@@ -196,6 +196,7 @@ def _bare(extension: Extension, settings: Settings, layout: Layout, choice: Choi
         log=layout.logs / f"extension-{extension.name}.log",
         patches=tuple(layout.root / patch for patch in extension.patches),
         requires=extension.requires,
+        asked=extension.model_dump(mode="json", exclude_defaults=True),
     )
 
 

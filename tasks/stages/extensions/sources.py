@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tasks.effects import archive, files, git, packages, trees
+from tasks.effects.git.command import is_local
 from tasks.effects.packages import Download
 from tasks.errors import BadArtifactError, redact
+from tasks.provenance.made import Tree
 from tasks.stages.deps.job import Deps
 from tasks.stages.extensions import patching, pins
 from tasks.stages.extensions.job import ExtensionJob
@@ -27,13 +29,38 @@ def fetch(job: ExtensionJob, deps: Deps) -> tuple[Path, Mapping[str, str]]:
         case "wheel":
             return _wheel(job, deps, work / "wheel")
         case "git":
-            found = _clone(job, work / "clone", tree)
+            found = _clone(job, _clone_of(job), tree)
         case "path":
             trees.copy(Path(job.location), tree)
             found = {"path": job.location, "digest": trees.digest(tree)}
         case "sdist":
             found = _sdist(job, deps, work / "sdist", tree)
     return tree, {**found, **patching.apply(job, tree)}
+
+
+def tree_of(job: ExtensionJob, found: Mapping[str, str]) -> Tree:
+    """What was `found` in `fetch`, as another may be told."""
+    patches = tuple(filter(None, found.get("patches", "").split(", ")))
+    if job.kind == "sdist":
+        return Tree(digest=found["sha256"], patches=patches)
+    if job.kind == "path":
+        return Tree(digest=found["digest"], patches=patches)
+    return Tree(
+        url="" if is_local(found["git"]) else found["git"],
+        commit=found["commit"],
+        edits=found["edits"],
+        submodules=git.state(_clone_of(job)).submodules,
+        patches=patches,
+    )
+
+
+def date(job: ExtensionJob) -> int:
+    """When its commit was made, 0 where it is no checkout of ours."""
+    return git.date(_clone_of(job)) if job.kind == "git" else 0
+
+
+def _clone_of(job: ExtensionJob) -> Path:
+    return Path(job.work) / "clone"
 
 
 def path_digest(job: ExtensionJob) -> str:

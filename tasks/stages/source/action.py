@@ -17,12 +17,15 @@ from tasks.stages.source.tree import digest
 
 @dataclass(frozen=True)
 class Seen:
-    """How the tree was when it was last read: its commit, or the archive it came from."""
+    """How the tree was when it was last read: its commit and when that was made, or the archive it
+    came from.
+    """
 
     tree: str
     commit: str = ""
     archive: str = ""
     digest: str = ""
+    date: int = 0
 
 
 def run(job: SourceJob) -> tuple[SourceTree]:
@@ -113,14 +116,23 @@ def _read(job: SourceJob, patches: tuple[str, ...]) -> SourceTree:
     tree = str(job.tree)
     if git.is_checkout(job.tree):
         found = git.state(job.tree, Path(job.state) / NEW_FILES)
-        _write_seen(job, Seen(tree, commit=found.commit))
-        return SourceTree(tree, job.kind, found.commit, found.submodules, found.edits, "", patches)
+        date = _date(job, found.commit)
+        _write_seen(job, Seen(tree, commit=found.commit, date=date))
+        return SourceTree(
+            tree, job.kind, found.commit, found.submodules, found.edits, "", patches, date
+        )
     content = _digest(job)
     seen = _seen(job)
     if job.kind != "tarball":
         return SourceTree(tree, job.kind, "", {}, "", content, patches)
     edits = "" if content == seen.digest else content
     return SourceTree(tree, job.kind, "", {}, edits, seen.archive, patches)
+
+
+def _date(job: SourceJob, commit: str) -> int:
+    """Asked once for each commit."""
+    seen = _seen(job)
+    return seen.date if seen.commit == commit and seen.date else git.date(job.tree)
 
 
 def _digest(job: SourceJob) -> str:

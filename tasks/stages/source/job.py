@@ -40,7 +40,8 @@ class SourceTree:
     A checkout has its `commit`, the commits of its `submodules` by path, and in `edits` a digest of
     what differs from the commit ("" when clean, patches included). Any other tree has "" for a
     commit and in `digest` the archive's sha256, or that of its files; an unpacked archive that was
-    edited has `edits` too. `patches` are the sha256 of those applied.
+    edited has `edits` too. `patches` are the sha256 of those applied. `date` is the commit's, in
+    seconds since 1970, 0 without one.
     """
 
     tree: str
@@ -50,3 +51,4 @@ class SourceTree:
     edits: str
     digest: str
     patches: tuple[str, ...] = ()
+    date: int = 0

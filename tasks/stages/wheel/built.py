@@ -12,14 +12,17 @@ from pathlib import Path
 
 from tasks.digest import canonical, sha256_text
 from tasks.effects import distribution, files, manifests, pythons, wheelfile
+from tasks.effects.clock import now
 from tasks.effects.voice import say
 from tasks.model import Artifact
 from tasks.stages.compile.job import Compiled
 from tasks.stages.deps.job import Deps
 from tasks.stages.source.job import SourceTree
 from tasks.stages.wheel import installed, installing, lastgood, libraries, packing
+from tasks.stages.wheel.installing import Fresh
 from tasks.stages.wheel.job import BuiltJob, Surface, Wheel
 from tasks.stages.wheel.lastgood import Content
+from tasks.stages.wheel.made import made_of, version_of
 from tasks.stages.wheel.surface import surface
 
 VERSION_FILES = ("torch/version.py", "torch/_version.py")
@@ -32,34 +35,21 @@ def run(job: BuiltJob, deps: Deps) -> tuple[Wheel, Surface]:
     compiled = manifests.read(job.compiled, Compiled)
     if compiled.backend == "cmake":
         return _libraries(job, deps, compiled)
-    version = version_of(job, manifests.read(job.source, SourceTree))
+    made, began = made_of(job, deps), now()
     before = lastgood.read(job)
     known = lastgood.wheel_of(job, before) if before else None
-    wheel, recorded = packing.pack(job, compiled, version, deps.python_version, known)
+    wheel, recorded = packing.pack(job, compiled, made, deps.python_version, known)
     content = wheelfile.content_digest(recorded, VERSION_FILES)
     artifact = _same(job, deps, content, before)
     if artifact is None:
         found_in = libraries.look(job, deps, wheel, recorded)
-        artifact = installing.install(job, deps, wheel, content, before)
+        artifact = installing.install(job, deps, Fresh(wheel, content, made, began), before)
         manifests.publish(job.libraries, found_in)
     found = installed.torch_of(deps.python)
     say(f"torch {found.version} ({artifact.name}, sha256 {artifact.sha256[:12]}…)")
     release = found.version.partition("+")[0]
     torch = Wheel(found.version, release, found.cuda, found.folder, deps.python, "wheel", artifact)
     return torch, surface(found, deps, job.reading)
-
-
-def version_of(job: BuiltJob, tree: SourceTree) -> str:
-    """`2.6.0+cu130.sm120.g1a2b3c4`, with `.d` and six digits of the edits where the tree is
-    dirty.
-    """
-    if job.local is None:
-        return job.release
-    if job.local_is_whole:
-        return f"{job.release}+{job.local}"
-    source = f"g{tree.commit[:7]}" if tree.commit else f"t{tree.digest[:7]}"
-    dirty = f".d{sha256_text(tree.edits)[:6]}" if tree.edits else ""
-    return f"{job.release}+{job.local}.{source}{dirty}"
 
 
 def _same(job: BuiltJob, deps: Deps, content: str, last: Content | None) -> Artifact | None:

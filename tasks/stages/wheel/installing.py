@@ -6,31 +6,43 @@ was left, or a file is not all that an installer would change, uv or pip does it
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tasks.effects import distribution, environments, manifests, renewal, wheelhouse
+from tasks.digest import canonical
+from tasks.effects import distribution, environments, files, manifests, renewal, wheelhouse
 from tasks.effects.packages import Extra, Packages
 from tasks.effects.renewal import Renewal
 from tasks.effects.voice import say, tick
 from tasks.errors import BadArtifactError
 from tasks.model import Artifact
+from tasks.provenance.made import Made
+from tasks.provenance.statement import statement
 from tasks.stages.deps.job import Deps
 from tasks.stages.wheel import imported, installed, lastgood
 from tasks.stages.wheel.job import BuiltJob
 from tasks.stages.wheel.lastgood import Content
+from tasks.stages.wheel.made import invocation
 
 
-def install(
-    job: BuiltJob, deps: Deps, wheel: Path, content: str, before: Content | None
-) -> Artifact:
+@dataclass(frozen=True)
+class Fresh:
+    """A wheel that was just made: `content` is the digest of what would be installed."""
+
+    wheel: Path
+    content: str
+    made: Made
+    began: str
+
+
+def install(job: BuiltJob, deps: Deps, fresh: Fresh, before: Content | None) -> Artifact:
     """Only a wheel that imports goes where other profiles, and other people, take wheels from. One
-    that does not gives way to the one before it. `content` is the digest of the new one's.
+    that does not gives way to the one before it.
     """
     manifests.withdraw(job.content, job.libraries)
     site = environments.site_packages(deps.python)
     try:
-        _install(job, deps, wheel, site, before)
+        _install(job, deps, fresh.wheel, site, before)
     except BadArtifactError:
         if before:
             _whole(job, deps, lastgood.wheel_of(job, before))
@@ -38,11 +50,13 @@ def install(
             manifests.publish(job.content, replace(before, record=record))
             say(f"installed again instead: {before.artifact.name}")
         raise
-    _, artifact = wheelhouse.keep(
-        wheel, job.wheelhouse, f"torch {job.release} as built", str(job.compiled)
+    kept, artifact = wheelhouse.keep(
+        fresh.wheel, job.wheelhouse, f"torch {job.release} as built", str(job.compiled)
     )
+    told = statement(fresh.made, artifact, invocation(job, deps, fresh.began))
+    files.write_atomic(wheelhouse.statement_of(kept), canonical(told))
     record = distribution.record_digest(site, "torch")
-    good = Content(content, artifact, deps.identity, lastgood.asked(job), record)
+    good = Content(fresh.content, artifact, deps.identity, lastgood.asked(job), record)
     manifests.publish(job.content, good)
     return artifact
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Literal
 
 from tasks.digest import canonical, sha256_text
-from tasks.model import Artifact
+from tasks.model import Arch, Artifact, Json
 
 Kind = Literal["wheel", "libtorch", "existing"]
 # Who supplies a library: the wheel itself, the CUDA toolkit or NVIDIA's packages, another Python
@@ -55,7 +55,8 @@ class BuiltJob:
     `local` is the local version without the commit ("cu130.sm120"), None for no local version, and
     `local_is_whole` says that a person chose it, so that no commit is added. `content` keeps the
     digest of what was last installed and imported, `libraries` what its libraries need, `linkages`
-    what was read in them. `build` is the build folder of this profile.
+    what was read in them. `build` is the build folder of this profile. `asked` are the settings,
+    `targets` the capabilities that the statement beside the wheel tells of.
     """
 
     release: str
@@ -76,6 +77,8 @@ class BuiltJob:
     compiled: PurePath
     log: PurePath
     wheel: PurePath
+    asked: Mapping[str, Json] = field(default_factory=dict)
+    targets: tuple[Arch, ...] = ()
 
 
 @dataclass(frozen=True)

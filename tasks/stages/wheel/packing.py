@@ -17,12 +17,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tasks.effects import files, manifests, repack, shell, wheelfile
+from tasks.effects.enclose import enclose
 from tasks.effects.ninja import follow
 from tasks.effects.voice import tick
 from tasks.errors import BuildError, CommandFailedError
 from tasks.model import Command
+from tasks.provenance.made import Made, dated
+from tasks.provenance.sbom import PLACE, sbom
 from tasks.stages.compile.job import ASSEMBLY, OPTION, Compiled
 from tasks.stages.env.job import Environment
+from tasks.stages.source.job import SourceTree
 from tasks.stages.wheel.job import BuiltJob
 
 # of a tree whose own bdist_wheel knows no such option
@@ -30,25 +34,28 @@ _REFUSED = re.compile(r"error: option --\S+ not recognized")
 
 
 def pack(
-    job: BuiltJob, compiled: Compiled, version: str, python_version: str, before: Path | None
+    job: BuiltJob, compiled: Compiled, made: Made, python_version: str, before: Path | None
 ) -> tuple[Path, Mapping[str, str]]:
     """The finished wheel and its RECORD, every byte of it checked; `before` is the last good one.
+    What it was `made` from is in it.
 
     Raises `CommandFailedError`, `BadArtifactError`, and `BuildError` where no wheel came out.
     """
-    wheel = _make(job, compiled, version)
+    wheel = _make(job, compiled, made)
+    added = {PLACE: sbom(made).encode()}
     if not repack.is_stored(wheel):
         tick(f"checking {wheel.name}")
+        enclose(wheel, added)
         return wheel, wheelfile.verify(wheel, python_version)
     tick(f"compressing {wheel.name}")
     wheelfile.require_tags(wheel, python_version)
-    return wheel, repack.repack(wheel, before)
+    return wheel, repack.repack(wheel, before, added)
 
 
-def _make(job: BuiltJob, compiled: Compiled, version: str) -> Path:
+def _make(job: BuiltJob, compiled: Compiled, made: Made) -> Path:
     files.remove_owned(job.landing)
     landing = files.own(job.landing)
-    more = {"PYTORCH_BUILD_VERSION": version, "PYTORCH_BUILD_NUMBER": "0"}
+    more = {"PYTORCH_BUILD_VERSION": made.version, "PYTORCH_BUILD_NUMBER": "0"}
     try:
         run(job, compiled, landing, more)
     except CommandFailedError as error:
@@ -71,6 +78,7 @@ def run(
     """Run the backend's command for the wheel, or the libraries, with `more` variables."""
     env = manifests.read(job.env, Environment).over(shell.host_env())
     env.update({**compiled.variables, **more})
+    env = dated(env, manifests.read(job.source, SourceTree).date)
     argv = compiled.wheel_argv(dest, plain=plain)
     command = Command(argv, env, "make the wheel", cwd=Path(compiled.tree), log=job.log)
     with files.lock(Path(compiled.build)), _laid_out(compiled):

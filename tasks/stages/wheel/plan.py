@@ -62,6 +62,8 @@ _SHOWN = frozenset(
     ]
 )
 
+_ASKED = {"python", "target", "toolkit", "torch", "source", "build", "wheel"}
+
 
 def _reading(layout: Layout, choice: Choice, knowledge: Knowledge) -> Reading:
     try:
@@ -119,4 +121,6 @@ def _built(settings: Settings, layout: Layout, choice: Choice, reading: Reading)
         compiled=layout.manifest("compile"),
         log=layout.logs / "wheel.log",
         wheel=layout.manifest("wheel"),
+        asked=settings.model_dump(mode="json", include=_ASKED),
+        targets=choice.targets,
     )
