@@ -1,0 +1,172 @@
+"""What the libraries of a wheel need from outside, and whether its requirements bring it. Pure.
+
+The wheel is taken for installed in a folder of its own, with nothing beside it but NVIDIA's
+packages, and the rules of the loader say what is found there: what only this machine has counts for
+nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tasks.stages.validate.job import Status
+from tasks.stages.wheel.job import Linkage
+from tasks.stages.wheel.linkage import is_driver
+from tasks.stages.wheel.loading import Loaded, Need, Search, load, order
+
+_SITE = PurePosixPath("/site-packages")
+_TORCH = re.compile(r"lib(torch|c10|shm|caffe2)(_\w+)?\.so")
+_LOADER = re.compile(r"ld-linux[\w-]*\.so|ld64\.so")  # it is what loads all others
+_ALL_IN_ONE = re.compile(r"cu\d+")  # nvidia/cu13: the toolkit of 13.0 and later in one folder
+# Library → NVIDIA's package without nvidia- and -cu12, and its extra of cuda-toolkit where it is of
+# the toolkit. File lists of the wheels that torch 2.6.0 and 2.15.0 require
+_PACKAGES: Mapping[str, tuple[str, str]] = {
+    "libcudart": ("cuda-runtime", "cudart"),
+    "libcupti": ("cuda-cupti", "cupti"),
+    "libnvrtc": ("cuda-nvrtc", "nvrtc"),
+    "libnvrtc-builtins": ("cuda-nvrtc", "nvrtc"),
+    "libcublas": ("cublas", "cublas"),
+    "libcublasLt": ("cublas", "cublas"),
+    "libcufft": ("cufft", "cufft"),
+    "libcufftw": ("cufft", "cufft"),
+    "libcufile": ("cufile", "cufile"),
+    "libcurand": ("curand", "curand"),
+    "libcusolver": ("cusolver", "cusolver"),
+    "libcusolverMg": ("cusolver", "cusolver"),
+    "libcusparse": ("cusparse", "cusparse"),
+    "libnvJitLink": ("nvjitlink", "nvjitlink"),
+    "libnvToolsExt": ("nvtx", "nvtx"),
+    "libcudnn": ("cudnn", ""),
+    "libcusparseLt": ("cusparselt", ""),
+    "libnccl": ("nccl", ""),
+    "libnvshmem_host": ("nvshmem", ""),
+}
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What another machine has beside the wheel: its `requires`, the names that every Linux of
+    manylinux has (None where nobody here can tell), and torch, where it was built `against` one.
+    """
+
+    requires: Sequence[Requirement]
+    system: Collection[str] | None
+    against: str = ""
+
+
+@dataclass(frozen=True)
+class Outside:
+    """A library that is not in the wheel, who needs it, and by whom it comes."""
+
+    name: str
+    users: tuple[str, ...]
+    status: Status
+    by: str
+
+
+def outside(held: Mapping[str, Linkage], beside: Surroundings) -> list[Outside]:
+    """What the libraries `held` by a wheel need that it does not hold, sorted by name."""
+    machine = next((one.machine for one in held.values()), "")
+    ours = {str(_SITE / name): linkage for name, linkage in held.items()}
+
+    def look(place: str) -> Linkage | None:
+        return ours.get(place) or (Linkage(machine) if _is_nvidias(PurePosixPath(place)) else None)
+
+    libraries = [Loaded(str(_SITE / name), held[name]) for name in order(held)]
+    needs = load(libraries, Search((), {}, (), look))
+    open_needs = [need for need in needs if need.library in ours and need.place not in ours]
+    found: dict[str, list[Need]] = {}
+    for need in open_needs:
+        found.setdefault(need.name, []).append(need)
+    inside = {PurePosixPath(name).name for name in held} | {one.soname for one in held.values()}
+    return [_judged(name, found[name], inside, beside) for name in sorted(found)]
+
+
+def _judged(
+    name: str, needs: Sequence[Need], inside: Collection[str], beside: Surroundings
+) -> Outside:
+    users = tuple(PurePosixPath(need.library).name for need in needs)
+    reached = all(need.place for need in needs)
+    status, by = _brought(name, beside, inside=name in inside, reached=reached)
+    return Outside(name, users, status, by)
+
+
+def _brought(name: str, beside: Surroundings, *, inside: bool, reached: bool) -> tuple[Status, str]:
+    if inside:
+        return "failed", "it is in the wheel, and no RPATH leads there"
+    if is_driver(name):
+        return "passed", "the driver"
+    if package := _package(name):
+        return _by_nvidia(*package, beside, reached=reached)
+    if _TORCH.match(name) and _has_torch(beside):
+        return "passed", _torch(beside)
+    return _of_system(name, beside)
+
+
+def _of_system(name: str, beside: Surroundings) -> tuple[Status, str]:
+    if _LOADER.match(name) or name in (beside.system or ()):
+        return "passed", "every Linux of manylinux"
+    if beside.system is None:
+        return "not run", "auditwheel, which knows what every Linux has, is not installed"
+    return "failed", "no requirement brings it, and not every Linux has it"
+
+
+def _by_nvidia(
+    package: str, extra: str, beside: Surroundings, *, reached: bool
+) -> tuple[Status, str]:
+    declared = _declared(package, extra, beside.requires)
+    if declared and reached:
+        return "passed", declared
+    if _has_torch(beside):  # which is imported first, and has loaded them
+        return "passed", f"what comes with {_torch(beside)}"
+    if declared:
+        return "failed", f"{declared} has it, and no RPATH leads to $ORIGIN/…/nvidia/…/lib"
+    return "failed", f"nvidia-{package} has it, and Requires-Dist does not name that"
+
+
+def _declared(package: str, extra: str, requires: Sequence[Requirement]) -> str:
+    """The requirement that brings a package of NVIDIA's, "" where none does."""
+    wanted = re.compile(rf"nvidia-{package}(-cu\d+)?")
+    for one in requires:
+        name = canonicalize_name(one.name)
+        if wanted.fullmatch(name):
+            return name
+        if name == "cuda-toolkit" and extra in one.extras:
+            return f"{name}[{extra}]"
+    return ""
+
+
+def _has_torch(beside: Surroundings) -> bool:
+    return bool(beside.against) or any(_is_torch(one) for one in beside.requires)
+
+
+def _torch(beside: Surroundings) -> str:
+    if any(_is_torch(one) for one in beside.requires):
+        return "torch"
+    return f"torch {beside.against}, which it was built against and does not declare"
+
+
+def _is_torch(asked: Requirement) -> bool:
+    return canonicalize_name(asked.name) == "torch"
+
+
+def _package(name: str) -> tuple[str, str] | None:
+    stem = name.partition(".so")[0]
+    return _PACKAGES.get("libcudnn" if stem.startswith("libcudnn_") else stem)
+
+
+def _is_nvidias(place: PurePosixPath) -> bool:
+    """Whether a package of NVIDIA's has that file: site-packages/nvidia/cublas/lib/libcublas.so."""
+    package = _package(place.name)
+    parts = place.parts[len(_SITE.parts) :]
+    if package is None or len(parts) != 4 or (parts[0], parts[2]) != ("nvidia", "lib"):
+        return False
+    name, extra = package
+    in_one = bool(extra and _ALL_IN_ONE.fullmatch(parts[1]))
+    return in_one or parts[1] == name.replace("-", "_")
