@@ -47,6 +47,14 @@ def command_tasks(subject: Subject) -> Iterator[Task]:
     yield command(
         "explain", "what doit build would do now and why; for compile, how many objects", json
     )
+    yield {
+        **command(
+            "verify",
+            "verify WHEEL: against what is recorded of it, and what it declares to need",
+            _value("wheel", "look at FILE"),
+        ),
+        "pos_arg": "wheels",
+    }
     yield command("purge", "remove what this profile built (--yes to do it)", yes)
     yield command(
         "restore",

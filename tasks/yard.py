@@ -33,7 +33,7 @@ from tasks.stages.extensions.check import check as check_extensions
 from tasks.stages.install.check import check as check_install
 from tasks.stages.source.check import check as check_source
 
-HELPERS = frozenset({"settings", "doctor", "diagnose", "history", "report", "restore"})
+HELPERS = frozenset({"settings", "doctor", "diagnose", "history", "report", "restore", "verify"})
 _INSTALLING = frozenset({"build", "install", "explain", "doctor"})
 _LOOKING = frozenset({"list", "info", "clean", "forget", "ignore", "help", "tabcompletion"})
 

@@ -34,9 +34,16 @@ def verify(wheel: PurePath, python_version: str) -> Mapping[str, str]:
     require_tags(wheel, python_version)
     with opened(wheel) as archive:
         recorded = record(archive)
-        for member in archive.infolist():
-            _verify_member(archive, member, recorded, wheel)
+        require_recorded(archive, recorded, wheel)
     return recorded
+
+
+def require_recorded(
+    archive: zipfile.ZipFile, recorded: Mapping[str, str], wheel: PurePath
+) -> None:
+    """`BadArtifactError` naming the first member that is not what RECORD says."""
+    for member in archive.infolist():
+        _verify_member(archive, member, recorded, wheel)
 
 
 @contextmanager

@@ -69,8 +69,9 @@ def _stays(replaced: Path) -> str:
 
 
 def _remove_wheel(wheel: Path) -> None:
-    """With the line on where it is from."""
+    """With the line on where it is from, and the statement."""
     wheel.unlink()
+    wheelhouse.statement_of(wheel).unlink(missing_ok=True)
     Path(wheelhouse.origin_of(wheel)).unlink(missing_ok=True)
 
 

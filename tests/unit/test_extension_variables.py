@@ -15,7 +15,7 @@ from tasks.stages.deps.job import Cache, Deps, Program
 from tasks.stages.env.job import Caching
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.plan import plan
-from tasks.stages.extensions.variables import jobs_of, numbered, own_over
+from tasks.stages.extensions.variables import jobs_of, numbered, own_over, same_anywhere
 from tests.actionyard import CHOICE, script
 from tests.checkout import KNOWLEDGE
 
@@ -127,3 +127,24 @@ def test_what_nvcc_is_to_get_last_stands_behind_everything_else() -> None:
     windows = own_over(replace(job, system="windows"), {"CL": "/DUSE_CUDA"})
     assert windows["CL"] == "/DUSE_CUDA /FIcfloat"
     assert own_over(extension(), {}).keys() == {"PIP_DISABLE_PIP_VERSION_CHECK"}
+
+
+def anywhere(job: ExtensionJob, compiler: str, **env: str) -> dict[str, str]:
+    cxx = Program("/usr/bin/g++", compiler)
+    deps = Deps("", "3.12.0", "1", None, "", None, None, NONE, cxx, NONE, NONE, None)
+    return same_anywhere(job, deps, env, 0)
+
+
+def test_where_it_was_built_and_when_is_not_in_what_comes_out() -> None:
+    mapped = "-ffile-prefix-map=/yard/build/p=."
+    assert anywhere(extension(), "12.2.0")["CPPFLAGS"] == mapped
+    own = anywhere(extension(), "12.2.0", CPPFLAGS="-DX", SOURCE_DATE_EPOCH="7")
+    assert own == {"CPPFLAGS": f"-DX {mapped}", "SOURCE_DATE_EPOCH": "7"}
+
+
+def test_a_compiler_or_a_path_that_the_option_does_not_suit_goes_without_it() -> None:
+    for compiler in ("9.4.0", "", "unknown"):
+        assert "CPPFLAGS" not in anywhere(extension(), compiler)
+    assert "CPPFLAGS" not in anywhere(replace(extension(), system="windows"), "19.44")
+    spaced = replace(extension(), deps=Path("/my yard/build/p/deps.json"))
+    assert "CPPFLAGS" not in anywhere(spaced, "12.2.0")

@@ -28,6 +28,7 @@ def built(yard: Path, profile: str, wheel: str, manifest: str = "wheel.json") ->
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("abc", encoding="utf-8")
     manifests.publish(path.with_name(f"{wheel}.json"), Origin("torch", "", artifact))
+    path.with_name(f"{wheel}.provenance.json").write_text("{}", encoding="utf-8")
     return path
 
 
@@ -78,6 +79,7 @@ def test_purge_removes_what_is_ours_alone(yard: Path, heard: Heard) -> None:
         "wheelhouse/by-hand.whl",
         "wheelhouse/torch-2.whl",
         "wheelhouse/torch-2.whl.json",
+        "wheelhouse/torch-2.whl.provenance.json",
     ]
     purge.run(opened(yard), yes=True)  # nothing left is nothing to do
 

@@ -17,14 +17,13 @@ from tasks.effects.crew import Crew, Take
 from tasks.effects.voice import tick
 from tasks.effects.watch import Watch
 from tasks.model import Command
-from tasks.provenance.made import dated
 from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import Caching
 from tasks.stages.extensions import sources
 from tasks.stages.extensions.cached import cached
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.turns import turn
-from tasks.stages.extensions.variables import building, jobs_of, numbered
+from tasks.stages.extensions.variables import building, jobs_of, numbered, same_anywhere
 
 
 def build(job: ExtensionJob, deps: Deps, tree: Path) -> Path:
@@ -34,7 +33,7 @@ def build(job: ExtensionJob, deps: Deps, tree: Path) -> Path:
     files.own(landing)
     argv = wheel_argv(job, deps, tree)
     tick("compiling")
-    env = dated(building(job), sources.date(job))
+    env = same_anywhere(job, deps, building(job), sources.date(job))
     command = Command(argv, env, f"build {job.name}", log=job.log)
     _compile(job, deps, command, tree)
     (wheel,) = landing.glob("*.whl")

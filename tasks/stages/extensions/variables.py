@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 from tasks.effects import capacity, manifests, shell
 from tasks.effects.crew import NUMBERS, jobs_for
+from tasks.provenance.made import dated
 from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import LAUNCHERS, Caching, Environment
 from tasks.stages.extensions.job import ExtensionJob
@@ -17,6 +19,8 @@ from tasks.stages.extensions.job import ExtensionJob
 _WITH_A_TWIN = {"cassert", "cfloat", "climits", "cmath", "cstddef", "cstdint", "cstdlib", "cstring"}
 # What names a compiler, and perhaps a cache before it
 _COMPILERS = ("CC", "CXX", "CUDACXX", "PYTORCH_NVCC", *LAUNCHERS)
+
+_MAPPING = 10  # GCC knows -ffile-prefix-map from 8, clang from 10
 
 
 def environment(job: ExtensionJob) -> Mapping[str, str]:
@@ -32,6 +36,24 @@ def building(job: ExtensionJob) -> Mapping[str, str]:
     for name, place in before.items():
         env[name] = os.pathsep.join([str(place), *filter(None, [env.get(name, "")])])
     return env
+
+
+def same_anywhere(
+    job: ExtensionJob, deps: Deps, env: Mapping[str, str], date: int
+) -> dict[str, str]:
+    """In which the same sources come out as the same bytes in any checkout: the time is that of the
+    source, and the names of files that are compiled begin at the build folder.
+
+    It is in no manifest, and so no extension is built again for it. setuptools hands CPPFLAGS on to
+    the C and C++ compilers. nvcc is left out: its variable keeps results in ccache apart.
+    """
+    flag = f"-ffile-prefix-map={job.deps.parent}=."
+    major = deps.cxx.version.partition(".")[0]
+    known = job.system != "windows" and major.isdecimal() and int(major) >= _MAPPING
+    if not known or shlex.quote(flag) != flag:
+        return dated(env, date)
+    flags = " ".join(filter(None, [env.get("CPPFLAGS", ""), flag]))
+    return dated({**env, "CPPFLAGS": flags}, date)
 
 
 def required(job: ExtensionJob) -> Path:

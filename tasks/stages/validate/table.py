@@ -14,10 +14,14 @@ def plain(found: Validation) -> str:
     """What puts all of it in doubt; then a line a check: status, name, detail, and below a failure
     what to do.
     """
-    width = max((len(check.name) for check in found.checks), default=0)
     doubts = [f"warning  {warning}" for warning in found.warnings]
-    lines = [line for check in found.checks for line in _lines(check, width)]
-    return "\n".join([*doubts, *lines, summary(found)])
+    return "\n".join([*doubts, *rows(found.checks), summary(found)])
+
+
+def rows(checks: Sequence[Check]) -> list[str]:
+    """The lines of the checks alone."""
+    width = max((len(check.name) for check in checks), default=0)
+    return [line for check in checks for line in _lines(check, width)]
 
 
 def _lines(check: Check, width: int) -> list[str]:

@@ -1,0 +1,139 @@
+"""Everything that a check of a wheel asks of the disk, read once."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from email.message import Message
+from email.parser import HeaderParser
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from tasks.effects import elf, files, manylinux, wheelfile, wheelhouse
+from tasks.effects.codereader import Reader
+from tasks.effects.machinecode import Images
+from tasks.effects.voice import tick
+from tasks.errors import BadArtifactError
+from tasks.model import Artifact
+from tasks.provenance.sbom import PLACE
+from tasks.stages.wheel.job import Linkage
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A wheel as it is. `problem` is what RECORD and the members disagree in, "" where they agree;
+    `sbom` and `statement` are None where there is none, {} where it cannot be read.
+
+    `held` has the linkage of each ELF library, `images` the machine code of each that has any,
+    `unread` what keeps one from being read. `system` is what every Linux has, None where nobody
+    here can tell.
+    """
+
+    artifact: Artifact
+    problem: str
+    name: str = ""
+    version: str = ""
+    requires: tuple[Requirement, ...] = ()
+    sbom: Mapping[str, Any] | None = None
+    statement: Mapping[str, Any] | None = None
+    held: Mapping[str, Linkage] = field(default_factory=dict)
+    images: Mapping[str, Images] = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)
+    system: frozenset[str] | None = None
+
+
+def look(wheel: Path, reader: Reader) -> Looked:
+    """Also of what is no wheel at all: that is its problem."""
+    tick(f"reading {wheel.name}")
+    artifact = files.artifact(wheel)
+    statement = _json_of(wheelhouse.statement_of(wheel))
+    try:
+        return _look(wheel, reader, artifact, statement)
+    except BadArtifactError as error:
+        return Looked(artifact, error.what, statement=statement)
+
+
+def _look(
+    wheel: Path, reader: Reader, artifact: Artifact, statement: Mapping[str, Any] | None
+) -> Looked:
+    with wheelfile.opened(wheel) as archive:
+        recorded = wheelfile.record(archive)
+        if problem := _problem(wheel, archive, recorded):
+            return Looked(artifact, problem, statement=statement)
+        info = wheelfile.described(archive, "METADATA")
+        told = HeaderParser().parsestr(archive.read(info).decode("utf-8"))
+        place = info.replace("METADATA", PLACE)
+        sbom = _parsed(archive.read(place)) if place in recorded else None
+        held, images, unread = _libraries(archive, recorded, reader)
+    return Looked(
+        artifact,
+        "",
+        name=str(told["Name"]),
+        version=str(told["Version"]),
+        requires=tuple(_requirements(told)),
+        sbom=sbom,
+        statement=statement,
+        held=held,
+        images=images,
+        unread=unread,
+        system=manylinux.libraries(),
+    )
+
+
+def _problem(wheel: Path, archive: zipfile.ZipFile, recorded: Mapping[str, str]) -> str:
+    missing = sorted(recorded.keys() - set(archive.namelist()))
+    if missing:
+        return f"RECORD lists {', '.join(missing[:3])}, and the wheel does not hold it"
+    wheelfile.require_recorded(archive, recorded, wheel)
+    return ""
+
+
+def _libraries(
+    archive: zipfile.ZipFile, recorded: Mapping[str, str], reader: Reader
+) -> tuple[dict[str, Linkage], dict[str, Images], dict[str, str]]:
+    """One at a time on the disk: a whole torch holds gigabytes of them."""
+    held: dict[str, Linkage] = {}
+    images: dict[str, Images] = {}
+    unread: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(prefix="torchyard-verify-") as folder:
+        for name in wheelfile.libraries(recorded):
+            path = Path(archive.extract(name, folder))
+            try:
+                if linkage := elf.read(path):
+                    held[name] = linkage
+                found = reader.images(path)
+            except BadArtifactError as error:
+                unread[name] = error.what
+            else:
+                if found.cubins or found.ptx:
+                    images[name] = found
+            path.unlink()
+    return held, images, unread
+
+
+def _requirements(told: Message) -> Iterator[Requirement]:
+    """On whatever machine: a requirement of an extra alone is none."""
+    for line in told.get_all("Requires-Dist", []):
+        try:
+            asked = Requirement(line)
+        except InvalidRequirement:
+            continue  # of a time before PEP 508
+        if not (asked.marker and "extra" in str(asked.marker)):
+            yield asked
+
+
+def _json_of(path: Path) -> Mapping[str, Any] | None:
+    return _parsed(path.read_bytes()) if path.is_file() else None
+
+
+def _parsed(text: bytes) -> Mapping[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
