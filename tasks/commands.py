@@ -55,6 +55,14 @@ def command_tasks(subject: Subject) -> Iterator[Task]:
         ),
         "pos_arg": "wheels",
     }
+    yield command(
+        "matrix",
+        "the builds of this profile's matrix and how each stands (--build builds them)",
+        _flag("build", "build what is not up to date, each by itself, and publish"),
+        _value("workflow", "write the matrix for github or slurm"),
+        _value("out", "write it to FILE"),
+        json,
+    )
     yield command("purge", "remove what this profile built (--yes to do it)", yes)
     yield command(
         "restore",

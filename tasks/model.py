@@ -112,6 +112,13 @@ class Host:
     pinned: bool = False
 
 
+def build_of(root: PurePath, profile: str) -> PurePath:
+    """The build folder of a profile, or of the cell of a matrix (`NAME@CELL`): no @ is in it, which
+    package tools read in a way of their own.
+    """
+    return root / "build" / profile.replace("@", ".")
+
+
 @dataclass(frozen=True)
 class Layout:
     """Where things are: absolute paths, all derived from the checkout and the profile."""
@@ -123,7 +130,7 @@ class Layout:
     @property
     def build(self) -> PurePath:
         """Everything of this profile that we own."""
-        return self.root / "build" / self.profile
+        return build_of(self.root, self.profile)
 
     @property
     def venv(self) -> PurePath:

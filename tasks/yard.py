@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.choice import Choice
 from tasks.commands import command_tasks
 from tasks.console import Console
 from tasks.effects import probe
@@ -21,19 +20,19 @@ from tasks.effects.database import see_that_it_can_be_read
 from tasks.errors import BuildError, SettingsError
 from tasks.execution import Run, Yard
 from tasks.graph import Task, stage_tasks
-from tasks.knowledge import Knowledge, load
 from tasks.model import Host, Json, Stage
-from tasks.plan import layout_of, make_plan
+from tasks.opening import asked, open_profile
 from tasks.reporter import Reporter, reporter_for
 from tasks.reports.subject import Profile, Subject
 from tasks.screen import legible
 from tasks.settings.load import Loaded
-from tasks.settings.load import load as load_settings
-from tasks.stages.extensions.check import check as check_extensions
 from tasks.stages.install.check import check as check_install
-from tasks.stages.source.check import check as check_source
 
-HELPERS = frozenset({"settings", "doctor", "diagnose", "history", "report", "restore", "verify"})
+HELPERS = frozenset(
+    {
+        *("settings", "doctor", "diagnose", "history", "matrix", "report", "restore", "verify"),
+    }
+)
 _INSTALLING = frozenset({"build", "install", "explain", "doctor"})
 _LOOKING = frozenset({"list", "info", "clean", "forget", "ignore", "help", "tabcompletion"})
 
@@ -110,25 +109,17 @@ def _refuse_other_words(argv: Sequence[str]) -> None:
 def _open(
     root: Path, profile: str, environ: Mapping[str, str], argv: Sequence[str]
 ) -> tuple[Yard, Subject]:
-    loaded = load_settings(root / "config", profile, environ)
-    settings = loaded.settings
-    layout = layout_of(root, profile, settings)
-    check_source(settings, root)
-    check_extensions(settings, root)
-    asked = probe.Asked(settings.python, settings.toolkit.path)
-    pin = layout.build / "host.json"
-    host = probe.host(asked, pin)
-    knowledge = load(root / "config" / "knowledge")
-    choice, plan = make_plan(settings, host, knowledge, layout)
+    opened = open_profile(root, profile, environ)
+    layout, choice, plan = opened.layout, opened.choice, opened.plan
+    settings, host = opened.loaded.settings, opened.host
     if _installs(argv):
         check_install(settings, layout, choice, {sys.prefix, sys.base_prefix})
-    console = Console(plan, notices=lambda: _notices(loaded, host, knowledge, choice))
+    console = Console(plan, notices=lambda: _notices(opened))
 
     def keep() -> None:
         if not host.pinned:
-            probe.pin(pin, asked, host)
+            probe.pin(layout.build / "host.json", asked(settings), host)
 
-    opened = Profile(loaded, layout, host, knowledge, choice, plan)
     subject = Subject(root, profile, opened)
 
     def gate() -> None:
@@ -163,12 +154,12 @@ def _installs(argv: Sequence[str]) -> bool:
     return not named or not named.isdisjoint(_INSTALLING)
 
 
-def _notices(loaded: Loaded, host: Host, knowledge: Knowledge, choice: Choice) -> Iterator[str]:
+def _notices(opened: Profile) -> Iterator[str]:
     """What is said under the head of a run that builds."""
     from tasks.foreseen import foreseen  # noqa: PLC0415 - only where something is built
 
-    yield from _drift(loaded, host)
-    yield from foreseen(knowledge, host, choice)
+    yield from _drift(opened.loaded, opened.host)
+    yield from foreseen(opened.knowledge, opened.host, opened.choice)
 
 
 def _drift(loaded: Loaded, host: Host) -> Iterator[str]:

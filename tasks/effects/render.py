@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from tasks.shells import cmd, posix, powershell, text
+from tasks.shells import cmd, github, posix, powershell, text
 
 if TYPE_CHECKING:
     import jinja2
@@ -23,6 +23,7 @@ _FILTERS = {
     "cmd_assign": cmd.assign,
     "cmd_name": cmd.name,
     "cmd_comment": cmd.comment,
+    "github": github.quote,
 }
 
 

@@ -49,7 +49,7 @@ def _last(subject: Subject) -> Path:
         logs = [Path(log) for stage in stages if (log := getattr(stage.job, "log", None))]
         built = Path(subject.opened.layout.build)
     else:
-        built = subject.root / "build" / subject.name
+        built = subject.build
         logs = list((built / "logs").glob("*.log"))
     there = [log for log in logs if log.is_file()]
     if not there:

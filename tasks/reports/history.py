@@ -32,7 +32,7 @@ _GAP = "  "
 
 def run(subject: Subject, json: str = "") -> None:
     """Print a line for each run; `json` is a file to write all of them to."""
-    folder = subject.root / "build" / subject.name / "records" / "runs"
+    folder = subject.build / "records" / "runs"
     known = [(one, _outcome(one, folder)) for one in runrecords.runs(folder)][::-1]
     if json:
         runs = [_plain(one, outcome) for one, outcome in known]

@@ -33,7 +33,7 @@ def run(subject: Subject, run: str = "", against: str = "", out: str = "") -> No
     """Write the three files of the run of that name, or of the last one that did something, beside
     an earlier one. Raises `BuildError` where there is none.
     """
-    build = subject.root / "build" / subject.name
+    build = subject.build
     records = build / "records" / "runs"
     chosen, newest, earlier = _chosen(records, run, with_profile(subject.name))
     other = _named(records, against) if against else comparable(chosen, earlier)

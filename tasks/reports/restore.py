@@ -19,7 +19,7 @@ from tasks.reports.subject import Subject
 
 def run(subject: Subject, yes: bool = False) -> None:
     """Show what would be put back, and with `yes` do it."""
-    build = subject.root / "build" / subject.name
+    build = subject.build
     stamps = [stamp for stamp in journal.stamps(build / "replaced") if journal.lies(stamp)]
     if not stamps:
         show("nothing of this profile lies in an environment of yours")

@@ -9,7 +9,7 @@ from pathlib import Path
 from tasks.choice import Choice
 from tasks.errors import BuildError
 from tasks.knowledge import Knowledge
-from tasks.model import Host, Layout, Plan
+from tasks.model import Host, Layout, Plan, build_of
 from tasks.settings.load import Loaded, load
 
 
@@ -33,6 +33,11 @@ class Subject:
     name: str
     opened: Profile | None
     problem: BuildError | None = None
+
+    @property
+    def build(self) -> Path:
+        """Its build folder, also where the profile cannot be opened."""
+        return Path(build_of(self.root, self.name))
 
     def asked(self) -> Loaded:
         """The settings, also of a profile that cannot be planned. Raises `BuildError` where they

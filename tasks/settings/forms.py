@@ -10,6 +10,8 @@ VARIABLE = r"^[A-Za-z_]\w*$"
 HEADER = r"^[\w./+-]+$"
 RELEASE = r"^\d+\.\d+\.\d+[a-z0-9.]*$"
 CUDA = r"^(auto|\d+\.\d+)$"
+PYTHON = r"^\d+\.\d+(\.\d+)?$"
+GPU = r"^[A-Za-z0-9][A-Za-z0-9 ._/()-]*$"
 LOCAL_VERSION = r"^(auto|none|[a-z0-9]+(\.[a-z0-9]+)*)$"
 SIZE = r"^(auto|[1-9]\d*[MGT])$"
 SDIST = r"^[A-Za-z0-9][\w.-]*==[\w.+!-]+$"
@@ -27,6 +29,8 @@ WORDS = {
     HEADER: 'write a header as it is included, such as "cfloat"',
     RELEASE: 'write a whole release without a local part, such as "2.15.0"',
     CUDA: 'write auto, or major and minor, such as "13.2"',
+    PYTHON: 'write a version, such as "3.12"',
+    GPU: 'write the name of a GPU or its capability, such as "RTX 5090" or "12.0"',
     SIZE: 'write auto, or a whole number with M, G or T, such as "20G"',
     LOCAL_VERSION: "write auto, none, or lower-case letters and digits with dots between",
     SDIST: 'write name and exact version, such as "torch-cluster==1.6.3": what a bare name gives '

@@ -1,5 +1,5 @@
-"""Layered settings: default.yaml, the profile, local.yaml, the environment; each leaf remembers its
-layer and line.
+"""Layered settings: default.yaml, the profile, local.yaml, the environment, and the cell of a
+matrix (`profile=NAME@CELL`); each leaf remembers its layer and line.
 
 YAML is read strictly: no tags, no duplicate keys, and a version that YAML would take for a number
 (`python: 3.10` is 3.1) is named with its line instead of silently changed.
@@ -41,15 +41,44 @@ def load(config: Path, profile: str, environ: Mapping[str, str]) -> Loaded:
     """Read and validate. Raises `SettingsError` that names file, line, dotted key and what to
     do.
     """
+    name, at, cell = profile.partition("@")
     merged: Tree = {}
-    for tree in (*_files(config, profile), _from_environment(environ)):
+    for tree in (*_files(config, name), _from_environment(environ)):
         merge(merged, tree)
+    loaded = _validated(profile, merged)
+    if not at:
+        return loaded
+    merge(merged, _of_cell(loaded, name, cell))
+    return _validated(profile, merged)
+
+
+def _validated(profile: str, merged: Tree) -> Loaded:
     values, origin = _split(merged)
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
         raise explain(error, merged) from error
     return Loaded(profile, settings, origin)
+
+
+def _of_cell(loaded: Loaded, profile: str, name: str) -> Tree:
+    """What a cell of the matrix says: over all others, or it would not be that cell."""
+    from tasks.cells import KEYS, cell_of  # noqa: PLC0415 - only where a matrix is asked for
+
+    tree: Tree = {}
+    for axis, value in cell_of(loaded.settings.matrix, profile, name).items():
+        *above, last = KEYS[axis].split(".")
+        branch: Any = tree
+        for key in above:
+            branch = branch.setdefault(key, {})
+        branch[last] = Leaf(value, f"{_origin_of(loaded, axis)} (cell {name})")
+    return tree
+
+
+def _origin_of(loaded: Loaded, axis: str) -> str:
+    """Where the axis has its values, or what adds one."""
+    listed = getattr(loaded.settings.matrix, axis)
+    return loaded.origin.get(f"matrix.{axis if listed else 'include'}", "matrix")
 
 
 def _files(config: Path, profile: str) -> list[Tree]:

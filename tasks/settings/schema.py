@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field
 
 from tasks.settings import forms
 from tasks.settings.extension import Extension, Listed
+from tasks.settings.matrix import Matrix
 from tasks.settings.section import Section
 from tasks.settings.values import (
     Caching,
@@ -240,6 +241,7 @@ class Settings(Section):
     """Extensions; each is built by itself, in the order of the list but for what its `after` asks.
     """
     publish: Publish = Publish()
+    matrix: Matrix = Matrix()
     validation: Validation = Validation()
     doctor: Doctor = Doctor()
     notify: Notify = Notify()

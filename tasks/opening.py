@@ -1,0 +1,46 @@
+"""A profile, opened: settings read, the host looked at, the plan made. Nothing is written, and
+nobody outside this machine is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePath
+
+from tasks.effects import probe
+from tasks.knowledge import Knowledge, load
+from tasks.model import Host
+from tasks.plan import layout_of, make_plan
+from tasks.reports.subject import Profile
+from tasks.settings.load import load as load_settings
+from tasks.settings.schema import Settings
+from tasks.stages.extensions.check import check as check_extensions
+from tasks.stages.source.check import check as check_source
+
+HostOf = Callable[[probe.Asked, PurePath], Host]
+
+
+def open_profile(
+    root: Path,
+    profile: str,
+    environ: Mapping[str, str],
+    knowledge: Knowledge | None = None,
+    host_of: HostOf = probe.host,
+) -> Profile:
+    """`knowledge` is read where it is not given; `host_of` looks at this machine, or at the file
+    where that is pinned. Raises `BuildError` where it cannot be planned.
+    """
+    loaded = load_settings(root / "config", profile, environ)
+    settings = loaded.settings
+    layout = layout_of(root, profile, settings)
+    check_source(settings, root)
+    check_extensions(settings, root)
+    host = host_of(asked(settings), layout.build / "host.json")
+    known = knowledge or load(root / "config" / "knowledge")
+    choice, plan = make_plan(settings, host, known, layout)
+    return Profile(loaded, layout, host, known, choice, plan)
+
+
+def asked(settings: Settings) -> probe.Asked:
+    """What the settings have the host asked."""
+    return probe.Asked(settings.python, settings.toolkit.path)

@@ -1,0 +1,64 @@
+"""`doit matrix`: the builds of a profile's matrix and how each stands; `--build` builds those that
+are not up to date, one after another, and publishes; `--workflow` writes the same matrix for GitHub
+Actions or Slurm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import wrap
+
+from tasks.cells import divided
+from tasks.digest import canonical, plain
+from tasks.effects.files import deliver
+from tasks.effects.voice import show
+from tasks.errors import SettingsError, redact
+from tasks.reports.matrix import building
+from tasks.reports.matrix.standing import Standing, standings
+from tasks.reports.matrix.workflow import write
+from tasks.reports.subject import Subject
+
+_WIDTH = 100
+
+
+def run(
+    subject: Subject, build: bool = False, workflow: str = "", out: str = "", json: str = ""
+) -> None:
+    """List, and with `build` do it; `out` and `json` are files to write to. Raises `BuildError`
+    where a build failed, or the settings hold no matrix.
+    """
+    name, _ = divided(subject.name)
+    if workflow:
+        write(subject.root, name, workflow, out)
+        return
+    found = list(standings(subject.root, name))
+    if not found:
+        raise SettingsError(
+            f'the profile "{name}" has no matrix',
+            where="matrix",
+            todo="list what varies in the profile: docs/matrix.md",
+        )
+    if build:
+        found = list(building.build(subject.root, found))
+        if _publishes(subject):
+            found = list(building.publish(subject.root, found))
+    if json:
+        deliver(Path(json), redact(canonical({"profile": name, "cells": plain(found)})))
+    _show(found)
+    if build:
+        building.require_all(found)
+
+
+def _publishes(subject: Subject) -> bool:
+    return bool(getattr(getattr(subject.asked().settings, "publish", None), "dest", None))
+
+
+def _show(found: Sequence[Standing]) -> None:
+    width = max(len(one.cell) for one in found)
+    indent = width + 14
+    for one in found:
+        before = f"{one.cell:<{width}}  {one.state:<10}  "
+        text = wrap(one.why, max(_WIDTH - indent, 40), break_long_words=False)
+        for place, line in enumerate(text or [""]):
+            show(f"{'' if place else before:<{indent}}{line}".rstrip())
