@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from tasks.effects import git, manifests
+from tasks.effects import files, git, manifests
 from tasks.errors import BuildError, LostEditsError
 from tasks.stages.source import action
 from tasks.stages.source.job import Kind, SourceJob, SourceTree
+from tests.checkout import Heard
 from tests.systems import needs_git
 
 PATCH = """--- a/setup.py
@@ -243,3 +245,69 @@ def test_a_patch_that_a_person_took_out_is_applied_again(
     assert run(given) == patched
     assert (checkout / "setup.py").read_text(encoding="utf-8") == "patched\n"
     assert run(given) == patched
+
+
+def other_build(tmp_path: Path, location: Path, name: str, ref: str = "v1") -> SourceJob:
+    """The same source in a build of another name."""
+    build = tmp_path / "build" / name
+    state = build / "src"
+    given = job(tmp_path, "git", location, ref=ref)
+    return dataclasses.replace(
+        given,
+        tree=state / "pytorch",
+        state=state,
+        manifest=build / "source.json",
+        others=tmp_path / "build",
+    )
+
+
+@needs_git
+def test_another_build_of_the_same_source_begins_with_what_the_first_holds(
+    checkout: Path, tmp_path: Path, heard: Heard
+) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    run_git(inner, "init", "--quiet", "--initial-branch=main")
+    (inner / "code.h").write_text("1\n", encoding="utf-8")
+    run_git(inner, "add", "--all")
+    run_git(inner, "commit", "--quiet", "--message", "inner")
+    allowed = ("-c", "protocol.file.allow=always")
+    run_git(checkout, *allowed, "submodule", "--quiet", "add", str(inner), "third_party/inner")
+    run_git(checkout, "commit", "--quiet", "--message", "a submodule")
+    run_git(checkout, "tag", "v2")
+    first = other_build(tmp_path, checkout, "p.one", "v2")
+    run(first)
+    second(checkout)
+    run_git(checkout, "tag", "v3")
+    shutil.rmtree(inner)  # the submodule cannot be had from where it was
+
+    found = run(other_build(tmp_path, checkout, "p.two", "v3"))
+    assert f"what {first.tree} holds is not fetched again" in heard.text
+    tree = Path(found.tree)
+    assert (tree / "third_party" / "inner" / "code.h").read_text(encoding="utf-8") == "1\n"
+    assert found.edits == ""
+    assert found.commit != manifests.read(first.manifest, SourceTree).commit
+    files.remove_owned(tmp_path / "build" / "p.one" / "src")
+    run_git(tree, "fsck", "--full")
+    assert run(other_build(tmp_path, checkout, "p.two", "v3")) == found
+
+
+def test_an_archive_that_another_build_fetched_is_not_fetched_again(
+    tree: Path, tmp_path: Path
+) -> None:
+    archive = tmp_path / "tree.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(tree, "tree")
+    digest = files.artifact(archive).sha256
+    one, two = (
+        dataclasses.replace(
+            other_build(tmp_path, archive, name),
+            kind="tarball",
+            sha256=digest,
+            location=archive.as_uri(),
+        )
+        for name in ("p.one", "p.two")
+    )
+    run(one)
+    archive.unlink()
+    assert run(two).digest == digest

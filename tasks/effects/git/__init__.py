@@ -10,6 +10,7 @@ from __future__ import annotations
 from tasks.effects.git.checkout import clone_at, is_at
 from tasks.effects.git.patches import applies, apply
 from tasks.effects.git.reach import reachable
+from tasks.effects.git.seed import seed
 from tasks.effects.git.state import GitState, date, is_checkout, state, unignored
 from tasks.effects.git.submodules import stale_submodules, update_submodules
 
@@ -22,6 +23,7 @@ __all__ = [
     "is_at",
     "is_checkout",
     "reachable",
+    "seed",
     "stale_submodules",
     "state",
     "unignored",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
@@ -54,6 +55,8 @@ def _clone(job: SourceJob) -> None:
         _set_aside(job)
     if git.is_checkout(job.tree):
         series.take_back(job.tree, job.state, job.log)
+    elif near := git.seed(job.tree, job.location, _in_others(job, "pytorch")):
+        say(f"what {near} holds is not fetched again")
     try:
         git.clone_at(job.location, job.ref, job.tree, job.submodules, job.mirrors, job.log)
     except LostEditsError:
@@ -77,7 +80,19 @@ def _unpack(job: SourceJob) -> None:
 
 def _archive(job: SourceJob, expected: str) -> Path:
     name = PurePosixPath(urlsplit(job.location).path.replace("\\", "/")).name
-    return archive.download(job.location, job.state / "downloads" / name, expected, job.log)
+    there = (path for path in _in_others(job, f"downloads/{name}") if path.is_file())
+    near = next((path for path in there if files.artifact(path).sha256 == expected), None)
+    source = str(near or job.location)
+    return archive.download(source, job.state / "downloads" / name, expected, job.log)
+
+
+def _in_others(job: SourceJob, name: str) -> Iterator[Path]:
+    """Where other builds of this checkout, such as the other cells of a matrix, have the same."""
+    mine = Path(job.state)
+    for build in sorted(Path(job.others).iterdir()) if job.others else ():
+        place = build / mine.name
+        if place != mine and (place / name).exists():
+            yield place / name
 
 
 def _set_aside(job: SourceJob) -> None:

@@ -18,6 +18,7 @@ class SourceJob:
     `location` is a git URL, a folder, or an archive's path or URL; `ref`, `submodules` and
     `mirrors` are for git, `sha256` is for archives. `tree` is where the tree is or will be, `state`
     our folder with what was done to it, `manifest` what is withdrawn before the tree is changed.
+    `others` are the folders of all builds of the checkout, which may hold what is to be fetched.
     """
 
     kind: Kind
@@ -31,6 +32,7 @@ class SourceJob:
     state: PurePath
     manifest: PurePath
     log: PurePath
+    others: PurePath | None = None
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ def _job(source: Source, layout: Layout, release: str) -> SourceJob:
         state=state,
         manifest=layout.manifest("source"),
         log=layout.logs / "source.log",
+        others=layout.build.parent,
     )
 
 

@@ -1,0 +1,183 @@
+"""A matrix as GitHub expands one, and a cell as one more layer of the settings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.cells import cells
+from tasks.errors import SettingsError
+from tasks.settings.load import load
+from tasks.settings.matrix import Matrix
+from tests.checkout import write
+
+TWO = {"torch": ["2.15.0", "2.14.1"], "python": ["3.12", "3.13"]}
+
+
+def names(**matrix: Any) -> list[str]:
+    return list(cells(Matrix.model_validate(matrix)))
+
+
+def test_every_combination_has_a_name_in_the_order_of_the_axes() -> None:
+    assert names(**TWO) == [
+        "torch2.15.0-py3.12",
+        "torch2.15.0-py3.13",
+        "torch2.14.1-py3.12",
+        "torch2.14.1-py3.13",
+    ]
+
+
+def test_a_name_tells_cuda_and_what_the_code_is_for() -> None:
+    gpus = ["RTX 5060 Ti", ["8.9", "9.0a"], "sm_120"]
+    assert names(cuda=["13.2", "auto"], gpus=gpus) == [
+        *("cu132-rtx5060ti", "cu132-sm89.sm90a", "cu132-sm120"),
+        *("rtx5060ti", "sm89.sm90a", "sm120"),
+    ]
+
+
+def test_many_gpus_make_no_name_that_is_too_long_for_a_folder() -> None:
+    many = [f"RTX {number}090" for number in range(2, 40)]
+    (name,) = names(gpus=[many])
+    assert name.startswith("38gpus.")
+    assert len(name) < 20
+
+
+def test_a_build_for_the_cpu_is_the_same_with_every_toolkit() -> None:
+    assert names(cuda=["13.2", "12.8"], gpus=[[], "12.0"]) == ["cpu", "cu132-sm120", "cu128-sm120"]
+
+
+def test_what_is_excluded_is_left_out_by_some_of_its_values() -> None:
+    assert names(**TWO, exclude=[{"torch": "2.14.1"}]) == [
+        "torch2.15.0-py3.12",
+        "torch2.15.0-py3.13",
+    ]
+    assert "torch2.14.1-py3.13" not in names(**TWO, exclude=[{"torch": "2.14.1", "python": "3.13"}])
+
+
+def test_what_is_included_goes_to_those_whose_axes_it_leaves_alone() -> None:
+    found = names(**TWO, include=[{"torch": "2.14.1", "cuda": "12.8"}, {"gpus": "12.0"}])
+    assert found == [
+        "torch2.15.0-py3.12-sm120",
+        "torch2.15.0-py3.13-sm120",
+        "torch2.14.1-py3.12-cu128-sm120",
+        "torch2.14.1-py3.13-cu128-sm120",
+    ]
+
+
+def test_what_is_included_and_fits_nowhere_is_one_more() -> None:
+    found = names(**TWO, include=[{"torch": "2.9.0", "python": "3.12"}])
+    assert found[-1] == "torch2.9.0-py3.12"
+    assert len(found) == 5
+    assert names(include=[{"torch": "2.9.0"}, {"gpus": []}]) == ["torch2.9.0", "cpu"]
+
+
+def test_githubs_own_example() -> None:
+    """docs.github.com, "Expanding or adding matrix configurations", in our axes: what was added by
+    one entry can be changed by the next, and what is an axis cannot.
+    """
+    found = names(
+        torch=["1.0.0", "2.0.0"],
+        python=["3.12", "3.13"],
+        include=[
+            {"cuda": "1.0"},
+            {"cuda": "2.0", "python": "3.12"},
+            {"torch": "1.0.0", "gpus": "9.0"},
+            {"torch": "3.0.0"},
+            {"torch": "3.0.0", "python": "3.12"},
+        ],
+    )
+    assert found == [
+        "torch1.0.0-py3.12-cu20-sm90",
+        "torch1.0.0-py3.13-cu10-sm90",
+        "torch2.0.0-py3.12-cu20",
+        "torch2.0.0-py3.13-cu10",
+        "torch3.0.0",
+        "torch3.0.0-py3.12",
+    ]
+
+
+def test_nothing_that_varies_is_no_cell() -> None:
+    assert names() == []
+
+
+def test_one_gpu_by_two_names_is_told() -> None:
+    with pytest.raises(SettingsError, match='2 builds of the matrix would be called "rtx5090"'):
+        names(gpus=["RTX 5090", "RTX5090"])
+
+
+MATRIX = """\
+torch: {version: 2.10.0}
+matrix:
+  torch: ["2.15.0", "2.14.1"]
+  gpus: ["12.0", []]
+  include: [{cuda: "13.2"}]
+"""
+
+
+def test_a_cell_goes_over_everything_and_says_where_it_is_from(yard: Path) -> None:
+    write(yard, MATRIX)
+    name = "torch2.14.1-cu132-sm120"
+    loaded = load(yard / "config", f"mine@{name}", {"TORCHYARD__TORCH__VERSION": "2.9.0"})
+    assert loaded.settings.torch.version == "2.14.1"
+    assert loaded.settings.target.gpus == ("12.0",)
+    assert loaded.settings.toolkit.version == "13.2"
+    assert loaded.origin["torch.version"] == f"config/profiles/mine.yaml:3 (cell {name})"
+    assert loaded.origin["toolkit.version"] == f"config/profiles/mine.yaml:5 (cell {name})"
+    assert loaded.profile == f"mine@{name}"
+    assert load(yard / "config", "mine", {}).settings.torch.version == "2.10.0"
+
+
+@pytest.mark.parametrize(
+    ("profile", "what"),
+    [
+        (
+            "mine@torch2.14.1-cu132-sm12",
+            'has no "torch2.14.1-cu132-sm12"; did you mean "torch2.14.',
+        ),
+        ("mine@", 'the matrix of "mine" has no ""'),
+        ("mine@../../etc", 'has no "../../etc"'),
+        ("quickstart@cpu", 'there is no profile "quickstart"'),
+    ],
+)
+def test_a_cell_that_is_not_there_is_told(yard: Path, profile: str, what: str) -> None:
+    write(yard, MATRIX)
+    with pytest.raises(SettingsError) as told:
+        load(yard / "config", profile, {})
+    assert what in str(told.value)
+
+
+def test_a_profile_without_a_matrix_has_no_cells(yard: Path) -> None:
+    with pytest.raises(SettingsError, match='the profile "mine" has no matrix'):
+        load(yard / "config", "mine@cpu", {})
+
+
+HOSTILE = [
+    "$(touch here)",
+    "`touch here`",
+    "a;b",
+    "a'b",
+    'a"b',
+    "a\nb",
+    "-o",
+    "${{ x }}",
+    "a|b",
+    "",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("axis", ["torch", "python", "cuda", "gpus"])
+def test_what_a_shell_would_read_is_refused_with_its_line(yard: Path, axis: str, text: str) -> None:
+    write(yard, f"matrix:\n  {axis}: [{json.dumps(text)}]\n")
+    with pytest.raises(SettingsError) as told:
+        load(yard / "config", "mine", {})
+    assert f"config/profiles/mine.yaml:2: matrix.{axis}.0" in str(told.value)
+
+
+def test_an_entry_that_says_nothing_is_refused(yard: Path) -> None:
+    write(yard, "matrix:\n  exclude:\n    - {}\n")
+    with pytest.raises(SettingsError, match=r"config/profiles/mine\.yaml:3: matrix\.exclude\.0"):
+        load(yard / "config", "mine", {})
