@@ -154,18 +154,7 @@ def test_a_profile_without_a_matrix_has_no_cells(yard: Path) -> None:
         load(yard / "config", "mine@cpu", {})
 
 
-HOSTILE = [
-    "$(touch here)",
-    "`touch here`",
-    "a;b",
-    "a'b",
-    'a"b',
-    "a\nb",
-    "-o",
-    "${{ x }}",
-    "a|b",
-    "",
-]
+HOSTILE = ["$(touch x)", "`touch x`", "a;b", "a'b", 'a"b', "a\nb", "-o", "${{ x }}", "a|b", ""]
 
 
 @pytest.mark.parametrize("text", HOSTILE)

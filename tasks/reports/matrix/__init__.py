@@ -59,6 +59,7 @@ def _show(found: Sequence[Standing]) -> None:
     indent = width + 14
     for one in found:
         before = f"{one.cell:<{width}}  {one.state:<10}  "
-        text = wrap(one.why, max(_WIDTH - indent, 40), break_long_words=False)
+        room = max(_WIDTH - indent, 40)
+        text = wrap(one.why, room, break_long_words=False, break_on_hyphens=False)
         for place, line in enumerate(text or [""]):
             show(f"{'' if place else before:<{indent}}{line}".rstrip())

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from tasks.duration import elapsed
@@ -19,6 +20,11 @@ from tasks.model import Command
 from tasks.reports.matrix.standing import Standing
 
 _DONE = {"up to date", "built"}
+_TODO = {
+    "failed": "doit diagnose profile={}",
+    "impossible": "matrix.exclude leaves out what cannot be built here",
+    "unpublished": "doit publish profile={}",
+}
 
 
 def build(root: Path, found: Sequence[Standing]) -> Iterator[Standing]:
@@ -41,43 +47,46 @@ def require_all(found: Sequence[Standing]) -> None:
     left = [one for one in found if one.state not in _DONE]
     if not left:
         return
-    todo = {
-        "failed": f"doit diagnose profile={left[0].profile}",
-        "impossible": "matrix.exclude leaves out what cannot be built here",
-        "unpublished": f"doit publish profile={left[0].profile}",
-    }
+    first = {one.state: one for one in reversed(left)}
     raise BuildError(
         f"{len(left)} of {len(found)} builds of the matrix are not done: "
         f"{', '.join(one.cell for one in left)}",
         where="matrix",
-        todo="; ".join(todo[state] for state in dict.fromkeys(one.state for one in left)),
+        todo="; ".join(_TODO[state].format(one.profile) for state, one in sorted(first.items())),
     )
 
 
 def _built(root: Path, one: Standing) -> Standing:
     started = time.monotonic()
-    try:
-        _doit(root, "build", one.profile)
-    except CommandFailedError as error:
-        return replace(one, state="failed", why=_without_name(error))
+    if why := _doit(root, "build", one.profile):
+        return replace(one, state="failed", why=why)
     return replace(one, state="built", why=f"in {elapsed(time.monotonic() - started)}")
 
 
 def _published(root: Path, one: Standing) -> Standing:
-    try:
-        _doit(root, "publish", one.profile)
-    except CommandFailedError as error:
-        return replace(one, state="unpublished", why=_without_name(error))
-    return one
+    why = _doit(root, "publish", one.profile)
+    return replace(one, state="unpublished", why=why) if why else one
 
 
-def _without_name(error: CommandFailedError) -> str:
-    """The row has the name already."""
-    return error.what.partition(": ")[2] or f"exit {error.code}"
-
-
-def _doit(root: Path, task: str, profile: str) -> None:
-    """It gets the whole environment: settings stand there, too."""
+def _doit(root: Path, task: str, profile: str) -> str:
+    """Why it failed, "" where it did not. It gets all the environment, settings too."""
     argv = (sys.executable, "-m", "doit", task, f"profile={profile}")
     env = {**os.environ, "PYTHONIOENCODING": "utf-8"}
-    shell.run(Command(argv, env, f"doit {task} profile={profile}", cwd=root), show)
+    said: list[str] = []
+
+    def take(line: str) -> None:
+        said.append(line.strip())
+        show(line)
+
+    try:
+        shell.run(Command(argv, env, f"doit {task} profile={profile}", cwd=root), take)
+    except CommandFailedError as error:
+        return _reason(said) or f"exit {error.code}"
+    return ""
+
+
+def _reason(said: Sequence[str]) -> str:
+    """What stands below the first stage that failed; without one, what was refused at load."""
+    failed = (line for before, line in pairwise(said) if before.startswith("Failed "))
+    refused = (line.removeprefix("ERROR: ") for line in said if line.startswith("ERROR: "))
+    return next(failed, "") or next(refused, "")
