@@ -29,26 +29,31 @@ _PARTS = ("PTX", "CUBIN", "CUDA (Device code)")
 # Calls that no cache is for: linking, preprocessing, a question for the version
 _NO_COMPILATIONS = {"called_for_link", "called_for_preprocessing", "no_input_file"}
 _HITS = {"direct_cache_hit", "preprocessed_cache_hit"}
+_SHARED = {"remote_storage_hit", "secondary_storage_hit"}  # the second before 4.7
 
 
 @dataclass(frozen=True)
 class Counts:
     """Compilations that the cache served, those it had to learn, and those it could do nothing
-    about.
+    about; `shared` of the first came from the cache that machines share, as far as that is told.
     """
 
     hits: int
     misses: int
     uncacheable: int
+    shared: int = 0
 
     def noted(self, cache: Cache) -> dict[str, Json]:
         """For a record."""
-        return {"kind": cache.kind, **asdict(self)}
+        told = {name: count for name, count in asdict(self).items() if count or name != "shared"}
+        return {"kind": cache.kind, **told}
 
     def told(self, cache: Cache) -> str:
         """For a person."""
         beside = f", {self.uncacheable} could not be cached" if self.uncacheable else ""
-        return f"{cache.kind} served {self.hits} of {self.hits + self.misses} compilations{beside}"
+        shared = f", {self.shared} of them from the shared cache" if self.shared else ""
+        told = f"{self.hits} of {self.hits + self.misses} compilations{shared}{beside}"
+        return f"{cache.kind} served {told}"
 
 
 @dataclass
@@ -140,7 +145,8 @@ def counts_of_log(log: Path) -> Counts:
     hits = sum(bool(call & _HITS) for call in calls)
     misses = sum("cache_miss" in call for call in calls)
     rest = [call for call in calls if call and not call & (_HITS | {"cache_miss"})]
-    return Counts(hits, misses, sum(not call & _NO_COMPILATIONS for call in rest))
+    shared = sum(bool(call & _HITS and call & _SHARED) for call in calls)
+    return Counts(hits, misses, sum(not call & _NO_COMPILATIONS for call in rest), shared)
 
 
 def counts_of_stats(stats: Mapping[str, Any]) -> Counts:

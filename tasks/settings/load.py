@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tasks.errors import SettingsError
+from tasks.errors import SettingsError, redact
 from tasks.settings.explain import explain
 from tasks.settings.schema import Settings
 from tasks.settings.suggest import did_you_mean
@@ -58,7 +58,20 @@ def _validated(profile: str, merged: Tree) -> Loaded:
         settings = Settings.model_validate(values)
     except ValidationError as error:
         raise explain(error, merged) from error
+    _require_no_password(settings, origin)
     return Loaded(profile, settings, origin)
+
+
+def _require_no_password(settings: Settings, origin: Mapping[str, str]) -> None:
+    """A file of settings is shared, and shown."""
+    key = "build.cache_remote"
+    remote, where = settings.build.cache_remote or "", origin.get(key, "")
+    if redact(remote) != remote and not where.upper().startswith(ENV_PREFIX):
+        raise SettingsError(
+            f"{key}: this URL has a password in it",
+            where=where,
+            todo=f"give it in the environment: {ENV_PREFIX}BUILD__CACHE_REMOTE",
+        )
 
 
 def _of_cell(loaded: Loaded, profile: str, name: str) -> Tree:

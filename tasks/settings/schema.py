@@ -113,6 +113,11 @@ class Build(Section):
     """How big the cache may get ("20G"); `auto` is what its own configuration says, else 20G. Torch
     for a CPU takes 0.3G of it.
     """
+    cache_remote: str | None = Field(default=None, pattern=forms.REMOTE)
+    """The cache that machines share, behind the local one: redis://host:6379, http://host/path, and
+    with sccache rediss://, https:// and s3://bucket/prefix. One that does not answer is a warning.
+    A password belongs into the environment: TORCHYARD__BUILD__CACHE_REMOTE.
+    """
     target: str | None = None
     """One CMake target instead of everything ("c10"); the stages after compile are then not part of
     the plan.

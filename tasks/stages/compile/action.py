@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tasks.atwork import slowest
 from tasks.effects import (
+    cacheremote,
     compilercache,
     edgetimes,
     files,
@@ -68,6 +69,7 @@ def _recorded(bench: Bench, job: CompileJob, told: Run) -> None:
     started, before = time.monotonic(), ninjalog.read(bench.folder)
     env, log = _environment(bench, job), Path(job.log).with_suffix(".cache.log")
     cache = _cache(bench, job)
+    env = cacheremote.joined(cache, job.cache_remote, env)
     try:
         with compilercache.measure(cache, env, log) as measured:
             _configure(bench, told, job, measured.env)

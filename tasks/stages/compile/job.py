@@ -22,7 +22,7 @@ class CompileJob:
     own in the tree. `source`, `deps` and `environment` are the manifests it reads, `knowledge` the
     folder of facts. `runs` is the file that each run adds a line to, `pool` the folder of the jobs
     that all builds of the checkout share, `cache` the manifest that names the compiler cache, and
-    `manifest` that of compile itself.
+    `manifest` that of compile itself. `cache_remote` is the URL of the cache that machines share.
     """
 
     backend: Literal["auto", "setup_py", "scikit_build_core", "cmake"]
@@ -39,6 +39,7 @@ class CompileJob:
     cache: PurePath
     manifest: PurePath
     log: PurePath
+    cache_remote: str = ""
 
 
 @dataclass(frozen=True)

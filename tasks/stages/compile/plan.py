@@ -42,6 +42,7 @@ def _job(build: Build, layout: Layout) -> CompileJob:
         cache=layout.manifest("cache"),
         manifest=layout.manifest("compile"),
         log=layout.logs / "compile.log",
+        cache_remote=build.cache_remote or "",
     )
 
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tasks.effects import compilercache, files
+from tasks.effects import cacheremote, compilercache, files
 from tasks.effects.compilercache import Measured
 from tasks.effects.voice import say
 from tasks.stages.env.job import Caching
@@ -23,6 +23,7 @@ def cached(job: ExtensionJob, caching: Caching, env: Mapping[str, str]) -> Itera
     """
     wrappers = {name: str(path) for name, path in _wrappers(job, caching).items()}
     given = caching.over(env, {**wrappers, **job.env})
+    given = cacheremote.joined(caching.cache, job.cache_remote, given)
     with compilercache.measure(caching.cache, given, Path(job.work) / "cache.log") as measured:
         yield measured
     if measured.counts:

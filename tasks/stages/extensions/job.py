@@ -29,7 +29,7 @@ class ExtensionJob:
     device code must run on, `label` CUDA and archs as they stand in a wheel's name; `why` says why
     a companion is had in this way. `caching` is a manifest that changes nothing of what comes out,
     and so is none of the stage's reads; `surfaces` is the folder of what the last surfaces consist
-    of.
+    of; `cache_remote` the URL of the compiler cache that machines share.
 
     `jobs` is how many compilers run at once, None by cores and memory; `own_jobs`: its setup.py
     puts a number where it gets none; `compiler_mib` is what one compiler takes, 0 where nobody
@@ -77,6 +77,7 @@ class ExtensionJob:
     why: str = ""
     isolated: bool = True
     asked: Mapping[str, Json] = field(default_factory=dict)
+    cache_remote: str = ""
 
 
 @dataclass(frozen=True)

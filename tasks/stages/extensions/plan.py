@@ -197,6 +197,7 @@ def _bare(extension: Extension, settings: Settings, layout: Layout, choice: Choi
         patches=tuple(layout.root / patch for patch in extension.patches),
         requires=extension.requires,
         asked=extension.model_dump(mode="json", exclude_defaults=True),
+        cache_remote=settings.build.cache_remote or "",
     )
 
 

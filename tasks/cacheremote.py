@@ -1,0 +1,100 @@
+"""A compiler cache that several machines share: its URL as each program's own variables. Pure.
+
+ccache's doc/manual.adoc, "Remote storage backends" (4.7); sccache's docs/Redis.md, Webdav.md and
+S3.md (0.15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import SplitResult, unquote, urlsplit
+
+_PORTS = {"redis": 6379, "rediss": 6379, "http": 80, "https": 443}
+_OLD_NAME = (4, 7)  # of ccache: before it, CCACHE_SECONDARY_STORAGE
+# What a person sets who has one already
+_THEIRS = {
+    "ccache": ("CCACHE_REMOTE_STORAGE", "CCACHE_SECONDARY_STORAGE"),
+    "sccache": (
+        *("SCCACHE_REDIS_ENDPOINT", "SCCACHE_REDIS", "SCCACHE_REDIS_CLUSTER_ENDPOINTS"),
+        *("SCCACHE_WEBDAV_ENDPOINT", "SCCACHE_BUCKET", "SCCACHE_GCS_BUCKET"),
+        *("SCCACHE_MEMCACHED_ENDPOINT", "SCCACHE_AZURE_CONNECTION_STRING"),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Account:
+    """Who asks a server, "" where anybody may."""
+
+    user: str
+    password: str
+
+
+def is_theirs(kind: str, environment: Mapping[str, str]) -> bool:
+    """Whether a person's own variables name one."""
+    return any(name in environment for name in _THEIRS[kind])
+
+
+def variables(kind: str, version: str, url: str) -> dict[str, str]:
+    """What makes a cache of this kind use it."""
+    if kind == "ccache":
+        old = _release(version) < _OLD_NAME
+        return {_THEIRS["ccache"][1 if old else 0]: url}
+    parts, who = urlsplit(url), account(url)
+    path = parts.path.strip("/")
+    match parts.scheme:
+        case "s3":
+            found = {"SCCACHE_BUCKET": parts.netloc, "SCCACHE_S3_KEY_PREFIX": path}
+        case "http" | "https":
+            found = {
+                "SCCACHE_WEBDAV_ENDPOINT": f"{parts.scheme}://{_place(parts)}",
+                "SCCACHE_WEBDAV_KEY_PREFIX": path,
+                "SCCACHE_WEBDAV_USERNAME": who.user,
+                "SCCACHE_WEBDAV_PASSWORD": who.password,
+            }
+        case _:
+            found = {
+                "SCCACHE_REDIS_ENDPOINT": f"{parts.scheme}://{_place(parts)}",
+                "SCCACHE_REDIS_DB": path,
+                "SCCACHE_REDIS_USERNAME": who.user,
+                "SCCACHE_REDIS_PASSWORD": who.password,
+            }
+    return {name: value for name, value in found.items() if value}
+
+
+def lacks(kind: str, features: str, url: str) -> str:
+    """Why a cache of this kind cannot use it, "" where it can. `features` are what ccache says of
+    itself: one that does not know a URL fails each compilation.
+    """
+    scheme = urlsplit(url).scheme
+    if kind == "ccache" and f"{scheme}-storage" not in features.split():
+        return f"this ccache knows no {scheme}: take build.cache: sccache, or another server"
+    return ""
+
+
+def address(url: str) -> tuple[str, int] | None:
+    """Host and port that answer where it can be reached; None for a bucket, whose host the program
+    knows.
+    """
+    parts = urlsplit(url)
+    if parts.scheme == "s3":
+        return None
+    return parts.hostname or "", parts.port or _PORTS[parts.scheme]
+
+
+def account(url: str) -> Account:
+    """As the URL has it. A single word before the @ is a password to redis."""
+    parts = urlsplit(url)
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    if parts.scheme.startswith("redis") and parts.password is None:
+        return Account("", user)
+    return Account(user, password)
+
+
+def _place(parts: SplitResult) -> str:
+    return parts.netloc.rpartition("@")[2]
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
