@@ -40,7 +40,7 @@ def variables(kind: str, version: str, url: str) -> dict[str, str]:
     """What makes a cache of this kind use it."""
     if kind == "ccache":
         old = _release(version) < _OLD_NAME
-        return {_THEIRS["ccache"][1 if old else 0]: url}
+        return {_THEIRS["ccache"][1 if old else 0]: _of_ccache(url)}
     parts, who = urlsplit(url), account(url)
     path = parts.path.strip("/")
     match parts.scheme:
@@ -61,6 +61,11 @@ def variables(kind: str, version: str, url: str) -> dict[str, str]:
                 "SCCACHE_REDIS_PASSWORD": who.password,
             }
     return {name: value for name, value in found.items() if value}
+
+
+def _of_ccache(url: str) -> str:
+    """It takes a colon without a user for a user without a name, whom redis does not know."""
+    return url.replace("redis://:", "redis://", 1)
 
 
 def lacks(kind: str, features: str, url: str) -> str:

@@ -21,6 +21,7 @@ from tasks.stages.deps.job import Cache
 _PATIENCE = 2.0  # seconds, the name's look-up included
 _ONE_AT_A_TIME = threading.Lock()  # extensions are at work beside each other
 _known: dict[tuple[str, str], bool] = {}  # by program and URL
+_AT_WORK = "Address in use"
 _OF_S3 = "AWS_"  # what opens a bucket, and says where it is
 
 
@@ -102,17 +103,21 @@ def _refusal(line: socket.socket, who: cacheremote.Account) -> str:
 
 
 def _elsewhere(found: Cache, env: Mapping[str, str]) -> str:
-    """Why sccache's server does not use it: it could not be started with it, or was without."""
-    start = Command((found.path, "--start-server"), env, "start sccache's server", serves=True)
+    """Why sccache's server does not use it: it cannot be started with it, where every compilation
+    would fail, or it is at work already, without it.
+    """
+    start = Command((found.path, "--start-server"), env, "sccache's server", serves=True)
     ask = Command((found.path, "--show-stats", "--stats-format", "json"), env, "ask sccache")
-    problem = ""
     try:
         shell.capture(start)
     except (CommandFailedError, MissingToolError) as error:
-        problem = error.what  # also where one is at work already
+        if _AT_WORK not in error.what:
+            return error.what
+    else:
+        return ""
     try:
         where = str(json.loads(shell.capture(ask))["cache_location"])
     except (CommandFailedError, MissingToolError, ValueError, KeyError):
-        return problem or "sccache's server does not say what it uses"
+        return "sccache's server does not say what it uses"
     stop = f"its server was started without it: {found.path} --stop-server"
     return stop if where.startswith("Local disk") else ""

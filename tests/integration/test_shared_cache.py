@@ -1,0 +1,52 @@
+"""Two machines, as two users in two folders, and a redis that both know."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.machines import Machine
+from tests.redisserver import free_port, redis
+
+pytestmark = pytest.mark.integration
+_MANY = 30
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    if not shutil.which("ccache"):
+        pytest.skip("not run: no ccache (apt install ccache)")
+    with redis(tmp_path, "--requirepass", "hunter2") as url:
+        yield url.replace("//", "//:hunter2@")
+
+
+def test_what_one_machine_compiled_serves_the_other_and_without_redis_each_has_its_own(
+    tmp_path: Path, server: str
+) -> None:
+    alice = Machine(tmp_path / "alice", server, _MANY)
+    alice.build()
+    learned = alice.last()["cache"]
+    assert learned["hits"] == 0
+    assert learned["misses"] >= _MANY  # and what CMake compiles to try the compiler
+
+    bob = Machine(tmp_path / "home" / "bob" / "work", server, _MANY)
+    out = bob.build()
+    served = bob.last()["cache"]
+    assert served["hits"] >= 0.95 * _MANY, out
+    assert served["shared"] == served["hits"], "and none of them was his own"
+    assert f"{served['shared']} of them from the shared cache" in out
+
+    gone = f"redis://:hunter2@127.0.0.1:{free_port()}"
+    changed = bob.source(0)
+    changed.write_text(changed.read_text(encoding="utf-8") + "int more;\n", encoding="utf-8")
+    out = bob.build(gone)
+    assert out.count("is not used, and what is compiled is cached here alone") == 1
+    assert bob.last()["cache"]["misses"] == 1
+    folders = (tmp_path / "alice" / "checkout" / "build", bob.yard.folder / "build")
+    kept = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    assert kept
+    assert not [path for path in kept if b"hunter2" in path.read_bytes()], "it is written nowhere"
+    assert "hunter2" not in out

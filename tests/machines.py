@@ -1,0 +1,74 @@
+"""Machines that share a compiler cache and nothing else: each with a checkout and a tree in a
+folder of its own, a user, and a cache that nobody has used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tasks.effects import runs
+from tests.integration.conftest import source_profile
+from tests.toytree import make_tree
+from tests.yard import Yard
+
+_SOURCE = """
+#include <{header}>
+#include <map>
+#include <string>
+#include <vector>
+std::map<std::string, std::vector<int>> table_{number};
+int heavy_{number}(const std::string& text) {{
+  {body}
+  table_{number}[text].push_back({number});
+  return static_cast<int>(table_{number}.size());
+}}
+"""
+_HEAVY = (
+    "regex",
+    "  static const std::regex words(text); if (std::regex_match(text, words)) return 0;",
+)
+_LIGHT = ("algorithm", "")
+
+
+class Machine:
+    """`count` sources, `heavy` or not, in the target many of the toy tree."""
+
+    def __init__(self, folder: Path, remote: str, count: int, *, heavy: bool = False) -> None:
+        self.yard = Yard(folder / "checkout")
+        self.yard.cache = "ccache"
+        self.remote = remote
+        self.tree = make_tree(folder / "pytorch")
+        self.home = folder / "home"
+        self.home.mkdir(parents=True)
+        self._add(count, *(_HEAVY if heavy else _LIGHT))
+        profile = source_profile(self.tree)
+        # for the compilers alone: what installs packages may be configured in the real home
+        mine = {"HOME": str(self.home), "XDG_CACHE_HOME": str(self.home / ".cache")}
+        build = {"target": "many", "env": mine}
+        self.yard.profile(**{**profile, "build": build})
+
+    def _add(self, count: int, header: str, body: str) -> None:
+        for number in range(count):
+            text = _SOURCE.format(header=header, number=number, body=body)
+            self.source(number).parent.mkdir(exist_ok=True)
+            self.source(number).write_text(text, encoding="utf-8")
+        lists = self.tree / "CMakeLists.txt"
+        names = " ".join(f"many/m{number}.cpp" for number in range(count))
+        with lists.open("a", encoding="utf-8") as stream:
+            stream.write(f"\nadd_library(many OBJECT {names})\n")
+
+    def source(self, number: int) -> Path:
+        return self.tree / "many" / f"m{number}.cpp"
+
+    def build(self, remote: str = "") -> str:
+        env = {"TORCHYARD__BUILD__CACHE_REMOTE": remote or self.remote}
+        code, out = self.yard.doit("compile", env=env)
+        assert code == 0, out
+        return out
+
+    def last(self) -> Mapping[str, Any]:
+        """What the last run of compile left for people."""
+        *_, run = runs.read(self.yard.build / "records" / "compile.jsonl")
+        return run

@@ -1,0 +1,258 @@
+"""The compiler cache that machines share: as each program wants it, and when it is of no use."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.cacheremote import account, lacks, variables
+from tasks.effects import cacheremote, compilercache
+from tasks.effects.compilercache import Counts, counts_of_log
+from tasks.errors import SettingsError
+from tasks.reports import settings as settings_report
+from tasks.reports.subject import Subject
+from tasks.settings.load import load
+from tasks.stages.deps.job import Cache
+from tests.checkout import Heard, opened, write
+from tests.redisserver import free_port
+
+CCACHE = Cache("ccache", "/usr/bin/ccache", "4.7.5")
+SCCACHE = Cache("sccache", "/usr/bin/sccache", "0.16.0")
+
+
+@pytest.fixture(autouse=True)
+def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a run that has asked nobody yet, with a ccache that was built with all it can be."""
+    monkeypatch.setattr(cacheremote, "_known", {})
+    monkeypatch.setattr(cacheremote, "_features", lambda _: "redis-storage http-storage")
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "url", "expected"),
+    [
+        ("ccache", "4.7.5", "redis://h:1", {"CCACHE_REMOTE_STORAGE": "redis://h:1"}),
+        ("ccache", "4.7.5", "redis://:pw@h", {"CCACHE_REMOTE_STORAGE": "redis://pw@h"}),
+        ("ccache", "4.7.5", "redis://me:pw@h", {"CCACHE_REMOTE_STORAGE": "redis://me:pw@h"}),
+        ("ccache", "4.10", "http://h/p", {"CCACHE_REMOTE_STORAGE": "http://h/p"}),
+        ("ccache", "4.6.1", "redis://h", {"CCACHE_SECONDARY_STORAGE": "redis://h"}),
+        ("sccache", "0.16.0", "redis://h:1/2", {
+            "SCCACHE_REDIS_ENDPOINT": "redis://h:1", "SCCACHE_REDIS_DB": "2",
+        }),
+        ("sccache", "0.16.0", "rediss://me:p%40ss@h", {
+            "SCCACHE_REDIS_ENDPOINT": "rediss://h", "SCCACHE_REDIS_USERNAME": "me",
+            "SCCACHE_REDIS_PASSWORD": "p@ss",
+        }),
+        ("sccache", "0.16.0", "https://me:pw@h:8/a/b", {
+            "SCCACHE_WEBDAV_ENDPOINT": "https://h:8", "SCCACHE_WEBDAV_KEY_PREFIX": "a/b",
+            "SCCACHE_WEBDAV_USERNAME": "me", "SCCACHE_WEBDAV_PASSWORD": "pw",
+        }),
+        ("sccache", "0.16.0", "s3://bucket/torch", {
+            "SCCACHE_BUCKET": "bucket", "SCCACHE_S3_KEY_PREFIX": "torch",
+        }),
+    ],
+)  # fmt: skip
+def test_a_url_becomes_each_programs_own_variables(
+    kind: str, version: str, url: str, expected: dict[str, str]
+) -> None:
+    assert variables(kind, version, url) == expected
+
+
+def test_one_word_before_the_host_is_a_password_to_redis_and_a_user_to_others() -> None:
+    assert (account("redis://pw@h").user, account("redis://pw@h").password) == ("", "pw")
+    assert (account("http://me@h").user, account("http://me@h").password) == ("me", "")
+
+
+def test_a_url_that_this_ccache_would_fail_each_compilation_with_is_not_given_to_it() -> None:
+    assert not lacks("ccache", "file-storage redis-storage", "redis://h")
+    assert "knows no redis" in lacks("ccache", "file-storage", "redis://h")
+    assert "knows no s3" in lacks("ccache", "file-storage redis-storage http-storage", "s3://b")
+    assert not lacks("sccache", "", "s3://b")
+
+
+@contextmanager
+def server(*answers: bytes) -> Iterator[str]:
+    """Somebody who says this to whatever comes, and nothing where there is no answer."""
+    with closing(socket.socket()) as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+
+        def serve() -> None:
+            line, _ = listening.accept()
+            with line:
+                for answer in answers:
+                    line.recv(512)
+                    line.sendall(answer)
+                line.recv(512)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+def test_one_that_answers_is_used_and_asked_once(heard: Heard) -> None:
+    with server(b"+OK\r\n", b"+PONG\r\n") as place:
+        url = f"redis://:pw@{place}"
+        for _ in range(2):
+            given = cacheremote.joined(CCACHE, url, {"A": "1"})
+            assert given == {"A": "1", "CCACHE_REMOTE_STORAGE": f"redis://pw@{place}"}
+    assert heard == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"-NOAUTH Authentication required.\r\n", "NOAUTH Authentication required."),
+        (b"HTTP/1.1 400 Bad Request\r\n", "HTTP/1.1 400 Bad Request"),
+        (b"", "no answer within 1 s"),
+    ],
+)
+def test_one_that_refuses_or_says_nothing_is_one_warning_and_a_local_build(
+    heard: Heard, monkeypatch: pytest.MonkeyPatch, answer: bytes, why: str
+) -> None:
+    monkeypatch.setattr(cacheremote, "_PATIENCE", 0.6)
+    with server(answer) as place:
+        for _ in range(3):
+            env = cacheremote.joined(CCACHE, f"redis://{place}", {"A": "1"})
+            assert env == {"A": "1"}
+    assert list(heard) == [
+        f"redis://{place} is not used, and what is compiled is cached here alone: {why}"
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "http", "https"])
+@pytest.mark.parametrize("cache", [CCACHE, SCCACHE], ids=lambda cache: cache.kind)
+def test_nobody_there_is_a_warning_and_names_no_password(
+    heard: Heard, cache: Cache, scheme: str
+) -> None:
+    url = f"{scheme}://me:hunter2@127.0.0.1:{free_port()}/p"
+    assert cacheremote.joined(cache, url, {}) == {}
+    assert len(heard) == 1
+    assert "hunter2" not in heard.text
+    assert "is not used" in heard.text
+
+
+def test_a_persons_own_goes_first_and_without_a_cache_nobody_is_asked(heard: Heard) -> None:
+    mine = {"CCACHE_REMOTE_STORAGE": "redis://mine"}
+    assert cacheremote.joined(CCACHE, "redis://127.0.0.1:1", mine) == mine
+    bucket = {"SCCACHE_BUCKET": "mine"}
+    assert cacheremote.joined(SCCACHE, "redis://127.0.0.1:1", bucket) == bucket
+    assert cacheremote.joined(Cache(), "redis://127.0.0.1:1", {}) == {}
+    assert cacheremote.joined(CCACHE, "", {"A": "1"}) == {"A": "1"}
+    assert heard == []
+
+
+def sccache(folder: Path, start: str, location: str = "") -> Cache:
+    """A program that answers as sccache does."""
+    path = folder / "sccache"
+    path.write_text(
+        f'#!/bin/sh\nif [ "$1" = --start-server ]; then {start}; fi\n'
+        f"""echo '{{"cache_location": "{location}"}}'\n""",
+        encoding="utf-8",
+    )
+    path.chmod(0o755)
+    return Cache("sccache", str(path), "0.16.0")
+
+
+@pytest.mark.parametrize(
+    ("start", "location", "why"),
+    [
+        ("echo 'sccache: error: Address in use' >&2; exit 2", "Local disk: /c", "--stop-server"),
+        ("echo 'sccache: error: region is missing' >&2; exit 2", "s3", "region is missing"),
+    ],
+)
+def test_a_server_of_sccache_that_does_not_use_it_is_told(
+    heard: Heard, tmp_path: Path, start: str, location: str, why: str
+) -> None:
+    assert cacheremote.joined(sccache(tmp_path, start, location), "s3://bucket", {}) == {}
+    assert why in heard.text
+
+
+def test_a_bucket_is_opened_by_what_the_environment_holds(
+    heard: Heard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "me")
+    given = cacheremote.joined(sccache(tmp_path, "exit 0"), "s3://bucket", {})
+    assert given["SCCACHE_BUCKET"] == "bucket"
+    assert given["AWS_ACCESS_KEY_ID"] == "me"
+    in_use = "echo 'error: Address in use' >&2; exit 2"
+    monkeypatch.setattr(cacheremote, "_known", {})
+    assert cacheremote.joined(sccache(tmp_path, in_use, "s3, name: bucket"), "s3://bucket", {})
+    assert heard == []
+
+
+def test_hits_of_the_shared_cache_are_hits_and_told_apart(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(
+        "# a.cpp\ndirect_cache_hit\nlocal_storage_miss\nremote_storage_hit\n"
+        "# b.cpp\npreprocessed_cache_hit\nlocal_storage_hit\n"
+        "# c.cpp\ncache_miss\nremote_storage_miss\n",
+        encoding="utf-8",
+    )
+    counts = counts_of_log(log)
+    assert counts == Counts(2, 1, 0, 1)
+    assert (
+        counts.told(CCACHE) == "ccache served 2 of 3 compilations, 1 of them from the shared cache"
+    )
+    assert counts.noted(CCACHE)["shared"] == 1
+    assert "shared" not in Counts(1, 0, 0).noted(CCACHE)
+
+
+URL = "redis://:hunter2@127.0.0.1:6379"
+
+
+def test_a_password_is_taken_from_the_environment_alone(yard: Path) -> None:
+    write(yard, f"build: {{cache_remote: '{URL}'}}\n")
+    with pytest.raises(SettingsError) as told:
+        load(yard / "config", "mine", {})
+    assert "config/profiles/mine.yaml:1: build.cache_remote: this URL has a password" in str(
+        told.value
+    )
+    assert "hunter2" not in str(told.value)
+    name = "TORCHYARD__BUILD__CACHE_REMOTE"
+    assert load(yard / "config", "mine", {name: URL}).settings.build.cache_remote == URL
+
+
+@pytest.mark.parametrize("url", ["host:6379", "ftp://host/p", "redis://", "s3:///b", "redis://a b"])
+def test_what_is_no_such_url_is_refused(yard: Path, url: str) -> None:
+    with pytest.raises(SettingsError, match=r"build\.cache_remote"):
+        load(yard / "config", "mine", {"TORCHYARD__BUILD__CACHE_REMOTE": url})
+
+
+def test_it_is_in_no_input_of_a_stage_and_in_no_report(
+    yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(yard, "torch: {strategy: source, version: 2.15.0}\nextensions: [{name: t, path: t}]\n")
+    (yard / "t").mkdir()
+    without = inputs(opened(yard))
+    monkeypatch.setenv("TORCHYARD__BUILD__CACHE_REMOTE", URL)
+    write(yard, "torch: {strategy: source, version: 2.15.0}\nextensions: [{name: t, path: t}]\n"
+          "build: {cache_remote: 'redis://127.0.0.1:6379'}\n")  # fmt: skip
+    subject = opened(yard)
+    assert inputs(subject) == without
+    assert subject.opened
+    jobs = [stage.job for stage in subject.opened.plan.stages if stage.room in _COMPILING]
+    assert {job.cache_remote for job in jobs} == {"redis://127.0.0.1:6379"}
+    settings_report.run(Subject(yard, "mine", None))
+    assert "redis://***@127.0.0.1:6379" in heard.text
+    assert "hunter2" not in heard.text
+
+
+_COMPILING = {"compile", "extensions"}
+
+
+def inputs(subject: Subject) -> list[Any]:
+    assert subject.opened
+    return [stage.inputs for stage in subject.opened.plan.stages]
+
+
+def test_ccache_says_which_servers_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    found = compilercache.find("ccache")
+    if found is None:
+        pytest.skip("not run: no ccache (apt install ccache)")
+    assert "file-storage" in cacheremote._features(found).split()
