@@ -51,7 +51,7 @@ PURE = [
     }
     or {"knowledge", "checks", "remedies", "shells", "diagnosis", "runreport"}
     & set(path.relative_to(ROOT).parts)
-    or name_of(path) == "tasks/surroundings.py"
+    or name_of(path) in {"tasks/surroundings.py", "tasks/cells.py", "tasks/cacheremote.py"}
 ]
 
 

@@ -14,6 +14,7 @@ from tests.benchmarks import (
     longlog,
     part,
     quickstart,
+    shared,
     state,
 )
 from tests.benchmarks.rows import Row, table
@@ -30,6 +31,7 @@ BENCHMARKS: dict[str, Callable[[], Row]] = {
     "elastic-real": elastic_real.measure,
     "state": state.measure,
     "longlog": longlog.measure,
+    "shared": shared.measure,
     "quickstart": quickstart.measure,
 }
 
