@@ -13,23 +13,22 @@ from tests.integration.conftest import source_profile
 from tests.toytree import make_tree
 from tests.yard import Yard
 
-_SOURCE = """
-#include <{header}>
+_LIGHT = """
+#include <string>
+int many_{number}(const std::string& text) {{ return static_cast<int>(text.size()) + {number}; }}
+"""
+_HEAVY = """
 #include <map>
+#include <regex>
 #include <string>
 #include <vector>
 std::map<std::string, std::vector<int>> table_{number};
-int heavy_{number}(const std::string& text) {{
-  {body}
+int many_{number}(const std::string& text) {{
+  if (std::regex_match(text, std::regex(text))) return 0;
   table_{number}[text].push_back({number});
   return static_cast<int>(table_{number}.size());
 }}
 """
-_HEAVY = (
-    "regex",
-    "  static const std::regex words(text); if (std::regex_match(text, words)) return 0;",
-)
-_LIGHT = ("algorithm", "")
 
 
 class Machine:
@@ -42,18 +41,17 @@ class Machine:
         self.tree = make_tree(folder / "pytorch")
         self.home = folder / "home"
         self.home.mkdir(parents=True)
-        self._add(count, *(_HEAVY if heavy else _LIGHT))
+        self._add(count, _HEAVY if heavy else _LIGHT)
         profile = source_profile(self.tree)
         # for the compilers alone: what installs packages may be configured in the real home
         mine = {"HOME": str(self.home), "XDG_CACHE_HOME": str(self.home / ".cache")}
         build = {"target": "many", "env": mine}
         self.yard.profile(**{**profile, "build": build})
 
-    def _add(self, count: int, header: str, body: str) -> None:
+    def _add(self, count: int, source: str) -> None:
         for number in range(count):
-            text = _SOURCE.format(header=header, number=number, body=body)
             self.source(number).parent.mkdir(exist_ok=True)
-            self.source(number).write_text(text, encoding="utf-8")
+            self.source(number).write_text(source.format(number=number), encoding="utf-8")
         lists = self.tree / "CMakeLists.txt"
         names = " ".join(f"many/m{number}.cpp" for number in range(count))
         with lists.open("a", encoding="utf-8") as stream:

@@ -52,6 +52,7 @@ def matrix(yard: Yard, tmp_path: Path) -> Yard:
     (extension / "toyext.py").write_text("answer = 42\n", encoding="utf-8")
     yard.profile(
         target={"gpus": []},
+        publish={"dest": str(tmp_path / "published")},
         extensions=[{"name": "toy", "path": str(extension), "imports": ["toyext"]}],
         torch={"strategy": "prebuilt", "index": str(tmp_path / "index")},
         matrix={
@@ -94,5 +95,8 @@ def test_what_is_stale_is_built_and_what_fails_costs_no_other(matrix: Yard, tmp_
     for cell, release in ((ODD, "2.14.0"), (GOOD, "2.15.0")):
         wheel = json.loads((matrix.folder / "build" / f"{NAME}.{cell}" / "wheel.json").read_text())
         assert wheel["version"] == f"{release}+ours"
+    page = (tmp_path / "published" / "simple" / "torch" / "index.html").read_text(encoding="utf-8")
+    assert "torch-2.14.0+ours" in page.replace("%2B", "+")
+    assert "torch-2.15.0+ours" in page.replace("%2B", "+")
     kept = {path.name for path in (matrix.folder / "wheelhouse").rglob("torch-*.whl")}
     assert len(kept) == 2, "one wheelhouse for all of them"

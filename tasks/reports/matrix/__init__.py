@@ -41,17 +41,13 @@ def run(
         )
     if build:
         found = list(building.build(subject.root, found))
-        if _publishes(subject):
+        if subject.asked().settings.publish.dest:
             found = list(building.publish(subject.root, found))
     if json:
         deliver(Path(json), redact(canonical({"profile": name, "cells": plain(found)})))
     _show(found)
     if build:
         building.require_all(found)
-
-
-def _publishes(subject: Subject) -> bool:
-    return bool(getattr(getattr(subject.asked().settings, "publish", None), "dest", None))
 
 
 def _show(found: Sequence[Standing]) -> None:
