@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -142,7 +143,8 @@ def _outside(found: Looked) -> Check:
     name = "needs from outside"
     if not found.held:
         return Check(name, "not run", "it holds no ELF library")
-    beside = Surroundings(found.requires, found.system, torch_of(found.sbom))
+    against = torch_of(found.sbom) or _labelled(found.version)
+    beside = Surroundings(found.requires, found.system, against)
     needs = outside(found.held, beside)
     if bad := [one for one in needs if one.status == "failed"]:
         return Check(name, "failed", "; ".join(map(_whose, bad)), "let Requires-Dist bring it")
@@ -153,6 +155,12 @@ def _outside(found: Looked) -> Check:
         brought.setdefault(one.by, []).append(one.name)
     told = (f"{by}: {', '.join(names)}" for by, names in sorted(brought.items()))
     return Check(name, "passed", "; ".join(told) or "nothing")
+
+
+def _labelled(version: str) -> str:
+    """The torch that the version names: `1.0+torch2.15.0.s1a2b3c4d.cu132.sm120`."""
+    label = re.match(r"[^+]*\+torch(\d+\.\d+\.\d+)\b", version)
+    return label[1] if label else ""
 
 
 def _whose(one: Outside) -> str:

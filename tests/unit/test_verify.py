@@ -195,6 +195,18 @@ def test_what_it_needs_and_does_not_declare_is_listed_with_who_needs_it(tmp_path
     assert "nvidia-cuda-runtime: libcudart.so.13" in declared.told()["needs from outside"].detail
 
 
+def test_a_wheel_without_an_sbom_says_by_its_version_which_torch_it_was_built_against(
+    tmp_path: Path,
+) -> None:
+    cudart = make_library(tmp_path / "elsewhere" / "libcudart.so.13")
+    library = make_library(tmp_path / "_C.so", cudart, rpath="$ORIGIN").read_bytes()
+    version = "1.0+torch2.15.0.s1a2b3c4d.cu132.sm120"
+    plain = Documented(small_wheel(tmp_path, "toy", version, {"toy/_C.so": library}))
+    check = plain.told()["needs from outside"]
+    assert check.status == "passed"
+    assert "torch 2.15.0, which it was built against and does not declare" in check.detail
+
+
 def test_the_task_shows_a_table_and_fails_where_a_check_does(yard: Path, heard: Heard) -> None:
     one = make(yard / "wheelhouse")
     verify.run(opened(yard), wheels=[str(one.wheel)])
