@@ -23,6 +23,7 @@ _COMMAND = re.compile(r"^\$ (?:/|[\"']?[A-Z]:\\)")  # how a log of ours begins e
 _WORKS = re.compile(  # what a build does after a warning
     r"^\s*(?:\[\s*\d+/\d+\]|(?:running|copying|adding|creating|building|removing|writing)\s)", re.I
 )
+_OF_CMAKE = 4  # lines of a message of CMake's in which what it could not find is named
 _GOES_ON = re.compile(r"^\s*\[\s*\d+(?:/\d+|%)\]\s|^-- (?:Configuring|Generating) done")
 
 
@@ -87,7 +88,8 @@ def _chosen(
     by_rank: dict[str, list[Hit]], lines: Sequence[Line], error: FirstError | None
 ) -> Hit | None:
     if causes := by_rank["cause"]:
-        return None if _another_before(causes[0], lines) else causes[0]
+        unsure = _another_before(causes[0], lines) or _cmake_before(causes[0], lines)
+        return None if unsure else causes[0]
     if consequences := by_rank["consequence"]:
         before = lines[: consequences[0].at]
         return None if any(of_compiler(line) for line in before) else consequences[0]
@@ -100,3 +102,9 @@ def _another_before(hit: Hit, lines: Sequence[Line]) -> bool:
     """Whether an edge failed before, by an error that nobody knows."""
     unit = lines[hit.at].unit
     return any(line.failed and line.unit != unit and of_compiler(line) for line in lines[: hit.at])
+
+
+def _cmake_before(hit: Hit, lines: Sequence[Line]) -> bool:
+    """Whether CMake, which goes on after an error, met another one before, that nobody knows."""
+    errors = [at for at in range(hit.at + 1) if lines[at].text.lstrip().startswith("CMake Error ")]
+    return len(errors) > 1 and hit.at - errors[-1] <= _OF_CMAKE

@@ -50,6 +50,8 @@ _NOISE = re.compile(
     | ^\s*(?:adding|copying|creating|writing|reading|running|inflating|Compiling|Downloading)\s
     | ^(?:\[pid\s+\d+\]\s|\d+\s+)?(?:[\d:.]+\s)?\w+\(.*\)\s+=\s(?:-?\d|0x|\?)   # strace
     | ^\s*(?:HEAD\sis\snow\sat|commit|\*)\s[0-9a-f]{7,}\b | ^\s*[0-9a-f]{7,40}\s\w  # git's words
+    | ^\s*\[\s*\d+%\]\s | \bBuilt\starget\s   # make's progress, and Ninja's with CMake's own steps
+    | ^\s*\[\d+/\d+\]\s(?:Building|Linking|Generating|Performing|Completed|Creating|No)\s
     | ^\s+\S+:\d+\s\(\w+\)$ | ^INFO:\s | DEPRECATION | ^\s*\w*Warning: | ^\s*print\( | is\signored:
     | ^(?:\s*\[\d+/\d+\])?\s*(?:ccache\s|sccache\s)?["']?\S*
       (?:nvcc|gcc|g\+\+|c\+\+|cc|clang|clang\+\+|cl|link)(?:-\d+)?(?:\.exe)?["']?\s[-/@]\S*\s

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
+from itertools import islice, takewhile
 
 from tasks.diagnosis.firsterror import is_noise
 from tasks.diagnosis.lines import Line
@@ -18,6 +18,9 @@ _WRAPPED = 4  # lines that a message may be wrapped to: CMake breaks what a comp
 _FOLLOWS = 300  # letters of each
 _QUOTE = "[\"'“”„‘’「」《》]"
 _ORDER = {"cause": 0, "consequence": 1, "notice": 2, "hint": 3, "rest": 4}
+_STARTS = re.compile(  # another message, which is no rest of the one before
+    r"^\s*(?:CMake \w+ at |-- |\[\s*\d+(?:/\d+|%)\] |FAILED: |g?make(?:\[\d+\])?: |Makefile:\d+: )"
+)
 _WARNS = re.compile(r"^\s*(?:\S+:\d+: )?(?:\w+Warning: |WARNING: |CMake Warning|A module that was)")
 
 
@@ -66,8 +69,9 @@ def _counts(text: str) -> bool:
 
 
 def _wrapped(lines: Sequence[Line], at: int) -> str:
-    """The line and those after it, as one: of the same edge, blank ones left out."""
-    after = (x.text.strip()[:_FOLLOWS] for x in lines[at + 1 : at + 9] if x.text.strip())
+    """The line and those after it, as one: up to the next message, blank ones left out."""
+    following = takewhile(lambda x: not _STARTS.match(x.text), lines[at + 1 : at + 9])
+    after = (x.text.strip()[:_FOLLOWS] for x in following if x.text.strip())
     return " ".join((lines[at].text.strip(), *islice(after, _WRAPPED)))
 
 

@@ -1,4 +1,5 @@
-"""What GCC, glibc, Python and Windows say in Chinese, Japanese, German and French, read as English.
+"""What GCC, glibc, Python and Windows say in Chinese, Japanese, German and French, read as English;
+and typographic quotes as those of a keyboard, which a translation, or a web page, made of them.
 
 MSVC needs none of it: its codes are the same everywhere.
 """
@@ -65,10 +66,30 @@ _SAID = {
     ),
     "The system cannot find the file specified": (
         *("系统找不到指定的文件。?", "指定されたファイルが見つかりません。?"),
-        "Das System kann die angegebene Datei nicht finden",
+        *("Das System kann die angegebene Datei nicht finden", "系統找不到指定的檔案。?"),
+        "El sistema no puede encontrar el archivo especificado",
+        *("Le fichier spécifié est introuvable", "Не удается найти указанный файл"),
+    ),
+    "The specified procedure could not be found": (
+        *("指定されたプロシージャが見つかりません", "找不到指定的程序"),
+        *("Die angegebene Prozedur wurde nicht gefunden", "지정된 프로시저를 찾을 수 없습니다"),
+        *("La procédure spécifiée est introuvable", "Не найдена указанная процедура"),
+        *("No se encontró el proceso especificado", "Impossibile trovare la procedura specificata"),
+        "Não foi possível encontrar o procedimento especificado",
+    ),
+    "The specified module could not be found": (
+        *("指定されたモジュールが見つかりません", "找不到指定的(?:模块|模組)"),
+        *("Das angegebene Modul wurde nicht gefunden", "지정된 모듈을 찾을 수 없습니다"),
+        *("Le module spécifié est introuvable", "Не найден указанный модуль"),
+        "No se puede encontrar el módulo especificado",
+        "Impossibile trovare il modulo specificato",
+        "Não foi possível encontrar o módulo especificado",
     ),
     " is not recognized as an internal or external command": (
-        *("不是内部或外部命令", "は、内部コマンドまたは外部コマンド"),
+        *("不是(?:内部或外部命令|內部或外部命令)", "は、内部コマンドまたは外部コマンド"),
+        *(" ?n'est pas reconnu en tant que commande", " ?no se reconoce como un comando"),
+        *(" ?não é reconhecido como um comando", " ?non è riconosciuto come comando"),
+        *(" ?не является внутренней или внешней", r"(?:은|은\(는\)|는) 내부 또는 외부 명령"),
     ),
     "File name too long": (
         *("文件名(?:太|过)长", "ファイル名が長すぎます"),
@@ -79,14 +100,32 @@ _TOLD = tuple((re.compile("|".join(said)), english) for english, said in _SAID.i
 _WITHOUT_ACCENTS = re.compile(
     r"ehler|erreur|nicht|Aucun|Permission non|commande|Trop|kann |Keine|Warnung|avertiss|zu lang|"
     r"errore|erro |erro:|error fatal|existe el|espacio|non esistente|esaurito|killed\)|sin definir|"
-    r"aviso|avviso"
+    r"aviso|avviso|no se reconoce|Impossibile trovare|El sistema no"
 )
+_TYPED = str.maketrans(
+    {
+        **dict.fromkeys("‘’‚‛′´ʼ‹›「」", "'"),
+        **dict.fromkeys("“”„‟″", '"'),
+        **dict.fromkeys("\u00a0\u202f\u2009", " "),
+        **dict.fromkeys("\u200b\u2060"),
+    }
+)
+_GUILLEMETS = re.compile(r"«\s?|\s?»")
+_QUOTE_THEN_COLON = re.compile(r"(?<=['\"]) :(?=\s|$)")
+_FRENCH_COLON = re.compile(r"(?<=\w) :(?=\s|$)")  # in English that is MSVC's own: "LINK : fatal"
 
 
 def in_english(line: str) -> str:
-    """The line with the phrases of other languages replaced; as it is where it has none."""
-    if line.isascii() and not _WITHOUT_ACCENTS.search(line):
+    """The line with the phrases of other languages, and their quotes, replaced; as it is where it
+    has none.
+    """
+    foreign = not line.isascii()
+    if foreign:
+        line = _GUILLEMETS.sub('"', line.translate(_TYPED))
+    if " :" in line:
+        line = _QUOTE_THEN_COLON.sub(":", line)
+    if not (foreign or _WITHOUT_ACCENTS.search(line)):
         return line
     for said, english in _TOLD:
         line = said.sub(english, line)
-    return line.replace("：", ": ")
+    return _FRENCH_COLON.sub(":", line).replace("：", ": ")

@@ -14,10 +14,16 @@ if TYPE_CHECKING:
 
 def recognise(knowledge: Knowledge, text: str) -> Failure | None:
     """The first failure of the facts that a line of `text` tells; None where no one is known."""
-    met = (failure for failure in knowledge.failures if failure.phase == "run")
-    return next((failure for failure in met if _tells(failure, text)), None)
+    sure = (one for one in knowledge.failures if one.phase == "run" and one.rank != "hint")
+    return next((failure for failure in sure if _tells(failure, text)), None)
 
 
 def _tells(failure: Failure, text: str) -> bool:
-    flags = re.IGNORECASE | re.MULTILINE
-    return any(re.search(pattern, text, flags) for pattern in failure.patterns)
+    return any(
+        _found(failure.patterns, line) and not _found(failure.unless, line)
+        for line in text.splitlines()
+    )
+
+
+def _found(patterns: tuple[str, ...], line: str) -> bool:
+    return any(re.search(pattern, line, re.IGNORECASE) for pattern in patterns)
