@@ -21,7 +21,7 @@ from tasks.errors import BuildError
 _BLOCK = 1 << 20
 _LINE = 1 << 16  # a longer line is cut in pieces, so that a file without line ends is read, too
 _HEAD, _END, _KEPT, _LONGEST = 200, 400, 20_000, 2000
-_BEFORE, _AFTER = 3, 8
+_BEFORE, _AFTER = 5, 8
 _DENSE = 20  # with the word in a line of so many, each line is asked
 _WORDS = tuple(
     word.encode()
@@ -37,6 +37,7 @@ _WORDS = tuple(
             "incompatible",
             "out of memory",
             "no module",
+            "timed out",
             "$ /",
             *("ошибка", "오류", "espacio", "осталось"),
         ),
