@@ -131,6 +131,30 @@ def test_two_causes_that_nothing_decides_are_candidates() -> None:
     assert found.candidates == ("win-long-path", "missing-submodule-headers")
 
 
+@pytest.mark.parametrize("symbol", ["toy_forward", "PyCObject_Type", "_ZN2cv3MatC1Ev"])
+def test_whose_function_is_missing_stays_open_where_its_name_is_not_the_extensions(
+    symbol: str,
+) -> None:
+    found = told(f"ImportError: /v/toy/_C.so: undefined symbol: {symbol}")
+    assert found.failure is None
+    assert found.candidates == ("ext-own-symbol-missing",)
+
+
+def test_a_line_of_success_is_no_evidence_and_never_the_error_that_is_shown() -> None:
+    made = "[  8%] Built target nccl_external\nMakefile:140: recipe for target 'all' failed\n"
+    assert cause(made + "make: *** [all] Error 2") == "truncated-log"
+    assert (
+        cause(made + "c++: fatal error: Killed signal terminated program cc1plus") == "oom-killed"
+    )
+    assert told(made + "a.cpp:3:4: error: expected ';'").failure is None
+
+
+@pytest.mark.parametrize(("slug", "log"), [*SAID, *VARIATIONS])
+def test_typographic_quotes_tell_the_same(slug: str, log: str) -> None:
+    for one, plain in (("’", "'"), ("”", '"')):
+        assert cause(log.replace(plain, one)) == slug
+
+
 def test_the_earliest_cause_wins_over_what_follows_from_it() -> None:
     log = "a.s: fatal error: No space left on device\nb.h:1:2: fatal error: glm/a.hpp: No such file"
     assert cause(log) == "disk-full"
