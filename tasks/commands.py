@@ -77,6 +77,11 @@ def command_tasks(subject: Subject) -> Iterator[Task]:
         _value("yank", "keep the wheel NAME from who does not ask for exactly it"),
         _value("because", "why it is yanked"),
     )
+    yield command(
+        "lock",
+        "write into torchyard.lock what this was built of (--check: only compare)",
+        _flag("check", "tell in what lock and build differ, exit 1 where they do"),
+    )
     yield command("check", "for work on torchyard itself: lint, types and tests")
 
 

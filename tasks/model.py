@@ -18,6 +18,8 @@ from tasks.errors import KnowledgeError
 Json = dict[str, Any] | list[Any] | str | int | float | bool | None
 System = Literal["linux", "windows", "macos"]
 Strategy = Literal["source", "prebuilt", "existing"]
+# "numpy==2.3.5" → the sha256 of each file that it may be, as torchyard.lock holds them
+Locked = Mapping[str, tuple[str, ...]]
 
 _ARCH = re.compile(r"(\d{1,2})\.(\d)([af]?)")
 _SM = re.compile(r"(?:sm_|compute_)(\d{1,2})(\d)([af]?)")

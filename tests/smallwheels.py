@@ -54,13 +54,16 @@ def torch(
     requires: Sequence[str] = (),
     code: str = "",
     tag: str = "py3-none-any",
+    library: bytes = b"",
 ) -> Path:
-    """A torch of a few files: each release has one more of its own, and they share the others."""
+    """A torch of a few files: each release has one more of its own, and they share the others. Its
+    library is none that can be read, unless one is given.
+    """
     content: dict[str, bytes | str] = {
         "torch/__init__.py": f"from torch.version import __version__\n{code}\n",
         "torch/version.py": f"__version__ = '{version}'\ncuda = None\n",
         "torch/same.py": "same = 1\n",
-        "torch/lib/libtorch.so": b"\x7fELF " + version.encode(),
+        "torch/lib/libtorch.so": library or b"\x7fELF " + version.encode(),
         f"torch/only/of_{version.partition('+')[0].replace('.', '_')}.py": "only = 1\n",
         "torchgen/__init__.py": "",
     }

@@ -49,7 +49,7 @@ PURE = [
         *("cppextension.py", "differences.py"),
         *("companions.py", "companion.py", "known.py", "order.py", "runrecord.py"),
     }
-    or {"knowledge", "checks", "remedies", "shells", "diagnosis", "runreport"}
+    or {"knowledge", "checks", "remedies", "shells", "diagnosis", "runreport", "locking"}
     & set(path.relative_to(ROOT).parts)
     or name_of(path) in {"tasks/surroundings.py", "tasks/cells.py", "tasks/cacheremote.py"}
 ]

@@ -9,13 +9,16 @@ from pathlib import Path
 from tasks.choice import Choice
 from tasks.errors import BuildError
 from tasks.knowledge import Knowledge
+from tasks.locking.section import Profile as Section
 from tasks.model import Host, Layout, Plan, build_of
 from tasks.settings.load import Loaded, load
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A profile that opened: what was asked, what is here, what is known, and what comes of it."""
+    """A profile that opened: what was asked, what is here, what is known, and what comes of it.
+    `section` is its own in torchyard.lock.
+    """
 
     loaded: Loaded
     layout: Layout
@@ -23,6 +26,7 @@ class Profile:
     knowledge: Knowledge
     choice: Choice
     plan: Plan
+    section: Section | None = None
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,12 @@ class Subject:
     def build(self) -> Path:
         """Its build folder, also where the profile cannot be opened."""
         return Path(build_of(self.root, self.name))
+
+    def of_build(self) -> Profile:
+        """The profile. Raises the problem of one that does not open."""
+        if self.opened is None:
+            raise self.problem or BuildError("this profile cannot be opened", where=self.name)
+        return self.opened
 
     def asked(self) -> Loaded:
         """The settings, also of a profile that cannot be planned. Raises `BuildError` where they

@@ -33,7 +33,7 @@ def explain(error: ValidationError, tree: Tree) -> SettingsError:
     if more := len(_wrong(problems) - {path}):
         todo = "; ".join(part for part in (todo, f"{more} more after this one") if part)
     dotted = ".".join(str(part) for part in path)
-    return SettingsError(f"{dotted}: {what}", where=_where(path, tree), todo=todo)
+    return SettingsError(f"{dotted}: {what}", where=where_of(path, tree), todo=todo)
 
 
 def _most_telling(problems: Sequence[Problem]) -> Problem:
@@ -96,7 +96,7 @@ def _holds(annotation: Any) -> bool:
     return is_model or any(_holds(arg) for arg in get_args(annotation))
 
 
-def _where(path: Keys, tree: Tree) -> str:
+def where_of(path: Keys, tree: Tree) -> str:
     """The line of the value, or of the nearest thing around it that has one."""
     node: Leaf | Tree = tree
     for depth, part in enumerate(path):

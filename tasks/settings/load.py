@@ -53,7 +53,7 @@ def load(config: Path, profile: str, environ: Mapping[str, str]) -> Loaded:
 
 
 def _validated(profile: str, merged: Tree) -> Loaded:
-    values, origin = _split(merged)
+    values, origin = split(merged)
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
@@ -161,7 +161,8 @@ def _is_empty(value: Leaf | Tree) -> bool:
     return isinstance(value, Leaf) and value.value == {}
 
 
-def _split(tree: Tree, prefix: str = "") -> tuple[dict[str, Any], dict[str, str]]:
+def split(tree: Tree, prefix: str = "") -> tuple[dict[str, Any], dict[str, str]]:
+    """Its values, and where each leaf (dotted key) is from."""
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
     for key, node in tree.items():
@@ -169,6 +170,6 @@ def _split(tree: Tree, prefix: str = "") -> tuple[dict[str, Any], dict[str, str]
         if isinstance(node, Leaf):
             values[key], origin[dotted] = node.value, node.where
         else:
-            values[key], below = _split(node, dotted)
+            values[key], below = split(node, dotted)
             origin.update(below)
     return values, origin

@@ -250,3 +250,7 @@ class Settings(Section):
     validation: Validation = Validation()
     doctor: Doctor = Doctor()
     notify: Notify = Notify()
+    lock: bool = True
+    """Build what torchyard.lock holds, where it has a section of this profile; `doit lock` writes
+    it.
+    """

@@ -44,12 +44,22 @@ Tree = dict[str, Union[Leaf, "Tree"]]
 
 def read_tree(path: Path, name: str) -> Tree:
     """The mapping in a file; `name` is how messages call it. Lists are leaves."""
+    return tree_of(text_of(path, name), name)
+
+
+def text_of(path: Path, name: str) -> str:
+    """What stands in a file."""
     try:
-        node = _node(path.read_text(encoding="utf-8-sig"), name)
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise SettingsError(
             f"not UTF-8: {error.reason}", where=name, todo="save it as UTF-8"
         ) from error
+
+
+def tree_of(text: str, name: str) -> Tree:
+    """The mapping that a text is."""
+    node = _node(text, name)
     if node is None or node.tag == "tag:yaml.org,2002:null":
         return {}
     if not isinstance(node, yaml.MappingNode):
@@ -89,7 +99,7 @@ def _node(text: str, name: str) -> yaml.Node | None:
 
 def _place(name: str, line: int) -> str:
     """A file has lines; a variable is short enough without."""
-    return f"{name}:{line + 1}" if name.endswith(".yaml") else name
+    return f"{name}:{line + 1}" if name.endswith((".yaml", ".lock")) else name
 
 
 def _mapping(node: yaml.MappingNode, name: str) -> Tree:

@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import Literal
 
 from tasks.knowledge.hostcompilers import Limits
+from tasks.model import Locked
 
 # The oldest Ninja that a build gets: 1.11.1 loops and 1.13.0 breaks link.exe's response files on
 # Windows, and those before 1.13 know no jobserver (config/knowledge, windows notes)
@@ -115,7 +116,8 @@ class DepsJob:
     compiler cache where none is installed ("" where nothing is to be downloaded for it),
     `launchers` the compiler launchers that build.env names, by variable. `limits` are the compilers
     that the toolkit and the sources take; of them `gcc_max` is an input of the stage. `compiles`:
-    whether any stage after this one needs a compiler.
+    whether any stage after this one needs a compiler. `locked` is what torchyard.lock holds for the
+    environment, `locked_toolkit` for `toolkit_folder`: no inputs, for what is there may be that.
     """
 
     base: str
@@ -142,3 +144,5 @@ class DepsJob:
     log: PurePath
     limits: Limits = field(default_factory=Limits)
     compiles: bool = True
+    locked: Locked = field(default_factory=dict)
+    locked_toolkit: Locked = field(default_factory=dict)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
 
-from tasks.model import Arch, Artifact, Json, System
+from tasks.model import Arch, Artifact, Json, Locked, System
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,10 @@ class ExtensionJob:
     knows. `pool` is the folder of the jobs that all builds of the checkout share, `runs` the file
     that each build adds a line to, `knowledge` the folder of facts. `asked` is its entry in the
     settings, for the statement beside the wheel.
+
+    Of torchyard.lock: `commit` is what `ref` stood for, `locked_sha256` the sdist's or wheel's,
+    `locked` and `locked_requires` the packages that it and its build ask for. They are no inputs,
+    for what is there may be that.
     """
 
     name: str
@@ -78,6 +82,10 @@ class ExtensionJob:
     isolated: bool = True
     asked: Mapping[str, Json] = field(default_factory=dict)
     cache_remote: str = ""
+    commit: str = ""
+    locked_sha256: str = ""
+    locked: Locked = field(default_factory=dict)
+    locked_requires: Locked = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Literal
 
 from tasks.digest import canonical, sha256_text
-from tasks.model import Arch, Artifact, Json
+from tasks.model import Arch, Artifact, Json, Locked
 
 Kind = Literal["wheel", "libtorch", "existing"]
 # Who supplies a library: the wheel itself, the CUDA toolkit or NVIDIA's packages, another Python
@@ -33,7 +33,8 @@ class Reading:
 @dataclass(frozen=True)
 class PrebuiltJob:
     """An official wheel: `requirement` from `index` ("" is the default one), into the environment
-    of deps.
+    of deps. `locked` are the packages that torchyard.lock holds for it, `locked_sha256` the wheel's
+    digest there: no inputs, for what is there may be that.
     """
 
     requirement: str
@@ -46,6 +47,8 @@ class PrebuiltJob:
     deps: PurePath
     log: PurePath
     wheel: PurePath
+    locked: Locked = field(default_factory=dict)
+    locked_sha256: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class BuiltJob:
     `local_is_whole` says that a person chose it, so that no commit is added. `content` keeps the
     digest of what was last installed and imported, `libraries` what its libraries need, `linkages`
     what was read in them. `build` is the build folder of this profile. `asked` are the settings,
-    `targets` the capabilities that the statement beside the wheel tells of.
+    `targets` the capabilities that the statement beside the wheel tells of. `locked` is as above.
     """
 
     release: str
@@ -79,6 +82,7 @@ class BuiltJob:
     wheel: PurePath
     asked: Mapping[str, Json] = field(default_factory=dict)
     targets: tuple[Arch, ...] = ()
+    locked: Locked = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

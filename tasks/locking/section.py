@@ -1,0 +1,62 @@
+"""The section of one profile, key by key. Extra keys are refused: what is not understood cannot be
+kept.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tasks.settings import forms
+
+Sha256 = Annotated[str, Field(pattern=forms.SHA256)]
+Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40,64}$")]
+Packages = dict[Annotated[str, Field(pattern=forms.SDIST)], tuple[Sha256, ...]]
+
+
+class Part(BaseModel):
+    """A group of keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class Made(Part):
+    """What torch, an extension or a companion was made of: one of git, sdist, wheel, tarball and
+    path, a path without a pin. `requires` are the packages that its build imported, `packages`
+    those that came because it asks for them.
+    """
+
+    git: str = ""
+    ref: str = ""
+    """What was asked for; `commit` is what it stood for."""
+    commit: Commit | Literal[""] = ""
+    submodules: dict[str, Commit] = {}
+    sdist: str = ""
+    wheel: str = ""
+    """The name of the file."""
+    tarball: str = ""
+    path: str = ""
+    sha256: Sha256 | Literal[""] = ""
+    patches: tuple[Sha256, ...] = ()
+    requires: Packages = {}
+    packages: Packages = {}
+
+
+class Profile(Part):
+    """One profile. `python` is major and minor, `platform` system and machine: what is locked are
+    files for these.
+    """
+
+    python: str
+    platform: str
+    strategy: Literal["source", "prebuilt", "existing"]
+    release: str
+    """Of torch, without its local part."""
+    torch: Made = Made()
+    extensions: dict[str, Made] = {}
+    """By name, companions among them."""
+    packages: Packages = {}
+    """What the build environment holds beside those that torch and the extensions ask for."""
+    toolkit: Packages = {}
+    """What lies in a folder of its own: the CUDA toolkit beside an existing torch, cuobjdump."""
