@@ -81,6 +81,7 @@ def command_tasks(subject: Subject) -> Iterator[Task]:
         "lock",
         "write into torchyard.lock what this was built of (--check: only compare)",
         _flag("check", "tell in what lock and build differ, exit 1 where they do"),
+        _flag("update", "lock the commits that the refs stand for now, for the next build"),
     )
     yield command("check", "for work on torchyard itself: lint, types and tests")
 

@@ -6,13 +6,27 @@ from pathlib import PurePath
 
 from tasks.effects import records
 from tasks.effects.records import Told
+from tasks.errors import BuildError
 from tasks.model import Stage
 from tasks.rooms import room
 
 
 def reason(stage: Stage) -> str:
-    """As `records.reason`."""
+    """As `records.reason`, and what torchyard.lock holds otherwise."""
+    if not reasons(stage) and (unlike := unlocked(stage)):
+        return unlike[0] + (f" (and {len(unlike) - 1} more)" if len(unlike) > 1 else "")
     return records.reason(stage, _teller(stage))
+
+
+def unlocked(stage: Stage) -> tuple[str, ...]:
+    """What torchyard.lock holds for a stage and is not there; nothing of one without a result."""
+    if stage.asks != "moved" or not hasattr(moved := room(stage, "moved"), "unlocked"):
+        return ()
+    try:
+        found: tuple[str, ...] = moved.unlocked(stage.job)
+    except BuildError:
+        return ()
+    return found
 
 
 def reasons(stage: Stage) -> tuple[str, ...]:

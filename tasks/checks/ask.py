@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tasks.checks.network import INDEX, TREE
 from tasks.checks.programs import deps_job
 from tasks.knowledge.hostcompilers import Limits
+from tasks.mirrors import mirrored
 from tasks.surroundings import Asked, Wanted
 
 if TYPE_CHECKING:
@@ -95,10 +96,3 @@ def _urls(profile: Profile) -> Iterator[Wanted]:
 
 def _default_index(knowledge: Knowledge) -> Wanted:
     return Wanted(INDEX, str(knowledge.pytorch_notes["indexes"]["pypi"]), usual=True)
-
-
-def mirrored(url: str, mirrors: Mapping[str, str]) -> str:
-    """The URL that is fetched instead: the longest prefix counts, as with git's insteadOf."""
-    fit = [prefix for prefix in mirrors if url.startswith(prefix)]
-    longest = max(fit, key=len, default="")
-    return mirrors[longest] + url.removeprefix(longest) if longest else url

@@ -7,13 +7,14 @@ resolver moves them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 from tasks.effects import files, shell
-from tasks.errors import CommandFailedError, FetchError
-from tasks.model import Command
+from tasks.errors import BadArtifactError, CommandFailedError, FetchError
+from tasks.model import Command, Locked
 
 _NOT_TRUSTED = (
     "the certificate of the package index is not trusted: set SSL_CERT_FILE, and PIP_CERT for pip, "
@@ -32,6 +33,14 @@ _KINDS = (
     (_NO_ANSWER, ("Max retries exceeded", "connection broken by", "NewConnectionError")),
     (_NO_ANSWER, ("Temporary failure in name resolution", "ConnectTimeoutError", "dns error")),
     (_NO_VERSION, ("No solution found", "No matching distribution", "Could not find a version")),
+)
+
+# uv: Hash mismatch for `a==1` / Expected: sha256:X / Computed: sha256:Y; pip: a==1 from URL: /
+# Expected sha256 X / Got Y
+_OTHER_BYTES = re.compile(
+    r"(?:Hash mismatch for `(?P<uv>[^`]+)`|^\s*(?P<pip>\S+==\S+) .*?:$)"
+    r"(?P<wanted>.*?)(?:Computed:|Got)\s*(?:sha256:)?(?P<found>[0-9a-f]{64})",
+    re.DOTALL | re.MULTILINE,
 )
 
 
@@ -83,6 +92,18 @@ class Packages:
         argv = self.install_argv(requirements, extra)
         self._run(argv, what or f"install {', '.join(requirements) or 'requirements'}")
 
+    def install_locked(self, locked: Locked, index: str = "") -> None:
+        """Install exactly these, each of a file with one of its digests. What is there already in
+        that version stays. `BadArtifactError` where the index gives other bytes.
+        """
+        if not locked:
+            return
+        listed = self.log.with_name(f"{PurePath(self.log).stem}-locked.txt")
+        files.write_atomic(listed, with_digests(locked))
+        options = ("--require-hashes", "--no-deps")
+        extra = Extra(index=index, files=(listed,), options=options)
+        self._run(self.install_argv((), extra), "install what torchyard.lock holds")
+
     def install_argv(self, requirements: Sequence[str], extra: Extra = Extra()) -> tuple[str, ...]:
         """The command for it; of what is here it knows whether an index is a folder."""
         return (
@@ -127,7 +148,15 @@ class Packages:
             raise explained(error) from error
 
 
-def explained(error: CommandFailedError) -> CommandFailedError | FetchError:
+def with_digests(locked: Locked) -> str:
+    """As a requirements file: a line each, with `--hash` for every digest."""
+    digests = {pin: "".join(f" --hash=sha256:{one}" for one in locked[pin]) for pin in locked}
+    return "".join(f"{pin}{digests[pin]}\n" for pin in sorted(locked))
+
+
+def explained(
+    error: CommandFailedError,
+) -> CommandFailedError | FetchError | BadArtifactError:
     """A resolver's or downloader's failure by its kind: no answer, no such version, or what it
     was.
     """
@@ -135,10 +164,23 @@ def explained(error: CommandFailedError) -> CommandFailedError | FetchError:
     log = Path(error.where.rpartition(":")[0]) if error.where else None
     if log and log.is_file():
         text += log.read_text(encoding="utf-8").rpartition("\n$ ")[2]
+    if other := _OTHER_BYTES.search(text):
+        return _other_bytes(other, error.where)
     for todo, signs in _KINDS:
         if any(sign in text for sign in signs):
             return FetchError(error.what, where=error.where, todo=todo)
     return error
+
+
+def _other_bytes(told: re.Match[str], where: str) -> BadArtifactError:
+    wanted = " or ".join(dict.fromkeys(re.findall(r"[0-9a-f]{64}", told["wanted"])))
+    return BadArtifactError(
+        f"the index gives {told['uv'] or told['pip']} with sha256 {told['found']}, and {wanted} is "
+        "locked",
+        where=where,
+        todo="find out who changed the file. To take it all the same: "
+        "TORCHYARD__LOCK=false doit build, then doit lock",
+    )
 
 
 def index_options(index: str) -> tuple[str, ...]:

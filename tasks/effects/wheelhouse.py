@@ -77,6 +77,17 @@ def statement_of(wheel: PurePath) -> Path:
     return Path(wheel).with_name(f"{wheel.name}.provenance.json")
 
 
+def require_locked(found: Artifact, wanted: str, part: str) -> None:
+    """`BadArtifactError` where torchyard.lock holds another digest for that part of the build."""
+    if wanted and found.sha256 != wanted:
+        raise BadArtifactError(
+            f"{found.name} has sha256 {found.sha256}, and {wanted} is locked",
+            where=f"torchyard.lock: {part}",
+            todo="find out who changed the file. To take it all the same: "
+            "TORCHYARD__LOCK=false doit build, then doit lock",
+        )
+
+
 def require_sha256(found: Artifact, wanted: str | None) -> None:
     """`BadArtifactError` where a person named a digest and this is another file."""
     if wanted and found.sha256 != wanted:

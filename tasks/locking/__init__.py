@@ -3,3 +3,5 @@
 `section` is its form, `text` how it is written, `pinning` what a plan takes from it, `difference`
 in what it and a build are not the same. All of it is pure.
 """
+
+LOCK = "torchyard.lock"

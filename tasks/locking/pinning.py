@@ -16,8 +16,9 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from tasks.choice import Choice
 from tasks.errors import redact
 from tasks.knowledge.wheels import machine_name
+from tasks.locking.pins import versions
 from tasks.locking.section import Made, Profile
-from tasks.model import Locked, Plan
+from tasks.model import Plan
 from tasks.stages.deps.job import DepsJob
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.source.job import SourceJob
@@ -121,7 +122,7 @@ def _of_extension(job: ExtensionJob, section: Profile) -> Iterator[str]:
 
 def _unmet(job: DepsJob, section: Profile) -> str:
     """The first requirement of the environment that what is locked for it does not meet."""
-    held = {**_versions(section.toolkit), **_versions(section.packages)}
+    held = {**versions(section.toolkit), **versions(section.packages)}
     wanted = job.tools if job.existing else (*job.tools, *job.toolkit_packages)
     for text in wanted:
         asked = Requirement(text)
@@ -131,11 +132,6 @@ def _unmet(job: DepsJob, section: Profile) -> str:
         if version is not None and not asked.specifier.contains(version, prereleases=True):
             return f"{asked.name} {version} is locked, and {asked} is asked for"
     return ""
-
-
-def _versions(packages: Locked) -> dict[str, str]:
-    pairs = (pin.split("==", 1) for pin in packages)
-    return {canonicalize_name(name): version for name, version in pairs}
 
 
 def _other_source(job: SourceJob, made: Made) -> str:
@@ -172,12 +168,3 @@ def _unlike(what: str, held: Iterable[str], asked: Iterable[str]) -> str:
         return ""
     told = " at ".join(filter(None, before)) or "nothing of the kind"
     return f"of {what} {told} is locked, and {' at '.join(now)} is asked for"
-
-
-def unlike(locked: Locked, there: dict[str, str]) -> tuple[str, ...]:
-    """The packages that are locked and not there in that version; `there` is name → version."""
-    return tuple(
-        f"{name} {version} is locked, and {there.get(name, 'none')} is there"
-        for name, version in _versions(locked).items()
-        if there.get(name) != version
-    )

@@ -11,14 +11,14 @@ import yaml
 from pydantic import ValidationError
 
 from tasks.errors import SettingsError
+from tasks.locking import LOCK
 from tasks.locking.section import Profile
 from tasks.settings.explain import where_of
 from tasks.settings.load import split
 from tasks.settings.yamltree import tree_of
 
-NAME = "torchyard.lock"
 _HEAD = f"""\
-# {NAME}: what each profile was built of, commit by commit and file by file. doit lock
+# {LOCK}: what each profile was built of, commit by commit and file by file. doit lock
 # writes it after a build, doit build takes exactly this again, doit lock --check tells in what the
 # two differ. It belongs into the repository.
 """
@@ -32,11 +32,11 @@ def sections(text: str) -> dict[str, tuple[int, str]]:
     for number, line in enumerate(text.splitlines(keepends=True)):
         if begins := _KEY.match(line):
             if begins["name"] in found:
-                raise _not_ours(f"{NAME}:{number + 1}", f'"{begins["name"]}" is there twice')
+                raise _not_ours(f"{LOCK}:{number + 1}", f'"{begins["name"]}" is there twice')
             current = []
             found[begins["name"]] = (number, current)
         elif line[0] not in " #\r\n":
-            raise _not_ours(f"{NAME}:{number + 1}", "this is no section of a profile")
+            raise _not_ours(f"{LOCK}:{number + 1}", "this is no section of a profile")
         if current is not None:
             current.append(line)
     return {name: (number, "".join(lines)) for name, (number, lines) in found.items()}
@@ -49,7 +49,7 @@ def read(text: str, profile: str) -> Profile | None:
     if (found := sections(text).get(profile)) is None:
         return None
     number, own = found
-    tree = tree_of("\n" * number + own, NAME)
+    tree = tree_of("\n" * number + own, LOCK)
     values, _ = split(tree)
     try:
         return Profile.model_validate(values[profile])
@@ -96,6 +96,6 @@ def _not_ours(where: str, what: str) -> SettingsError:
     return SettingsError(
         what,
         where=where,
-        todo=f"take {NAME} from the repository again, or remove the section and let doit lock "
+        todo=f"take {LOCK} from the repository again, or remove the section and let doit lock "
         "write it; lock: false builds without",
     )

@@ -174,7 +174,7 @@ def explain(plan: Plan) -> Iterator[Verdict]:
 def _judge(stage: Stage, moving: set[str], environment: Environment | None) -> Verdict:
     reasons = _source(stage) if stage.room == "source" else why.reasons(stage)
     if not reasons and stage.asks == "moved" and room(stage, "moved").moved(stage.job):
-        reasons = (_MOVED,)
+        reasons = why.unlocked(stage) or (_MOVED,)
     fed = [Path(path).stem for path in stage.reads if str(path) in moving]
     compiles = stage.room == "compile" and (reasons or fed)
     outlook = foresee_compile(stage.job, environment) if compiles else None

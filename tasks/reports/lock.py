@@ -1,31 +1,39 @@
 """`doit lock`: write down in torchyard.lock what this profile was built of, so that it is built of
-the same again. `--check` tells in what lock and build differ, `--update` takes what the refs stand
-for now.
+the same again. `--check` tells in what lock and build differ, `--update` locks what the refs stand
+for now, which the next build takes.
 """
 
 from __future__ import annotations
 
-from tasks.effects import files
+from collections.abc import Iterator, Mapping
+
+from tasks.effects import files, git
+from tasks.effects.typed import with_profile
 from tasks.effects.voice import show
-from tasks.errors import BuildError
+from tasks.errors import BuildError, CommandFailedError, FetchError
+from tasks.locking import LOCK
 from tasks.locking.difference import differences
-from tasks.locking.section import Profile
-from tasks.locking.text import NAME, read, written
+from tasks.locking.section import Made, Profile
+from tasks.locking.text import read, written
+from tasks.reports import subject as opened
 from tasks.reports.made import Finished
 from tasks.reports.subject import Subject
 from tasks.settings.yamltree import text_of
+from tasks.stages.extensions.job import ExtensionJob
+from tasks.stages.source.job import SourceJob
 
 
-def run(subject: Subject, check: bool = False) -> None:
+def run(subject: Subject, check: bool = False, update: bool = False) -> None:
     """Write the section of this profile, or only compare. Raises `BuildError` where there is no
     finished build, and with `check` where the two differ.
     """
-    path = subject.root / NAME
-    text = text_of(path, NAME) if path.is_file() else ""
+    path = subject.root / LOCK
+    text = text_of(path, LOCK) if path.is_file() else ""
     held = read(text, subject.name)
-    if check and held is None:
-        raise BuildError(f"{NAME} has no section {subject.name}", todo="doit lock writes it")
-    now = Finished(subject.of_build()).section()
+    if (check or update) and held is None:
+        raise BuildError(f"{LOCK} has no section {subject.name}", todo="doit lock writes it")
+    profile = subject.of_build()
+    now = _updated(profile, held) if update and held else Finished(profile).section()
     told = list(differences(held, now)) if held else []
     for line in told:
         show(line)
@@ -33,20 +41,54 @@ def run(subject: Subject, check: bool = False) -> None:
         _require_same(subject.name, told)
     elif told or held is None:
         files.write_atomic(path, written(text, subject.name, now))
-        show(f"{NAME}: {subject.name}: {_counted(now)}; commit it")
+        show(f"{LOCK}: {subject.name}: {_counted(now)}")
     else:
-        show(f"{NAME}: {subject.name} is as it was built")
+        show(f"{LOCK}: {subject.name}: nothing moved")
+    if told and update:
+        name = with_profile(subject.name)
+        show(f"doit build{name} takes that; then doit lock{name} writes the rest")
 
 
 def _require_same(name: str, told: list[str]) -> None:
     if told:
         some = f"{len(told)} difference{'s' * (len(told) > 1)}"
         raise BuildError(
-            f"{some} between {NAME} and the build",
-            where=f"{NAME}: {name}",
+            f"{some} between {LOCK} and the build",
+            where=f"{LOCK}: {name}",
             todo="to take the lock's: doit build; to lock what was built: doit lock",
         )
-    show(f"{NAME}: {name} is what was built")
+    show(f"{LOCK}: {name} is what was built")
+
+
+def _updated(profile: opened.Profile, held: Profile) -> Profile:
+    """With the commits that the refs stand for now; their submodules are known after a build."""
+    moved = dict(_moved(profile, held))
+    extensions = {name: moved.get(name, made) for name, made in held.extensions.items()}
+    torch = moved.get("", held.torch)
+    return held.model_copy(update={"torch": torch, "extensions": extensions})
+
+
+def _moved(profile: opened.Profile, held: Profile) -> Iterator[tuple[str, Made]]:
+    """By name, "" for torch."""
+    for stage in profile.plan.stages:
+        job = stage.job
+        name = job.name if isinstance(job, ExtensionJob) else ""
+        made = held.extensions.get(name) if name else held.torch
+        if not isinstance(job, ExtensionJob | SourceJob) or job.kind != "git" or made is None:
+            continue
+        commit = _commit_of(job.location, job.ref, job.mirrors)
+        if made.commit and commit not in ("", made.commit):
+            yield name, made.model_copy(update={"commit": commit, "submodules": {}})
+
+
+def _commit_of(url: str, ref: str, mirrors: Mapping[str, str]) -> str:
+    try:
+        return git.commit_of(url, ref, mirrors)
+    except CommandFailedError as error:
+        raise FetchError(
+            f"{url} does not tell what {ref} is: {error.what}",
+            todo="check the URL, the network and the proxy; the lock is as it was",
+        ) from error
 
 
 def _counted(section: Profile) -> str:

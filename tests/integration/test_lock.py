@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import yaml
 
 from tasks.effects import files
 from tests import smallwheels
-from tests.integration.conftest import commit, git
+from tests.integration.conftest import commit, git, installed
 from tests.sharedlibrary import compile_library
 from tests.toyextension import make_extension
 from tests.yard import NAME, Yard
@@ -82,3 +83,41 @@ def test_a_lock_holds_commits_and_files_and_changes_nothing(built: Yard, tmp_pat
     assert all(len(digests) == 1 for digests in section["packages"].values())
     assert "Up to date" in built.must("build")
     assert "trial is what was built" in built.must("lock", "--check")
+
+
+def test_another_checkout_builds_what_is_locked_whatever_moved_since(
+    built: Yard, tmp_path: Path
+) -> None:
+    built.must("lock")
+    folder = built.folder.parent
+    upstream, index = folder / "git" / "toy.git", folder / "index"
+    before = built.manifest("extensions:toy")["source"]
+    make_extension(upstream, "43")
+    moved = commit(upstream, "moved on")
+    smallwheels.wheel(index, "needed", "2.0", {"needed.py": "x = 2\n"})
+    other = Yard(tmp_path / "checkout")
+    other.profile(**profile(folder))
+    shutil.copy(built.folder / "torchyard.lock", other.folder)
+    out = other.must("build")
+    assert f"torchyard.lock holds main at {before['commit'][:7]}; newer: doit lock --update" in out
+    assert "WARNING" not in out
+    assert other.manifest("extensions:toy")["source"] == before
+    assert installed(other, "import needed, toyext; print(needed.x, toyext.answer())") == "1 42"
+    assert "trial is what was built" in other.must("lock", "--check")
+
+    other.must("lock", "--update")
+    assert f"main is locked at {moved[:7]}" in other.must("explain")
+    out = other.must("build")
+    assert f"Building extensions:toy (main is locked at {moved[:7]}, and" in out
+    assert "Preparing" not in out
+    assert "Installing wheel" not in out
+    assert installed(other, "import toyext; print(toyext.answer())") == "43"
+    code, out = other.doit("lock", "--check")
+    assert code == 1
+    assert "extensions.toy.submodules.inner: built, and not locked" in out
+    other.must("lock")
+    text = (other.folder / "torchyard.lock").read_text(encoding="utf-8")
+    (other.folder / "torchyard.lock").write_text(text.replace("release: 2.6.0", "release: 2.5.0"))
+    out = other.must("build")
+    assert "torch prebuilt 2.5.0 is locked, and prebuilt 2.6.0 is asked for: resolved anew" in out
+    assert "Up to date" in out

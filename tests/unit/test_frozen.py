@@ -11,7 +11,7 @@ from tasks.effects import environments, files
 from tasks.effects.frozen import asked_by, frozen, versions
 from tasks.effects.listed import Lister
 from tasks.effects.packages import Extra, Packages
-from tasks.errors import FetchError
+from tasks.errors import BadArtifactError, FetchError
 from tests import smallwheels
 
 
@@ -69,3 +69,32 @@ def test_the_digest_is_that_of_the_very_file_that_was_installed(
     (index / "two-2.0-cp39-cp39-win32.whl").unlink()
     with pytest.raises(FetchError, match="ask the index for digests"):
         lister.locked([here["two"]], str(index))
+
+
+@pytest.fixture(params=["uv", "pip"])
+def into(request: pytest.FixtureRequest, tmp_path: Path, index: Path) -> Packages:
+    """Each of the two installers, into a folder."""
+    uv = environments.find_uv() if request.param == "uv" else None
+    return Packages(sys.executable, uv, tmp_path / "log", tmp_path / "packages")
+
+
+def test_what_is_locked_is_installed_and_nothing_newer(into: Packages, index: Path) -> None:
+    held = files.artifact(index / "two-2.0-py3-none-any.whl").sha256
+    smallwheels.wheel(index, "two", "3.0", {"two.py": "3"})
+    into.install_locked({"two==2.0": (held,)}, str(index))
+    assert into.target
+    assert versions(into.target) == {"two": "2.0"}
+
+
+def test_other_bytes_than_the_locked_ones_are_refused_with_both_named(
+    into: Packages, index: Path
+) -> None:
+    with pytest.raises(BadArtifactError) as told:
+        into.install_locked({"one==1.0": ("b" * 64,)}, str(index))
+    found = files.artifact(index / "one-1.0-py3-none-any.whl").sha256
+    assert f"the index gives one==1.0 with sha256 {found}, and {'b' * 64} is locked" in str(
+        told.value
+    )
+    assert "TORCHYARD__LOCK=false" in told.value.todo
+    assert into.target
+    assert versions(into.target) == {}

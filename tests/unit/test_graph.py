@@ -16,7 +16,7 @@ import pytest
 from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain
 
-from tasks import execution, graph, reporter
+from tasks import execution, graph, reporter, why
 from tasks.console import Console
 from tasks.effects import manifests
 from tasks.effects.recording import Recording
@@ -52,6 +52,7 @@ class Bench:
         self.records = self.layout.build / "records" / "runs"
         monkeypatch.setattr(graph, "room", self._room)
         monkeypatch.setattr(execution, "room", self._room)
+        monkeypatch.setattr(why, "room", self._room)
         monkeypatch.setattr(signal, "signal", lambda *_: None)
         self.out = io.StringIO()
 

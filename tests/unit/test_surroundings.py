@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tasks.checks.ask import ask, mirrored
+from tasks.checks.ask import ask
 from tasks.checks.ids import ALL, GATE
 from tasks.checks.judging import judge
 from tasks.checks.machine import _ELSEWHERE
@@ -24,6 +24,7 @@ from tasks.checks.network import INDEX
 from tasks.effects import compilers, files, git, leftovers, nvidia, shell
 from tasks.effects.surroundings import look, machine, network, places, programs, python
 from tasks.errors import MissingToolError
+from tasks.mirrors import mirrored
 from tasks.model import Host, Interpreter, TorchFound
 from tasks.surroundings import (
     VARIABLES,

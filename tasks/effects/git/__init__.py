@@ -10,6 +10,7 @@ from __future__ import annotations
 from tasks.effects.git.checkout import clone_at, is_at
 from tasks.effects.git.patches import applies, apply
 from tasks.effects.git.reach import reachable
+from tasks.effects.git.remote import commit_of, tell_of_newer
 from tasks.effects.git.seed import seed
 from tasks.effects.git.state import GitState, date, is_checkout, state, unignored
 from tasks.effects.git.submodules import stale_submodules, update_submodules
@@ -19,6 +20,7 @@ __all__ = [
     "applies",
     "apply",
     "clone_at",
+    "commit_of",
     "date",
     "is_at",
     "is_checkout",
@@ -26,6 +28,7 @@ __all__ = [
     "seed",
     "stale_submodules",
     "state",
+    "tell_of_newer",
     "unignored",
     "update_submodules",
 ]

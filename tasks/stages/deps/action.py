@@ -85,6 +85,7 @@ def _environment(job: DepsJob) -> str:
         warn("uv cannot run here; pip does its work, more slowly")
     if job.existing:
         files.own(job.overlay)
+        Packages(job.base, uv, job.log, job.overlay).install_locked(job.locked)
         missing = _missing(job)
         if missing:
             Packages(job.base, uv, job.log, job.overlay).install(
@@ -93,9 +94,9 @@ def _environment(job: DepsJob) -> str:
         return job.base
     _make_venv(job, uv)
     python = str(environments.python_of(job.venv))
-    Packages(python, uv, job.log).install(
-        [*job.tools, *job.toolkit_packages], what="install the build tools"
-    )
+    into = Packages(python, uv, job.log)
+    into.install_locked(job.locked)
+    into.install([*job.tools, *job.toolkit_packages], what="install the build tools")
     return python
 
 

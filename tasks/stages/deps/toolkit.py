@@ -41,6 +41,7 @@ def _of_packages(job: DepsJob, python: str) -> CudaHome:
         files.remove_owned(job.toolkit_folder)
         site = files.own(job.toolkit_folder)
         into = Packages(python, environments.find_uv(), job.log, site)
+        into.install_locked(job.locked_toolkit)
         into.install(job.toolkit_packages, what="install the CUDA toolkit")
     home = cudahome.assemble(site, job.cuda_home)
     return CudaHome(str(home), probe.nvcc_version(home), pins(site, job.toolkit_packages))
@@ -94,5 +95,6 @@ def find_cuobjdump(job: DepsJob, python: str, toolkit: CudaHome | None) -> str:
         return found.path
     folder = files.own(job.toolkit_folder)
     into = Packages(python, environments.find_uv(), job.log, folder)
+    into.install_locked(job.locked_toolkit)
     into.install([_CUOBJDUMP], what="install cuobjdump")
     return str(next(folder.glob(f"nvidia/cu*/bin/{name}")))

@@ -33,6 +33,7 @@ def provide_for_build(job: ExtensionJob, deps: Deps) -> None:
         return
     tick(f"installing {', '.join(missing)}")
     into = Packages(deps.python, environments.find_uv(), job.log, folder)
+    into.install_locked(job.locked_requires)
     pins = deps.toolkit.pins if deps.toolkit else ()
     options = () if job.isolated else ("--no-build-isolation",)
     into.install(
@@ -50,6 +51,8 @@ def provide_for_build(job: ExtensionJob, deps: Deps) -> None:
 
 def provide_for_use(job: ExtensionJob, deps: Deps, asked: Iterable[str]) -> None:
     """What its metadata asks for: nothing into a person's own environment, which is told."""
+    if deps.overlay is None:
+        Packages(deps.python, environments.find_uv(), job.log).install_locked(job.locked)
     missing = _missing(asked, deps, None)
     if not missing:
         return

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tasks.effects import archive, files, git, packages, trees
+from tasks.effects import archive, files, git, packages, trees, wheelhouse
 from tasks.effects.git.command import is_local
 from tasks.effects.packages import Download
 from tasks.errors import BadArtifactError, redact
@@ -73,11 +73,15 @@ def _wheel(job: ExtensionJob, deps: Deps, landing: Path) -> tuple[Path, Mapping[
     found = packages.download(
         Download(deps.python, wanted.requirement, wanted.index, landing, job.log)
     )
-    return found, {"wheel": found.name, "sha256": files.artifact(found).sha256}
+    artifact = files.artifact(found)
+    wheelhouse.require_locked(artifact, job.locked_sha256, job.name)
+    return found, {"wheel": found.name, "sha256": artifact.sha256}
 
 
 def _clone(job: ExtensionJob, clone: Path, tree: Path) -> dict[str, str]:
-    git.clone_at(job.location, job.ref, clone, job.submodules, job.mirrors, job.log)
+    git.tell_of_newer(job.location, job.ref, job.commit, job.mirrors)
+    at = job.commit or job.ref
+    git.clone_at(job.location, at, clone, job.submodules, job.mirrors, job.log)
     trees.copy(clone, tree)
     state = git.state(clone)
     return {
@@ -101,5 +105,6 @@ def _sdist(job: ExtensionJob, deps: Deps, landing: Path, tree: Path) -> dict[str
             where=f"extensions ({job.name}).sha256",
             todo="correct the digest, or find out who changed the file",
         )
+    wheelhouse.require_locked(artifact, job.locked_sha256, job.name)
     archive.extract(found, tree)
     return {"sdist": artifact.name, "sha256": artifact.sha256}

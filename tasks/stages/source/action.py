@@ -11,6 +11,7 @@ from tasks.digest import canonical
 from tasks.effects import archive, files, git, manifests
 from tasks.effects.voice import say, warn
 from tasks.errors import BuildError, LostEditsError
+from tasks.mirrors import mirrored
 from tasks.stages.source import series
 from tasks.stages.source.job import NEW_FILES, SourceJob, SourceTree
 from tasks.stages.source.tree import digest
@@ -48,7 +49,8 @@ def run(job: SourceJob) -> tuple[SourceTree]:
 
 
 def _clone(job: SourceJob) -> None:
-    if git.is_at(job.tree, job.location, job.ref, job.submodules):
+    git.tell_of_newer(job.location, job.ref, job.commit, job.mirrors)
+    if git.is_at(job.tree, job.location, job.at, job.submodules):
         return
     manifests.withdraw(job.manifest)
     if Path(job.tree).exists() and not git.is_checkout(job.tree):
@@ -58,7 +60,7 @@ def _clone(job: SourceJob) -> None:
     elif near := git.seed(job.tree, job.location, _in_others(job, "pytorch")):
         say(f"what {near} holds is not fetched again")
     try:
-        git.clone_at(job.location, job.ref, job.tree, job.submodules, job.mirrors, job.log)
+        git.clone_at(job.location, job.at, job.tree, job.submodules, job.mirrors, job.log)
     except LostEditsError:
         series.bring(job.tree, job.state, job.patches, job.log)
         raise
@@ -82,7 +84,7 @@ def _archive(job: SourceJob, expected: str) -> Path:
     name = PurePosixPath(urlsplit(job.location).path.replace("\\", "/")).name
     there = (path for path in _in_others(job, f"downloads/{name}") if path.is_file())
     near = next((path for path in there if files.artifact(path).sha256 == expected), None)
-    source = str(near or job.location)
+    source = str(near or mirrored(job.location, job.mirrors))
     return archive.download(source, job.state / "downloads" / name, expected, job.log)
 
 

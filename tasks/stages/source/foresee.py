@@ -18,8 +18,8 @@ def foresee(job: SourceJob) -> tuple[str, ...]:
 
 
 def _moves(job: SourceJob) -> Iterator[str]:
-    if job.kind == "git" and not git.is_at(job.tree, job.location, job.ref, job.submodules):
-        yield f"{job.ref} is to be checked out"
+    if job.kind == "git" and not git.is_at(job.tree, job.location, job.at, job.submodules):
+        yield f"{job.at} is to be checked out"
     if series.applied(job.tree, job.state) != series.wanted(job.patches):
         yield "the series of patches changed"
     if git.is_checkout(job.tree) and Path(job.manifest).exists():

@@ -36,6 +36,11 @@ class SourceJob:
     others: PurePath | None = None
     commit: str = ""
 
+    @property
+    def at(self) -> str:
+        """The ref that is checked out: what it stands for by the lock, where that holds it."""
+        return self.commit or self.ref
+
 
 @dataclass(frozen=True)
 class SourceTree:

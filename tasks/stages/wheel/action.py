@@ -40,11 +40,11 @@ def run(job: PrebuiltJob | BuiltJob | ExistingJob) -> tuple[Wheel, Surface]:
 def _prebuilt(job: PrebuiltJob, deps: Deps) -> tuple[Wheel, Surface]:
     files.require_space(job.landing, _ROOM_MIB, "torch and the libraries it needs")
     path, artifact = _fetch(job, deps)
-    wheelhouse.require_sha256(artifact, job.sha256)
     tick(f"checking {path.name}")
     wheelfile.verify(path, deps.python_version)
     tick("installing torch and the libraries it needs")
     into = Packages(deps.python, environments.find_uv(), job.log)
+    into.install_locked(job.locked, job.index)
     into.install_wheel(path, Extra(deps.toolkit.pins if deps.toolkit else (), job.index))
     found = installed.torch_of(deps.python)
     installed.require(found, job.requirement.partition("==")[2], job.cuda)
@@ -56,13 +56,18 @@ def _prebuilt(job: PrebuiltJob, deps: Deps) -> tuple[Wheel, Surface]:
 
 def _fetch(job: PrebuiltJob, deps: Deps) -> tuple[Path, Artifact]:
     asked = f"{job.requirement} for {deps.python_version.rpartition('.')[0]}"
-    if found := wheelhouse.kept(job.wheelhouse, asked, job.index):
+    found = wheelhouse.kept(job.wheelhouse, asked, job.index)
+    if found and job.locked_sha256 in ("", found[1].sha256):
+        wheelhouse.require_sha256(found[1], job.sha256)
         say(f"{found[0].name} is in the wheelhouse")
         return found
     tick(f"fetching {job.requirement}")
     arrived = packages.download(
         Download(deps.python, job.requirement, job.index, job.landing, job.log)
     )
+    known = files.artifact(arrived)
+    wheelhouse.require_sha256(known, job.sha256)
+    wheelhouse.require_locked(known, job.locked_sha256, "torch")
     return wheelhouse.keep(arrived, job.wheelhouse, asked, job.index)
 
 

@@ -11,8 +11,9 @@ import shutil
 from pathlib import Path
 
 from tasks.digest import canonical, sha256_text
-from tasks.effects import distribution, files, manifests, pythons, wheelfile
+from tasks.effects import distribution, environments, files, manifests, pythons, wheelfile
 from tasks.effects.clock import now
+from tasks.effects.packages import Packages
 from tasks.effects.voice import say
 from tasks.model import Artifact
 from tasks.stages.compile.job import Compiled
@@ -35,6 +36,7 @@ def run(job: BuiltJob, deps: Deps) -> tuple[Wheel, Surface]:
     compiled = manifests.read(job.compiled, Compiled)
     if compiled.backend == "cmake":
         return _libraries(job, deps, compiled)
+    Packages(deps.python, environments.find_uv(), job.log).install_locked(job.locked)
     made, began = made_of(job, deps), now()
     before = lastgood.read(job)
     known = lastgood.wheel_of(job, before) if before else None

@@ -1,17 +1,20 @@
-"""Asked in each run, so it is small: is the torch that was left still there?"""
+"""Asked in each run, so it is small: is the torch that was left still there, and the locked one?"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.effects import manifests, pythons
+from tasks.effects import frozen, manifests, pythons
 from tasks.errors import BuildError
+from tasks.locking.pins import unlike
 from tasks.stages.wheel.job import BuiltJob, ExistingJob, PrebuiltJob, Wheel
 
+Job = PrebuiltJob | BuiltJob | ExistingJob
 
-def moved(job: PrebuiltJob | BuiltJob | ExistingJob) -> bool:
+
+def moved(job: Job) -> bool:
     """Whether the torch that was left is not there any more, or is another one: a person's pip may
-    have been at work.
+    have been at work, or torchyard.lock holds another one.
     """
     try:
         last = manifests.read(job.wheel, Wheel)
@@ -20,4 +23,19 @@ def moved(job: PrebuiltJob | BuiltJob | ExistingJob) -> bool:
     if last.kind == "libtorch":
         return not Path(last.folder).is_dir()
     found = pythons.torch_in([Path(last.folder).parent])
-    return found is None or found.version != last.version
+    return found is None or found.version != last.version or bool(_unlike(job, last))
+
+
+def unlocked(job: Job) -> tuple[str, ...]:
+    """What torchyard.lock holds and is not there."""
+    return _unlike(job, manifests.read(job.wheel, Wheel))
+
+
+def _unlike(job: Job, last: Wheel) -> tuple[str, ...]:
+    if isinstance(job, ExistingJob):
+        return ()
+    here = frozen.versions(Path(last.folder).parent) if job.locked else {}
+    wanted = job.locked_sha256 if isinstance(job, PrebuiltJob) else ""
+    found = last.artifact.sha256 if last.artifact else ""
+    other = (f"torch with sha256 {wanted[:12]}… is locked",) if wanted not in ("", found) else ()
+    return (*other, *unlike(job.locked, here))

@@ -1,0 +1,12 @@
+"""What is fetched instead of a URL. It changes nothing of what the URL stands for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def mirrored(url: str, mirrors: Mapping[str, str]) -> str:
+    """The URL that is fetched instead: the longest prefix counts, as with git's insteadOf."""
+    fit = [prefix for prefix in mirrors if url.startswith(prefix)]
+    longest = max(fit, key=len, default="")
+    return mirrors[longest] + url.removeprefix(longest) if longest else url
