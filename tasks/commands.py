@@ -83,6 +83,11 @@ def command_tasks(subject: Subject) -> Iterator[Task]:
         _flag("check", "tell in what lock and build differ, exit 1 where they do"),
         _flag("update", "lock the commits that the refs stand for now, for the next build"),
     )
+    yield command(
+        "bundle",
+        "collect all that this profile is built of, for a machine without a network",
+        _value("dest", "a folder, or FILE.tar"),
+    )
     yield command("check", "for work on torchyard itself: lint, types and tests")
 
 

@@ -7,17 +7,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
 
-from tasks.choice import Choice
+from tasks.anchored import anchored
 from tasks.effects import probe
 from tasks.knowledge import Knowledge, load
-from tasks.locking import LOCK
-from tasks.locking.section import Profile as Section
-from tasks.model import Host, Plan
+from tasks.model import Host
 from tasks.plan import layout_of, make_plan
 from tasks.reports.subject import Profile
 from tasks.settings.load import load as load_settings
 from tasks.settings.schema import Settings
-from tasks.settings.yamltree import text_of
 from tasks.stages.extensions.check import check as check_extensions
 from tasks.stages.source.check import check as check_source
 
@@ -42,25 +39,8 @@ def open_profile(
     host = host_of(asked(settings), layout.build / "host.json")
     known = knowledge or load(root / "config" / "knowledge")
     choice, plan = make_plan(settings, host, known, layout)
-    section = _section(root / LOCK, profile) if settings.lock else None
-    plan = _pinned(plan, section, choice)
-    return Profile(loaded, layout, host, known, choice, plan, section)
-
-
-def _section(file: Path, profile: str) -> Section | None:
-    if not file.is_file():
-        return None
-    from tasks.locking.text import read  # noqa: PLC0415 - most have no lock
-
-    return read(text_of(file, LOCK), profile)
-
-
-def _pinned(plan: Plan, section: Section | None, choice: Choice) -> Plan:
-    if section is None:
-        return plan
-    from tasks.locking.pinning import pinned  # noqa: PLC0415 - most have no lock
-
-    return pinned(plan, section, choice)
+    held = anchored(settings, layout, choice, plan)
+    return Profile(loaded, layout, host, known, choice, held.plan, held)
 
 
 def asked(settings: Settings) -> probe.Asked:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tasks.anchored import begin
 from tasks.commands import command_tasks
 from tasks.console import Console
 from tasks.effects import probe
@@ -119,6 +120,8 @@ def _open(
     def keep() -> None:
         if not host.pinned:
             probe.pin(layout.build / "host.json", asked(settings), host)
+        if opened.held:
+            begin(settings, layout, opened.held)
 
     subject = Subject(root, profile, opened)
 

@@ -52,6 +52,7 @@ PURE = [
     or {"knowledge", "checks", "remedies", "shells", "diagnosis", "runreport", "locking"}
     & set(path.relative_to(ROOT).parts)
     or name_of(path) in {"tasks/surroundings.py", "tasks/cells.py", "tasks/cacheremote.py"}
+    or name_of(path) in {"tasks/bundled.py", "tasks/mirrors.py"}
 ]
 
 

@@ -27,6 +27,7 @@ class Yard:
     """
 
     patience: float | None = 600
+    through: tuple[str, ...] = ()  # a program that starts doit
     cache = "off"  # a machine without ccache would fetch one and leave its server at work
 
     def __init__(self, folder: Path) -> None:
@@ -49,7 +50,7 @@ class Yard:
     def start(self, *argv: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         """doit, with its output to be read."""
         return subprocess.Popen(
-            [sys.executable, "-m", "doit", *argv, f"profile={NAME}"],
+            [*self.through, sys.executable, "-m", "doit", *argv, f"profile={NAME}"],
             cwd=self.folder,
             env={
                 **os.environ,

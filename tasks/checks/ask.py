@@ -82,6 +82,8 @@ def _begun(profile: Profile) -> Iterator[PurePath]:
 
 
 def _urls(profile: Profile) -> Iterator[Wanted]:
+    if profile.loaded.settings.offline:
+        return
     yield _default_index(profile.knowledge)
     if profile.choice.index:
         yield Wanted(INDEX, profile.choice.index)

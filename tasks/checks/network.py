@@ -19,6 +19,9 @@ TREE = "PyTorch's tree"
 def judge(s: Surroundings, profile: Profile | None, _: Knowledge) -> Iterator[Symptom]:
     """proxies, index, git-hosts."""
     yield _proxies(s)
+    if profile and (bundle := profile.loaded.settings.offline):
+        yield from (ok(check, f"offline: from {bundle}") for check in ("index", "git-hosts"))
+        return
     if s.reach is None or profile is None:
         why = "nobody was asked" if profile else "the profile does not open"
         yield from (unchecked(check, why) for check in ("index", "git-hosts"))

@@ -38,7 +38,8 @@ def extract(archive: PurePath, dest: PurePath) -> None:
     source, target = Path(archive), Path(dest)
     if target.exists():
         raise FileExistsError(target)
-    is_zip = zipfile.is_zipfile(source)
+    # the end of a tar may be that of a zip in it
+    is_zip = zipfile.is_zipfile(source) and not tarfile.is_tarfile(source)
     members = _listed(source, is_zip=is_zip)
     _refuse_escapes(source, members)
     files.require_space(

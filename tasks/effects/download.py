@@ -16,7 +16,7 @@ from pathlib import Path, PurePath
 from typing import IO
 from urllib.parse import unquote, urlsplit
 
-from tasks.effects import files
+from tasks.effects import files, offline
 from tasks.errors import FetchError, redact
 
 PAUSES = (2.0, 8.0)  # seconds before the second and the third try
@@ -35,6 +35,10 @@ def download(source: str, dest: PurePath, sha256: str | None, log: PurePath | No
     target, url = Path(dest), _url(source)
     if sha256 and target.is_file() and _digest(target) == sha256:
         return target
+    if offline.is_offline() and not url.startswith("file:"):
+        raise FetchError(
+            f"{url} is not in the bundle", where="offline", todo="make it again: doit bundle"
+        )
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     if not sha256:

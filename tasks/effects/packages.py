@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
-from tasks.effects import files, shell
+from tasks.effects import files, offline, shell
 from tasks.errors import BadArtifactError, CommandFailedError, FetchError
 from tasks.model import Command, Locked
 
@@ -25,6 +25,10 @@ _NO_ANSWER = (
     "(UV_INDEX_URL, PIP_INDEX_URL), then run the same command again"
 )
 _NO_VERSION = "the index has no such version for this Python and platform"
+_NOT_BUNDLED = (
+    "the bundle that offline names does not hold it: build where there is a network, then "
+    "doit lock and doit bundle again"
+)
 
 # What to do where a resolver or downloader says one of these; the first that holds counts.
 _KINDS = (
@@ -168,7 +172,8 @@ def explained(
         return _other_bytes(other, error.where)
     for todo, signs in _KINDS:
         if any(sign in text for sign in signs):
-            return FetchError(error.what, where=error.where, todo=todo)
+            remedy = _NOT_BUNDLED if offline.is_offline() else todo
+            return FetchError(error.what, where=error.where, todo=remedy)
     return error
 
 
@@ -185,7 +190,7 @@ def _other_bytes(told: re.Match[str], where: str) -> BadArtifactError:
 
 def index_options(index: str) -> tuple[str, ...]:
     """Options that add an index URL or a folder of wheels to the default index."""
-    if not index:
+    if not index or offline.is_offline():
         return ()
     return ("--find-links", index) if Path(index).is_dir() else ("--extra-index-url", index)
 
@@ -214,6 +219,6 @@ def download_argv(job: Download) -> tuple[str, ...]:
 
 
 def _only(index: str) -> tuple[str, ...]:
-    if not index:
+    if not index or offline.is_offline():
         return ()
     return ("--no-index", "--find-links", index) if Path(index).is_dir() else ("--index-url", index)

@@ -11,6 +11,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
+from tasks.anchored import begin
 from tasks.effects import environments, files, frozen, git, manifests, records
 from tasks.effects.frozen import Frozen
 from tasks.effects.listed import Lister
@@ -33,6 +34,8 @@ class Finished:
         self.profile, self.layout = profile, profile.layout
         self.choice = profile.choice
         self._require_built()
+        if profile.held:  # its digests, too, are then those of the bundle's files
+            begin(profile.loaded.settings, profile.layout, profile.held)
         self.deps = manifests.read(self.layout.manifest("deps"), Deps)
         self.lister = Lister(
             environments.find_uv(),

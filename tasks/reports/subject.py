@@ -6,10 +6,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from tasks.anchored import Anchored
 from tasks.choice import Choice
 from tasks.errors import BuildError
 from tasks.knowledge import Knowledge
-from tasks.locking.section import Profile as Section
 from tasks.model import Host, Layout, Plan, build_of
 from tasks.settings.load import Loaded, load
 
@@ -17,7 +17,7 @@ from tasks.settings.load import Loaded, load
 @dataclass(frozen=True)
 class Profile:
     """A profile that opened: what was asked, what is here, what is known, and what comes of it.
-    `section` is its own in torchyard.lock.
+    `held` is the plan with what torchyard.lock and a bundle say.
     """
 
     loaded: Loaded
@@ -26,7 +26,7 @@ class Profile:
     knowledge: Knowledge
     choice: Choice
     plan: Plan
-    section: Section | None = None
+    held: Anchored | None = None
 
 
 @dataclass(frozen=True)

@@ -254,3 +254,6 @@ class Settings(Section):
     """Build what torchyard.lock holds, where it has a section of this profile; `doit lock` writes
     it.
     """
+    offline: Place | None = None
+    """A bundle (`doit bundle`), folder or tar, that everything is taken from: no network is asked.
+    """

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
+import subprocess
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -22,7 +28,7 @@ EXTENSION = "https://git.example/toy.git"
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Yard:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     """A prebuilt torch with a package that it asks for, and an extension with a submodule."""
     folder = tmp_path_factory.mktemp("lock")
     upstream = make_extension(folder / "git" / "toy.git")
@@ -37,13 +43,36 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Yard:
     git(upstream, "config", "-f", ".gitmodules", "submodule.inner.url", "../inner")
     commit(upstream, "with a submodule")
     index = folder / "index"
+    served = serve(index)
     library = compile_library(folder / "libtorch.so", "int torch_add(void) { return 1; }")
-    smallwheels.torch(index, "2.6.0", requires=["needed>=1"], library=library.read_bytes())
-    smallwheels.wheel(index, "needed", "1.0", {"needed.py": "x = 1\n"})
+    smallwheels.torch(
+        index / "torch", "2.6.0", requires=["needed>=1"], library=library.read_bytes()
+    )
+    smallwheels.wheel(index / "needed", "needed", "1.0", {"needed.py": "x = 1\n"})
     yard = Yard(folder / "checkout")
     yard.profile(**profile(folder))
     yard.must("build")
-    return yard
+    assert "torchyard.lock: trial: 2 commits, 1 file, " in yard.must("lock")
+    yield yard
+    served.shutdown()
+    served.server_close()
+
+
+def serve(folder: Path) -> ThreadingHTTPServer:
+    """A package index on this machine: the server's lists of folders are one."""
+    folder.mkdir()
+
+    class Handler(SimpleHTTPRequestHandler):
+        def __init__(self, *args: Any, **more: Any) -> None:
+            super().__init__(*args, directory=str(folder), **more)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    (folder / "url").write_text(f"http://127.0.0.1:{server.server_port}/", encoding="utf-8")
+    return server
 
 
 def profile(folder: Path) -> dict[str, Any]:
@@ -53,7 +82,7 @@ def profile(folder: Path) -> dict[str, Any]:
         "torch": {
             "strategy": "prebuilt",
             "version": "2.6.0",
-            "index": str(folder / "index"),
+            "index": (folder / "index" / "url").read_text(encoding="utf-8"),
         },
         "source": {"mirrors": {"https://git.example/": f"{folder / 'git'}/"}},
         "extensions": [{**toy, "env": {"CFLAGS": "-g0"}}],
@@ -65,10 +94,7 @@ def locked(yard: Yard) -> Any:
     return yaml.safe_load((yard.folder / "torchyard.lock").read_text(encoding="utf-8"))[NAME]
 
 
-def test_a_lock_holds_commits_and_files_and_changes_nothing(built: Yard, tmp_path: Path) -> None:
-    code, _ = Yard(tmp_path / "other").doit("lock", "--check")
-    assert code == 3, "there is no such profile there"
-    assert "torchyard.lock: trial: 2 commits, 1 file, " in built.must("lock")
+def test_a_lock_holds_commits_and_files_and_changes_nothing(built: Yard) -> None:
     section = locked(built)
     toy, torch = section["extensions"]["toy"], section["torch"]
     folder = built.folder.parent
@@ -76,7 +102,7 @@ def test_a_lock_holds_commits_and_files_and_changes_nothing(built: Yard, tmp_pat
     assert toy["submodules"] == {"inner": git(folder / "git" / "inner", "rev-parse", "HEAD")}
     wheel = built.folder / "wheelhouse" / torch["wheel"]
     assert torch["sha256"] == files.artifact(wheel).sha256
-    needed = folder / "index" / "needed-1.0-py3-none-any.whl"
+    needed = folder / "index" / "needed" / "needed-1.0-py3-none-any.whl"
     assert torch["packages"] == {"needed==1.0": [files.artifact(needed).sha256]}
     tools = {pin.partition("==")[0] for pin in section["packages"]}
     assert {"cmake", "ninja", "numpy", "pip", "setuptools", "wheel"} <= tools
@@ -85,16 +111,66 @@ def test_a_lock_holds_commits_and_files_and_changes_nothing(built: Yard, tmp_pat
     assert "trial is what was built" in built.must("lock", "--check")
 
 
+def unconnected() -> tuple[str, ...]:
+    """A program in whose namespace there is no network, not even this machine's own."""
+    for words in (("unshare", "-n"), ("unshare", "-rn")):
+        if shutil.which("unshare") and not subprocess.run([*words, "true"], check=False).returncode:
+            return words
+    pytest.skip("not run: no right to make a network namespace")
+
+
+def outcome(yard: Yard) -> Any:
+    """The manifests without places, what is made anew each time, and a wheel's times."""
+    texts = {}
+    for name in ("deps", "wheel", "surface", "extensions:toy"):
+        told = yard.manifest(name)
+        told.pop("identity", None)
+        if name != "wheel":
+            told.pop("artifact", None)
+        texts[name] = json.dumps(told, sort_keys=True).replace(str(yard.folder), "")
+    return texts
+
+
+def files_of(yard: Yard) -> dict[str, str]:
+    """What was installed, by digest, but for what names places and times."""
+    (site,) = (yard.build / "venv" / "lib").glob("python*/site-packages")
+    volatile = ("RECORD", "direct_url.json", "uv_cache.json", "REQUESTED")
+    return {
+        str(path.relative_to(site)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in site.rglob("*")
+        if path.is_file() and path.suffix != ".pyc" and path.name not in volatile
+    }
+
+
+def test_a_bundle_builds_the_same_where_there_is_no_network(built: Yard, tmp_path: Path) -> None:
+    through = unconnected()
+    archive = tmp_path / "all of it.tar"
+    out = built.must("bundle", "--dest", str(archive))
+    assert "2 repositories" in out
+    assert [path.name for path in tmp_path.iterdir()] == [archive.name]
+    far = Yard(tmp_path / "checkout")
+    far.through = through
+    asked = {**profile(built.folder.parent), "offline": str(archive)}
+    far.profile(**{**asked, "source": {}})
+    caches = {"UV_CACHE_DIR": str(tmp_path / "uv"), "PIP_CACHE_DIR": str(tmp_path / "pip")}
+    code, out = far.doit("build", env=caches)
+    assert code == 0, out
+    assert outcome(far) == outcome(built)
+    assert files_of(far) == files_of(built)
+    assert "offline: from" in far.doit("doctor", env=caches)[1]
+    far.must("lock")
+    assert locked(far) == locked(built)
+
+
 def test_another_checkout_builds_what_is_locked_whatever_moved_since(
     built: Yard, tmp_path: Path
 ) -> None:
-    built.must("lock")
     folder = built.folder.parent
     upstream, index = folder / "git" / "toy.git", folder / "index"
     before = built.manifest("extensions:toy")["source"]
     make_extension(upstream, "43")
     moved = commit(upstream, "moved on")
-    smallwheels.wheel(index, "needed", "2.0", {"needed.py": "x = 2\n"})
+    smallwheels.wheel(index / "needed", "needed", "2.0", {"needed.py": "x = 2\n"})
     other = Yard(tmp_path / "checkout")
     other.profile(**profile(folder))
     shutil.copy(built.folder / "torchyard.lock", other.folder)

@@ -104,6 +104,15 @@ def test_zip_link_that_escapes_is_refused(target: str, tmp_path: Path) -> None:
         extract(zip_link(tmp_path / "a.zip", "tree/l", target), tmp_path / "out")
 
 
+def test_a_tar_that_ends_with_a_zip_is_a_tar(tmp_path: Path) -> None:
+    inner = zip_of(tmp_path / "last.zip", inside="x")
+    with tarfile.open(tmp_path / "t.tar", "w") as tar:
+        for name in ("first", "last.zip"):
+            tar.add(inner, name)
+    extract(tmp_path / "t.tar", tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["first", "last.zip"]
+
+
 def test_zip_device_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadArtifactError, match="is a device"):
         extract(zip_link(tmp_path / "a.zip", "tree/d", "", stat.S_IFCHR), tmp_path / "out")

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
 
-from tasks.effects import shell
+from tasks.effects import offline, shell
 from tasks.errors import CommandFailedError, FetchError, LostEditsError
 from tasks.model import Command
 
@@ -93,6 +93,10 @@ def insist(url: str, action: Callable[[], None]) -> None:
 
 def no_answer(url: str, error: CommandFailedError) -> FetchError:
     """A fetch that did not work, as one message."""
+    if offline.is_offline():
+        todo = "make the bundle again: doit bundle. What it holds is in its bundle.json"
+        what = f"{url} cannot be had from the bundle: {error.what}"
+        return FetchError(what, where=error.where, todo=todo)
     return FetchError(
         f"{url} cannot be fetched: {error.what}",
         where=error.where,

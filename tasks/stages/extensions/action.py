@@ -15,6 +15,7 @@ from tasks.effects.enclose import enclose
 from tasks.effects.relabel import relabel
 from tasks.effects.voice import say, tick, warn
 from tasks.errors import redact
+from tasks.mirrors import mirrored
 from tasks.provenance.sbom import PLACE, sbom
 from tasks.provenance.statement import statement
 from tasks.stages.deps.job import Deps
@@ -33,7 +34,7 @@ def run(job: ExtensionJob) -> tuple[Built]:
     """Raises the compiler's first error, or `BadArtifactError` where a target has no code or the
     modules do not import; the one that was installed before is there still.
     """
-    if job.optional and not git.reachable(job.location):
+    if job.optional and not git.reachable(mirrored(job.location, job.mirrors)):
         return (_unreachable(job),)
     deps = manifests.read(job.deps, Deps)
     surface = manifests.read(job.surface, Surface)

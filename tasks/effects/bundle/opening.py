@@ -1,0 +1,120 @@
+"""A bundle that is there: its manifest, and every file of it as the manifest has it."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath, PurePosixPath
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from tasks.bundled import MANIFEST, SCHEMA, WHEELS, Bundle
+from tasks.effects import archive, files, manifests, offline
+from tasks.effects.voice import tick
+from tasks.errors import BadArtifactError, BuildError, SettingsError
+
+_AGAIN = "make it again where there is a network: doit bundle --dest"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Which files were found to be what the manifest says: size and time of each, by path."""
+
+    manifest: str = ""
+    stamps: dict[str, str] = field(default_factory=dict)
+
+
+def read(place: Path) -> Bundle:
+    """The manifest of a folder or archive. `SettingsError` where it is none that we know."""
+    try:
+        found: Bundle = TypeAdapter(Bundle).validate_json(_manifest(place))
+    except (OSError, KeyError, tarfile.TarError, ValidationError) as error:
+        raise SettingsError(
+            f"there is no bundle in {place}", where="offline", todo=f"{_AGAIN} {place}"
+        ) from error
+    names = [*found.files, *found.repositories.values(), *found.archives.values()]
+    if found.schema != SCHEMA or any(map(_leads_out, names)):
+        raise SettingsError(
+            f"the bundle {place} is of another make", where="offline", todo=f"{_AGAIN} {place}"
+        )
+    return found
+
+
+def _manifest(place: Path) -> bytes:
+    if place.is_dir():
+        return (place / MANIFEST).read_bytes()
+    with tarfile.open(place, "r:") as tar:
+        first = tar.next()
+        stream = tar.extractfile(first) if first and first.name == MANIFEST else None
+        if stream is None:
+            raise KeyError(MANIFEST)
+        return stream.read()
+
+
+def _leads_out(name: str) -> bool:
+    path = PurePosixPath(name)
+    return path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name
+
+
+def folder_of(place: Path, build: PurePath) -> Path:
+    """Where its files are, or will be: an archive is unpacked into the build folder."""
+    return place if place.is_dir() else Path(build) / "offline"
+
+
+def begin(place: Path, bundle: Bundle, build: PurePath) -> None:
+    """Unpack what is an archive, verify, and take everything from there from now on. Raises
+    `BadArtifactError` for the first file that is not as it was bundled.
+    """
+    folder = folder_of(place, build)
+    seen = Path(build) / "offline.json"
+    if folder != place:
+        _unpack(place, bundle, folder)
+    before = manifests.read(seen, Seen) if seen.is_file() else Seen()
+    stamps = dict(_verified(bundle, folder, before.stamps))
+    manifests.publish(seen, Seen(str(place), stamps))
+    offline.begin(folder / WHEELS)
+
+
+def _unpack(place: Path, bundle: Bundle, folder: Path) -> None:
+    if folder.is_dir() and _same(read_or_none(folder), bundle):
+        return
+    files.remove_owned(folder)
+    tick(f"unpacking {place.name}")
+    archive.extract(place, folder)
+
+
+def _same(one: Bundle | None, other: Bundle) -> bool:
+    return one == other
+
+
+def read_or_none(folder: Path) -> Bundle | None:
+    """As `read`, None where there is none."""
+    try:
+        return read(folder)
+    except BuildError:
+        return None
+
+
+def _verified(bundle: Bundle, folder: Path, before: Any) -> Iterator[tuple[str, str]]:
+    """Size and time of each file; what has those it had is not read again."""
+    tick("verifying the bundle")
+    for name, packed in bundle.files.items():
+        path = folder / name
+        key = f"{path} {packed.sha256}"
+        if not path.is_file():
+            raise _bad(path, "is not there")
+        stat = path.stat()
+        stamp = f"{stat.st_size} {stat.st_mtime_ns}"
+        if before.get(key) != stamp and files.artifact(path).sha256 != packed.sha256:
+            raise _bad(path, f"has other bytes than its sha256 {packed.sha256} says")
+        yield key, stamp
+
+
+def _bad(path: Path, what: str) -> BadArtifactError:
+    return BadArtifactError(
+        f"{path.name} of the bundle {what}",
+        where=str(path),
+        todo="copy the bundle again, or make it again: doit bundle",
+    )

@@ -1,0 +1,147 @@
+"""`doit bundle`: everything that this profile is built of, in one folder or archive, for a machine
+without a network (`offline: PATH`). torchyard itself and what belongs to the checkout (settings,
+patches, sources in its folders) is not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
+
+from tasks import __version__
+from tasks.bundled import SCHEMA, WHEELS, Bundle
+from tasks.effects import files, manifests
+from tasks.effects.bundle import packing, repositories
+from tasks.effects.bundle.collecting import Shelf
+from tasks.effects.bundle.repositories import Wanted
+from tasks.effects.voice import show, tick, warn
+from tasks.errors import BuildError, redact
+from tasks.locking.difference import differences
+from tasks.locking.section import Profile
+from tasks.reports.made import Finished
+from tasks.reports.subject import Subject
+from tasks.size import size
+from tasks.stages.extensions.job import Built, ExtensionJob
+from tasks.stages.source.job import SourceJob, SourceTree
+from tasks.stages.wheel.job import Wheel
+
+
+def run(subject: Subject, dest: str = "") -> None:
+    """Collect it at `dest`. Raises `BuildError` where there is no finished build, or the lock holds
+    another one.
+    """
+    if not dest:
+        raise BuildError(
+            "nobody said where the bundle goes", todo="doit bundle --dest FOLDER, or FILE.tar"
+        )
+    place = (subject.root / Path(dest).expanduser()).absolute()
+    finished = Finished(subject.of_build())
+    section = _section(finished, subject)
+    folder = packing.begun(place)
+    with files.lock(finished.layout.build):
+        bundle = _collect(finished, section, folder, subject.name)
+        whole = packing.finish(folder, place, bundle)
+    _tell(place, whole)
+
+
+def _section(finished: Finished, subject: Subject) -> Profile:
+    """What was built, which has to be what is locked."""
+    built = finished.section()
+    held = finished.profile.held
+    locked = held.section if held else None
+    if locked and (told := list(differences(locked, built))):
+        raise BuildError(
+            f"what was built is not what torchyard.lock holds: {told[0]}",
+            todo=f"doit lock --check profile={subject.name} tells all of it",
+        )
+    return built
+
+
+def _collect(finished: Finished, section: Profile, folder: Path, profile: str) -> Bundle:
+    log = finished.layout.logs / "bundle.log"
+    clones = list(_clones(finished))
+    for one in clones:
+        tick(f"bundling {redact(one.url)}")
+        repositories.put(one, folder / "git" / repositories.name_of(one.url), log)
+    tick("fetching the packages")
+    _packages(finished, section, folder / WHEELS)
+    return Bundle(
+        schema=SCHEMA,
+        torchyard=__version__,
+        profile=profile,
+        python=section.python,
+        platform=section.platform,
+        repositories={redact(one.url): f"git/{repositories.name_of(one.url)}" for one in clones},
+        archives=dict(_archives(finished, folder)),
+    )
+
+
+def _clones(finished: Finished) -> Iterator[Wanted]:
+    for stage in finished.profile.plan.stages:
+        match stage.job:
+            case SourceJob(kind="git") as job:
+                yield from repositories.wanted(job.location, Path(job.tree), job.ref)
+            case SourceJob(kind="path") as job:
+                warn(f"the tree {job.location} is your own, and not in the bundle")
+            case ExtensionJob(kind="git") as job:
+                yield from repositories.wanted(job.location, Path(job.work / "clone"), job.ref)
+
+
+def _packages(finished: Finished, section: Profile, wheels: Path) -> None:
+    layout = finished.layout
+    wheels.mkdir(exist_ok=True)
+    shelf = Shelf(
+        wheels, finished.deps.python, layout.build / "locking", layout.logs / "bundle.log"
+    )
+    made = {"": section.torch, **section.extensions}
+    for file, sha256 in _here(finished):
+        shelf.copy(file, sha256)
+    shelf.download(section.torch.packages, finished.choice.index)
+    others = (one for name, one in made.items() if name)
+    rest = (part for one in others for part in (one.requires, one.packages))
+    for packages in (section.packages, section.toolkit, *rest):
+        shelf.download(packages)
+    locked = [section.packages, section.toolkit, *(one.requires for one in made.values())]
+    locked += [one.packages for one in made.values()]
+    digests = {digest for group in locked for found in group.values() for digest in found}
+    shelf.keep_only(digests | {one.sha256 for one in made.values()})
+
+
+def _here(finished: Finished) -> Iterator[tuple[Path, str]]:
+    """The wheels and sdists that the build kept, with their digests."""
+    layout = finished.layout
+    if finished.choice.strategy == "prebuilt":
+        wheel = manifests.read(layout.manifest("wheel"), Wheel)
+        if wheel.artifact:
+            yield Path(layout.wheelhouse) / wheel.artifact.name, wheel.artifact.sha256
+    for job in finished.extensions:
+        source = manifests.read(job.manifest, Built).source
+        if job.kind == "wheel":
+            yield Path(layout.wheelhouse) / source["wheel"], source["sha256"]
+        elif job.kind == "sdist":
+            yield Path(job.work) / "sdist" / source["sdist"], source["sha256"]
+
+
+def _archives(finished: Finished, folder: Path) -> Iterator[tuple[str, str]]:
+    """A tarball that came from a URL; one of the checkout's own is there already."""
+    for stage in finished.profile.plan.stages:
+        job = stage.job
+        if isinstance(job, SourceJob) and job.kind == "tarball" and "://" in job.location:
+            name = PurePosixPath(urlsplit(job.location).path).name
+            (folder / "sources").mkdir(exist_ok=True)
+            digest = manifests.read(job.manifest, SourceTree).digest
+            shelf = Shelf(folder / "sources", "", job.state, job.log)
+            shelf.copy(Path(job.state) / "downloads" / name, digest)
+            yield redact(job.location), f"sources/{name}"
+
+
+def _tell(place: Path, bundle: Bundle) -> None:
+    mib = sum(packed.size for packed in bundle.files.values()) // 2**20
+    wheels = sum(name.startswith(f"{WHEELS}/") for name in bundle.files)
+    repositories_ = len(bundle.repositories)
+    show(
+        f"{place}: {wheels} packages, {repositories_} repositories, {size(mib)}, for Python "
+        f"{bundle.python} on {bundle.platform}"
+    )
+    show(f"to build from it: offline: {place} in config/local.yaml, or TORCHYARD__OFFLINE={place}")
