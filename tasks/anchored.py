@@ -6,15 +6,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tasks.bundled import Bundle, redirected
 from tasks.choice import Choice
 from tasks.errors import SettingsError
 from tasks.locking import LOCK
-from tasks.locking.section import Profile as Section
 from tasks.model import Layout, Plan
 from tasks.settings.schema import Settings
 from tasks.settings.yamltree import text_of
+
+if TYPE_CHECKING:
+    from tasks.locking.section import Profile as Section
 
 
 @dataclass(frozen=True)
