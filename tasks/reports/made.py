@@ -163,6 +163,7 @@ class Finished:
         return {**known, "submodules": submodules, "patches": patches}
 
     def _relative(self, location: str) -> str:
+        """Another person has it elsewhere: of a folder outside the checkout only its name."""
         path = Path(location)
         inside = path.is_relative_to(self.layout.root)
-        return path.relative_to(self.layout.root).as_posix() if inside else location
+        return path.relative_to(self.layout.root).as_posix() if inside else f"…/{path.name}"

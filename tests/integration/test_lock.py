@@ -20,6 +20,7 @@ from tests import smallwheels
 from tests.integration.conftest import commit, git, installed
 from tests.sharedlibrary import compile_library
 from tests.toyextension import make_extension
+from tests.toytree import make_tree
 from tests.yard import NAME, Yard
 
 pytestmark = pytest.mark.integration
@@ -160,6 +161,52 @@ def test_a_bundle_builds_the_same_where_there_is_no_network(built: Yard, tmp_pat
     assert "offline: from" in far.doit("doctor", env=caches)[1]
     far.must("lock")
     assert locked(far) == locked(built)
+
+
+def test_a_tree_with_submodules_and_all_that_extensions_ask_for_come_from_a_bundle(
+    tmp_path: Path,
+) -> None:
+    through = unconnected()
+    tree, inner = make_tree(tmp_path / "git" / "pytorch"), tmp_path / "git" / "inner"
+    inner.mkdir()
+    (inner / "text").write_text("inner", encoding="utf-8")
+    for folder in (inner, tree):
+        git(folder, "init", "-q", "-b", "main")
+        commit(folder, "first")
+    git(tree, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner))
+    git(tree, "config", "-f", ".gitmodules", "submodule.inner.url", "../inner")
+    commit(tree, "with a submodule")
+    git(tree, "tag", "-a", "-m", "a tag", "v2.6.0")
+    extension = make_extension(tmp_path / "toy")
+    setup = (extension / "setup.py").read_text(encoding="utf-8")
+    setup = setup.replace("setup(name", 'setup(install_requires=["pluggy"], name')
+    (extension / "setup.py").write_text(f"import iniconfig\n{setup}", encoding="utf-8")
+    toy = {"name": "toy", "path": str(extension), "imports": ["toyext"], "requires": ["iniconfig"]}
+    settings: dict[str, Any] = {
+        "target": {"gpus": []},
+        "torch": {"strategy": "source", "version": "2.6.0"},
+        "source": {"git": "https://git.example/pytorch"},
+        "extensions": [toy, {"name": "packed", "sdist": "simplejson==3.19.3"}],
+    }
+    near, far = Yard(tmp_path / "near"), Yard(tmp_path / "far")
+    mirrors = {"https://git.example/": f"{tmp_path / 'git'}/"}
+    near.profile(**{**settings, "source": {**settings["source"], "mirrors": mirrors}})
+    for command in (["build"], ["lock"], ["bundle", "--dest", str(tmp_path / "bundle")]):
+        near.must(*command)
+    toy_locked = locked(near)["extensions"]["toy"]
+    assert [pin.partition("==")[0] for pin in toy_locked["requires"]] == ["iniconfig"]
+    assert [pin.partition("==")[0] for pin in toy_locked["packages"]] == ["pluggy"]
+    far.through = through
+    far.profile(**settings, offline=str(tmp_path / "bundle"))
+    shutil.copy(near.folder / "torchyard.lock", far.folder)
+    (tmp_path / "git").rename(tmp_path / "gone")
+    caches = {"UV_CACHE_DIR": str(tmp_path / "uv"), "PIP_CACHE_DIR": str(tmp_path / "pip")}
+    code, out = far.doit("build", env=caches)
+    assert code == 0, out
+    read = near.manifest("source")
+    assert read["submodules"]["inner"] == locked(near)["torch"]["submodules"]["inner"]
+    assert {**far.manifest("source"), "tree": ""} == {**read, "tree": ""}
+    assert "trial is what was built" in far.must("lock", "--check")
 
 
 def test_another_checkout_builds_what_is_locked_whatever_moved_since(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasks.effects import cudahome, files
-from tasks.effects.wheelhouse import keep, kept, require_sha256
+from tasks.effects.wheelhouse import keep, kept, require_locked, require_sha256
 from tasks.errors import BadArtifactError, MissingToolError
 from tasks.model import Artifact
 
@@ -164,3 +164,11 @@ def test_packages_without_nvcc_are_told(tmp_path: Path) -> None:
         f"{tmp_path}: the CUDA packages that were installed hold no nvcc\n"
         "  → choose toolkit.version 13.0 or later: older packages lack it"
     )
+
+
+def test_a_wheel_that_is_not_the_locked_one_is_refused_with_both_named() -> None:
+    found = Artifact("torch.whl", "a" * 64, 1)
+    require_locked(found, "", "torch")
+    require_locked(found, "a" * 64, "torch")
+    with pytest.raises(BadArtifactError, match=f"sha256 {'a' * 64}, and {'b' * 64} is locked"):
+        require_locked(found, "b" * 64, "torch")
