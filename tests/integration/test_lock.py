@@ -19,11 +19,12 @@ from tasks.effects import files
 from tests import smallwheels
 from tests.integration.conftest import commit, git, installed
 from tests.sharedlibrary import compile_library
+from tests.systems import linux_only
 from tests.toyextension import make_extension
 from tests.toytree import make_tree
 from tests.yard import NAME, Yard
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, linux_only]
 
 EXTENSION = "https://git.example/toy.git"
 
