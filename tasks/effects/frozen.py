@@ -7,7 +7,7 @@ from an index.
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -72,21 +72,31 @@ def _read(item: importlib.metadata.Distribution) -> Frozen:
 
 
 def asked_by(roots: Iterable[str], here: Mapping[str, Frozen]) -> set[str]:
-    """The names of what the requirements `roots` bring, and what that brings. Pure.
-
-    What is not here does not apply: to this Python, this platform, or these extras.
+    """The names of what the requirements `roots` bring here with their extras, and what that
+    brings. Pure.
     """
-    waiting, found = list(roots), set[str]()
+    waiting, found = [_parsed(text) for text in roots], set[tuple[str, frozenset[str]]]()
     while waiting:
-        name = _name(waiting.pop())
-        if name in here and name not in found:
-            found.add(name)
-            waiting += here[name].requires
-    return found
+        wanted = waiting.pop()
+        if wanted is None or (name := canonicalize_name(wanted.name)) not in here:
+            continue
+        one = (name, frozenset(wanted.extras))
+        if one not in found:
+            found.add(one)
+            waiting += _applying(here[name].requires, wanted.extras)
+    return {name for name, _ in found}
 
 
-def _name(text: str) -> str:
+def _applying(lines: Iterable[str], extras: Iterable[str]) -> Iterator[Requirement | None]:
+    given = ["", *extras]
+    for wanted in map(_parsed, lines):
+        marker = wanted.marker if wanted else None
+        if marker is None or any(marker.evaluate({"extra": extra}) for extra in given):
+            yield wanted
+
+
+def _parsed(text: str) -> Requirement | None:
     try:
-        return canonicalize_name(Requirement(text).name)
+        return Requirement(text)
     except InvalidRequirement:
-        return ""  # of a time before PEP 508
+        return None  # of a time before PEP 508

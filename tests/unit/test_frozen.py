@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasks.effects import environments, files
-from tasks.effects.frozen import asked_by, frozen, versions
+from tasks.effects.frozen import Frozen, asked_by, frozen, versions
 from tasks.effects.listed import Lister
 from tasks.effects.packages import Extra, Packages
 from tasks.errors import BadArtifactError, FetchError
@@ -52,9 +52,12 @@ def test_what_came_as_a_file_is_told_from_what_an_index_gave(packages: Path) -> 
 
 
 def test_who_asked_for_what_is_followed(packages: Path) -> None:
-    here = frozen(packages)
+    here = dict(frozen(packages))
     assert asked_by(["given"], here) == {"given", "one", "two"}
     assert asked_by(["two>=2; python_version > '3'", "nothing"], here) == {"two"}
+    here["kit"] = Frozen("kit", "1", frozenset(), ("two; extra == 'cc'", "= not PEP 508"), False)
+    assert asked_by(["kit"], here) == {"kit"}
+    assert asked_by(["kit", "kit[cc]"], here) == {"kit", "two"}
 
 
 def test_the_digest_is_that_of_the_very_file_that_was_installed(
