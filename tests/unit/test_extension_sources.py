@@ -10,15 +10,18 @@ import pytest
 
 from tasks.effects import files, manifests, packages
 from tasks.effects.packages import Download, download
+from tasks.errors import FetchError
 from tasks.model import Layout
 from tasks.settings.schema import Settings
 from tasks.stages.deps.job import Deps, Program
 from tasks.stages.env.job import Environment
+from tasks.stages.extensions.action import run
 from tasks.stages.extensions.known import complete
 from tasks.stages.extensions.plan import plan
 from tasks.stages.extensions.sources import fetch
+from tasks.stages.wheel.job import Surface
 from tests.actionyard import CHOICE, script
-from tests.checkout import KNOWLEDGE
+from tests.checkout import KNOWLEDGE, Heard
 from tests.systems import posix_only
 from tests.toyextension import make_extension
 
@@ -67,3 +70,30 @@ def test_a_download_has_the_environment_that_it_is_given(tmp_path: Path) -> None
     given = {"CUDA_HOME": "/cuda", "OUT": str(tmp_path / "build" / "landing")}
     assert download(replace(one, env=given)).read_text(encoding="utf-8") == "home /cuda\n"
     assert not landing.exists()
+
+
+@pytest.mark.parametrize("optional", [True, False])
+def test_an_sdist_that_no_index_gives_stops_the_build_unless_it_is_optional(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard, optional: bool
+) -> None:
+    layout = Layout(tmp_path, "p", tmp_path / "wheelhouse")
+    listed = [{"name": "toy", "sdist": "toy==1.0", "optional": optional}]
+    asked = complete(Settings.model_validate({"extensions": listed}), KNOWLEDGE)
+    job = plan(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE).job
+    files.own(layout.build)
+    manifests.publish(layout.manifest("deps"), DEPS)
+    surface = Surface("2.15.0", None, "cp312", "", "", None, None, "1")
+    manifests.publish(layout.manifest("surface"), surface)
+    manifests.publish(layout.manifest("extension-env"), Environment({}, {}, (), ":"))
+
+    def away(_: Download) -> Path:
+        raise FetchError("no such thing")
+
+    monkeypatch.setattr(packages, "download", away)
+    if optional:
+        (built,) = run(job)
+        assert built.status == "unreachable"
+        assert "toy was NOT built: no index gave toy==1.0" in "\n".join(heard)
+    else:
+        with pytest.raises(FetchError, match="no such thing"):
+            run(job)

@@ -14,7 +14,7 @@ from tasks.effects.clock import now
 from tasks.effects.enclose import enclose
 from tasks.effects.relabel import relabel
 from tasks.effects.voice import say, tick, warn
-from tasks.errors import redact
+from tasks.errors import FetchError, redact
 from tasks.mirrors import mirrored
 from tasks.provenance.sbom import PLACE, sbom
 from tasks.provenance.statement import statement
@@ -34,7 +34,7 @@ def run(job: ExtensionJob) -> tuple[Built]:
     """Raises the compiler's first error, or `BadArtifactError` where a target has no code or the
     modules do not import; the one that was installed before is there still.
     """
-    if job.optional and not git.reachable(mirrored(job.location, job.mirrors)):
+    if job.optional and _is_away(job):
         return (_unreachable(job),)
     deps = manifests.read(job.deps, Deps)
     surface = manifests.read(job.surface, Surface)
@@ -42,7 +42,12 @@ def run(job: ExtensionJob) -> tuple[Built]:
     files.require_space(job.work, _ROOM_MIB, f"building {job.name}")
     prepare(job, deps)  # pip asks the setup.py of an sdist already when it fetches it
     tick("fetching it" if job.kind == "wheel" else "fetching its source")
-    fetched, source = sources.fetch(job, deps)
+    try:
+        fetched, source = sources.fetch(job, deps)
+    except FetchError:
+        if not job.optional or job.kind != "sdist":
+            raise
+        return (_unreachable(job),)
     wheel, made = fetched, None
     if job.kind != "wheel":
         wheel = relabel(build(job, deps, fetched), label_of(job, surface))
@@ -70,9 +75,16 @@ def label_of(job: ExtensionJob, surface: Surface) -> str:
     return f"torch{surface.release}.s{surface.name}.{job.label}"
 
 
+def _is_away(job: ExtensionJob) -> bool:
+    """An index is asked by fetching from it."""
+    asked = job.kind in {"git", "path"}
+    return asked and not git.reachable(mirrored(job.location, job.mirrors))
+
+
 def _unreachable(job: ExtensionJob) -> Built:
     """Said aloud each time, and tried again next time."""
-    warn(f"{job.name} was NOT built: the host of {job.location} does not answer")
+    lacks = "no index gave" if job.kind == "sdist" else "nothing answers at"
+    warn(f"{job.name} was NOT built: {lacks} {job.location}")
     say("it is optional, so the build goes on; the next doit build tries it again")
     return Built(job.name, "unreachable", {job.kind: redact(job.location)})
 
