@@ -41,9 +41,8 @@ class Yard:
     """One run over one profile: its plan, its console, and the lock that is taken with the first
     action. `gate` raises a `BuildError` for what would stop a build; it is asked once, by the first
     stage that really has something to do. `attempt` runs a stage's action, and tells what was done
-    about a failure of it. `forgotten`: doit's database is not there, and doit has every stage done
-    again. `selected` are the tasks that a person asked for, once doit knows; `notify` says who is
-    told of the run's end.
+    about a failure of it. `always`: a person asked for every stage anew. `selected` are the tasks
+    that a person asked for, once doit knows; `notify` says who is told of the run's end.
     """
 
     plan: Plan
@@ -58,7 +57,7 @@ class Yard:
     held: ExitStack = field(default_factory=ExitStack)
     entered: bool = False
     passed: bool = False
-    forgotten: bool = False
+    always: bool = False
     selected: set[str] = field(default_factory=set)
     records: PurePath | None = None
     head: Callable[[], Mapping[str, Json]] = dict
@@ -109,8 +108,8 @@ def _do(yard: Yard, stage: Stage) -> None:
     """One stage, and the record of it."""
     from tasks import why  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
-    if yard.forgotten and stage.room == "extensions" and _stands(stage):
-        return  # the others cost seconds, and an extension may cost an hour
+    if stage.room == "extensions" and not yard.always and _stands(stage):
+        return  # doit forgets what waited for a stage that failed; the others cost seconds
     reason = why.reason(stage)
     yard.console.begin(stage, reason)
     with voice.speaking(stage.name), yard.record.stage(stage.name, reason) as done:

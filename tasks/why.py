@@ -12,10 +12,15 @@ from tasks.rooms import room
 
 
 def reason(stage: Stage) -> str:
-    """As `records.reason`, and what torchyard.lock holds otherwise."""
-    if not reasons(stage) and (unlike := unlocked(stage)):
+    """As `records.reason`, and what torchyard.lock holds otherwise; of a stage that asks whether
+    its source moved the answer is known.
+    """
+    if reasons(stage) or stage.asks != "moved":
+        return records.reason(stage, _teller(stage))
+    if unlike := unlocked(stage):
         return unlike[0] + (f" (and {len(unlike) - 1} more)" if len(unlike) > 1 else "")
-    return records.reason(stage, _teller(stage))
+    moved = room(stage, "moved").moved(stage.job)
+    return records.reason(stage) if moved else records.UNFINISHED
 
 
 def unlocked(stage: Stage) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ HELPERS = frozenset(
     }
 )
 _INSTALLING = frozenset({"build", "install", "explain", "doctor"})
+_ALWAYS = frozenset({"-a", "--always-execute"})
 _LOOKING = frozenset({"list", "info", "clean", "forget", "ignore", "help", "tabcompletion"})
 
 
@@ -64,7 +65,7 @@ def open_yard(root: Path, profile: str, environ: Mapping[str, str], argv: Sequen
     known = root / database(profile)
     see_that_it_can_be_read(known)
     if yard:
-        yard.forgotten = not known.exists()
+        yard.always = not _ALWAYS.isdisjoint(argv)
     config = {
         "default_tasks": ["build"],
         "backend": "sqlite3",

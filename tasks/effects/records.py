@@ -85,10 +85,11 @@ def _newer(stage: Stage, before: Mapping[str, str], told: Told) -> Iterator[str]
 
 
 LOOKED = "looked at every time"
+UNFINISHED = "the last run failed, or did not finish"
 _ASKED = {
     "always": LOOKED,
     "moved": "its source moved, or could not be reached last time",
-    "": "the last run did not finish",
+    "": UNFINISHED,
 }
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.effects import files
 from tests.integration.conftest import commit, git, source_profile
 from tests.toyextension import make_extension
 from tests.toytree import make_tree
@@ -115,6 +116,25 @@ def test_a_number_in_a_manifest_that_a_disk_changed_is_noticed(site: Site) -> No
 def test_a_database_that_is_lost_compiles_no_extension_again(site: Site) -> None:
     site.file(f".doit.db.{NAME}").unlink()
     assert "toy" not in site.mended()
+
+
+def test_a_run_that_was_refused_costs_no_extension(site: Site) -> None:
+    """doit forgets what waited for a stage that failed."""
+    with files.lock(site.yard.build):
+        code, out = site.yard.doit("build")
+    assert code == 1, out
+    assert "toy" not in site.mended()
+
+
+def test_a_mistake_in_torch_that_is_taken_back_costs_no_extension(site: Site) -> None:
+    source = site.tree / "c10" / "core.cpp"
+    right = source.read_text("utf-8")
+    source.write_text(f"int wrong = ;\n{right}", "utf-8")
+    code, out = site.yard.doit("build")
+    assert code == 1, out
+    source.write_text(right, "utf-8")
+    assert "toy" not in site.mended()
+    assert "toy" in site.yard.must("-a", "build")
 
 
 def test_records_and_logs_decide_nothing(site: Site) -> None:

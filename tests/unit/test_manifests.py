@@ -144,7 +144,7 @@ def test_a_missing_result_is_the_reason(finished: Path) -> None:
 
 def test_a_stage_that_asks_outside_says_so(finished: Path) -> None:
     same = stage(finished, cuda="13.0")
-    assert records.reason(same) == "the last run did not finish"
+    assert records.reason(same) == "the last run failed, or did not finish"
     assert records.reason(replace(same, asks="always")) == "looked at every time"
     assert records.reason(replace(same, asks="moved")) == (
         "its source moved, or could not be reached last time"
