@@ -4,6 +4,7 @@ word to whoever waits for it.
 
 from __future__ import annotations
 
+import signal
 import time
 
 from tasks.duration import elapsed
@@ -22,7 +23,8 @@ def end(yard: Yard, code: int) -> None:
     stopped = console.interrupted
     _record(yard, "interrupted" if stopped else "failed" if code else "done", code)
     console.close()
-    if (ran or code) and not stopped:
+    if (ran or (code and yard.entered)) and not stopped:
+        yard.held.close()  # whoever is told may build again
         _notify(yard, took, code)
 
 
@@ -49,6 +51,8 @@ def _notify(yard: Yard, took: float, code: int) -> None:
         yard.console.screen.ring()
     if not yard.notify.command:
         return
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)  # all is saved: who does not want to wait need not
     message = f"torchyard: {profile} {'failed' if code else 'is done'} after {elapsed(took)}"
     try:
         notify.tell(yard.notify.command, outcome, profile, took, message)

@@ -7,7 +7,7 @@ import os
 from tasks.effects import shell
 from tasks.model import Command
 
-_PATIENCE = 30.0  # seconds
+_PATIENCE = 10.0  # seconds
 
 
 def tell(

@@ -201,7 +201,7 @@ class Notify(Section):
     bell: bool = True
     """The terminal's bell, after more than 10 seconds; none in CI, none where it is no terminal."""
     command: tuple[str, ...] = ()
-    """A program and its arguments, without a shell, at most 30 seconds of it. It finds
+    """A program and its arguments, without a shell, at most 10 seconds of it. It finds
     TORCHYARD_OUTCOME ("done", "failed"), TORCHYARD_PROFILE, TORCHYARD_SECONDS and TORCHYARD_MESSAGE
     in its environment.
     """

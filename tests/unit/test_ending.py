@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tasks import ending
-from tasks.effects import notify
+from tasks.effects import files, notify
 from tasks.errors import BuildError
 from tasks.screen import Screen
 from tasks.settings.schema import Notify
@@ -72,6 +72,23 @@ def test_nobody_is_told_of_a_run_that_did_nothing_or_was_interrupted(
         bench.doit()
     assert "Interrupted" in bench.out.getvalue()
     assert not (tmp_path / "told").exists()
+
+
+def test_nobody_is_told_that_a_second_run_was_refused(bench: Bench, tmp_path: Path) -> None:
+    bench.doit()
+    noting(bench, tmp_path / "told")
+    bench.inputs = {"flag": "B"}
+    with files.lock(bench.layout.build):
+        assert bench.doit() != 0
+    assert not (tmp_path / "told").exists()
+
+
+def test_who_is_told_may_build_again(bench: Bench, tmp_path: Path) -> None:
+    looking = "import os, sys; open(sys.argv[2], 'w').write(str(os.path.exists(sys.argv[1])))"
+    holder, told = Path(bench.layout.build) / ".lock.pid", tmp_path / "told"
+    bench.notify = Notify(command=(sys.executable, "-c", looking, str(holder), str(told)))
+    bench.doit()
+    assert told.read_text("utf-8") == "False"
 
 
 @pytest.mark.parametrize(

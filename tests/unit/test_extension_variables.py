@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tasks.effects import capacity
+from tasks.effects import capacity, shell
 from tasks.model import Layout
 from tasks.settings.schema import Settings
 from tasks.stages.deps.job import Cache, Deps, Program
 from tasks.stages.env.job import Caching
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.plan import plan
-from tasks.stages.extensions.variables import jobs_of, numbered, own_over, same_anywhere
+from tasks.stages.extensions.variables import (
+    forced,
+    forced_text,
+    jobs_of,
+    numbered,
+    own_over,
+    same_anywhere,
+)
 from tests.actionyard import CHOICE, script
 from tests.checkout import KNOWLEDGE
 
@@ -122,7 +130,7 @@ def test_what_nvcc_is_to_get_last_stands_behind_everything_else() -> None:
     env = own_over(job, {"NVCC_APPEND_FLAGS": "-Xcompiler /Zc:preprocessor"})
     words = "-Xcompiler /Zc:preprocessor -include cfloat -std=c++20"
     assert env["NVCC_APPEND_FLAGS"] == words
-    assert own_over(job, {"CFLAGS": "-O2"})["CFLAGS"] == "-O2 -include float.h"
+    assert own_over(job, {"CPPFLAGS": "-DA"})["CPPFLAGS"] == f"-DA -include {forced(job)}"
     assert "CL" not in env
     windows = own_over(replace(job, system="windows"), {"CL": "/DUSE_CUDA"})
     assert windows["CL"] == "/DUSE_CUDA /FIcfloat"
@@ -148,3 +156,30 @@ def test_a_compiler_or_a_path_that_the_option_does_not_suit_goes_without_it() ->
     assert "CPPFLAGS" not in anywhere(replace(extension(), system="windows"), "19.44")
     spaced = replace(extension(), deps=Path("/my yard/build/p/deps.json"))
     assert "CPPFLAGS" not in anywhere(spaced, "12.2.0")
+
+
+_ONE = """
+from setuptools import Extension, setup
+setup(name="u", ext_modules=[Extension("u", [{!r}])])
+"""
+
+
+@pytest.mark.parametrize("suffix", ["cpp", "c"])
+def test_a_header_is_forced_into_what_the_host_compiler_compiles(
+    tmp_path: Path, suffix: str
+) -> None:
+    """By setuptools as it is here, with real compilers."""
+    name = "std::uint32_t" if suffix == "cpp" else "uint32_t"
+    (tmp_path / f"u.{suffix}").write_text(f"{name} answer = 42;\n", encoding="utf-8")
+    (tmp_path / "setup.py").write_text(_ONE.format(f"u.{suffix}"), encoding="utf-8")
+    argv = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
+
+    def built(includes: tuple[str, ...]) -> bool:
+        job = replace(extension(), includes=includes, work=tmp_path)
+        forced(job).write_text(forced_text(includes), encoding="utf-8")
+        env = own_over(job, shell.host_env())
+        run = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, check=False)
+        return run.returncode == 0
+
+    assert not built(())
+    assert built(("cstdint",))

@@ -14,7 +14,7 @@ from tasks.effects.voice import tick, warn
 from tasks.errors import BuildError
 from tasks.stages.deps.job import Deps
 from tasks.stages.extensions.job import ExtensionJob
-from tasks.stages.extensions.variables import required
+from tasks.stages.extensions.variables import forced, forced_text, required
 
 _OURS = {"torch", "triton"}  # these come from this build, and are never fetched for an extension
 
@@ -25,6 +25,8 @@ def provide_for_build(job: ExtensionJob, deps: Deps) -> None:
     without it nothing can be built.
     """
     files.own(job.work)
+    if job.includes:
+        files.write_atomic(forced(job), forced_text(job.includes))
     folder = required(job)
     files.remove_owned(folder)
     overlay = PurePath(deps.overlay) if deps.overlay else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tasks.effects import capacity, manifests, shell
@@ -110,6 +110,20 @@ def _flags(job: ExtensionJob) -> Mapping[str, list[str]]:
     nvcc = [*(f"-include {header}" for header in job.includes), *job.nvcc]
     if job.system == "windows":
         return {"NVCC_APPEND_FLAGS": nvcc, "CL": [f"/FI{header}" for header in job.includes]}
-    # what is C++ compiles C, too, by the same flags
-    twins = [f"{header[1:]}.h" for header in job.includes if header in _WITH_A_TWIN]
-    return {"NVCC_APPEND_FLAGS": nvcc, "CFLAGS": [f"-include {twin}" for twin in twins]}
+    # setuptools adds CPPFLAGS for C and C++; CXXFLAGS would take the place of Python's own flags
+    ahead = [f"-include {shlex.quote(str(forced(job)))}"] if job.includes else []
+    return {"NVCC_APPEND_FLAGS": nvcc, "CPPFLAGS": ahead}
+
+
+def forced(job: ExtensionJob) -> Path:
+    """The header that goes before each C and C++ source where the settings force some in."""
+    return Path(job.work) / "forced.h"
+
+
+def forced_text(includes: Sequence[str]) -> str:
+    """What it says: in C a header of C++ by its name there, or not at all. Pure."""
+    in_c = [f"{name[1:]}.h" if name in _WITH_A_TWIN else name for name in includes]
+    plain = [name for name in in_c if name.endswith(".h")]
+    lines = ["#ifdef __cplusplus", *(f"#include <{name}>" for name in includes)]
+    lines += ["#else", *(f"#include <{name}>" for name in plain), "#endif", ""]
+    return "\n".join(lines)
