@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from tasks.reports.subject import Profile, Subject
 from tasks.settings.load import load
 
 ROOT = Path(__file__).parent.parent
+# CI, which has forty minutes for all of it, tries fewer random values and moments
+SHORT = os.environ.get("TORCHYARD_TEST_SHORT") == "1"
 KNOWLEDGE = load_knowledge(ROOT / "config" / "knowledge")
 CARD = Gpu("NVIDIA GeForce RTX 5090", "12.0", 32_607)
 HOST = Host("linux", "x86_64", Interpreter("/usr/bin/python3", "3.12.4"), (CARD,))
