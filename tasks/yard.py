@@ -28,6 +28,7 @@ from tasks.reports.subject import Profile, Subject
 from tasks.screen import legible
 from tasks.settings.load import Loaded
 from tasks.stages.install.check import check as check_install
+from tasks.uptodate import go_on_without_saving
 
 HELPERS = frozenset(
     {
@@ -66,6 +67,7 @@ def open_yard(root: Path, profile: str, environ: Mapping[str, str], argv: Sequen
     see_that_it_can_be_read(known)
     if yard:
         yard.always = not _ALWAYS.isdisjoint(argv)
+    go_on_without_saving()
     config = {
         "default_tasks": ["build"],
         "backend": "sqlite3",
