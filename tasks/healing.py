@@ -7,7 +7,6 @@ not below build/ is left alone.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -75,10 +74,14 @@ def _cure(stage: Stage, error: BuildError, profile: Profile, seen: witness.Witne
 def _explain(
     stage: Stage, error: BuildError, profile: Profile, seen: witness.Witness
 ) -> Diagnosed | None:
-    """A log that cannot be read must not hide what went wrong."""
-    with contextlib.suppress(BuildError, OSError):
+    """A log that cannot be read, or a bug in what reads it, must not hide what went wrong."""
+    try:
         return diagnosed.explained(stage, error, profile, seen)
-    return None
+    except (BuildError, OSError):
+        return None
+    except Exception as bug:  # noqa: BLE001 - the stage's own error is what has to be told
+        warn(f"why {stage.name} failed could not be looked for: {type(bug).__name__}: {bug}")
+        return None
 
 
 def cure_for(stage: Stage, told: Diagnosed, profile: Profile) -> Cure | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from tasks.effects.tail import Tail
+from tasks.effects.voice import warn
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,16 @@ class Made:
 
 
 def read(folder: PurePath) -> dict[str, Made]:
-    """Every output that Ninja made there, by its path; none where it never worked."""
+    """Every output that Ninja made there, by its path; none where it never worked. It decides
+    nothing, and what cannot be read must not hide why a build failed.
+    """
     path = Path(folder) / ".ninja_log"
-    if not path.is_file():
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    except OSError as error:
+        warn(f"{path} cannot be read: {error.strerror}")
         return {}
-    return dict(_entries(path.read_text(encoding="utf-8", errors="replace").splitlines()))
+    return dict(_entries(text.splitlines()))
 
 
 def remade(before: Mapping[str, Made], now: Mapping[str, Made]) -> dict[str, Made]:

@@ -218,9 +218,15 @@ _at_work: list[Recording] = []
 
 
 def edges(found: Iterable[Edge]) -> None:
-    """What the stage at work made, for the record of the run that is at work, if any."""
-    for record in _at_work:
-        record.edges(found)
+    """What the stage at work made, for the record of the run that is at work, if any. It is asked
+    where a build may have failed, and must not hide why: whatever `found` raises is told.
+    """
+    try:
+        for record in _at_work:
+            record.edges(found)
+    except Exception as error:  # noqa: BLE001 - a bug of ours, too
+        why = f"{type(error).__name__}: {error}"
+        voice.warn(f"what was made is not in the record of this run: {why}")
 
 
 def cache(hits: int, misses: int) -> None:

@@ -184,6 +184,21 @@ def test_a_log_that_cannot_be_read_hides_nothing(
         attempt(stage_of(profile), Action(yard / "a.log", CSTDINT, lambda _: False), profile)
 
 
+def test_a_bug_in_the_diagnosis_hides_nothing(
+    yard: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard
+) -> None:
+    def wrong(*_: Any) -> None:
+        raise KeyError("first_error")
+
+    monkeypatch.setattr(diagnosed, "explained", wrong)
+    profile = profile_of(yard)
+    with pytest.raises(CommandFailedError, match="uint32_t"):
+        attempt(stage_of(profile), Action(yard / "a.log", CSTDINT, lambda _: False), profile)
+    assert heard[-1] == (
+        "why extensions:rast failed could not be looked for: KeyError: 'first_error'"
+    )
+
+
 def test_the_record_says_what_was_done(yard: Path) -> None:
     stage = stage_of(profile_of(yard))
     records.write(stage, "first time", 1.0, "0", "includes: [cstdint]")

@@ -16,10 +16,12 @@ import pytest
 
 from tasks.atwork import AtWork
 from tasks.effects import files, recording, runrecords, voice
+from tasks.effects.crew import Crew
 from tasks.effects.recording import Recording
 from tasks.errors import BuildError
 from tasks.progress import Progress
 from tasks.runrecord import Edge, Run, parse
+from tasks.stages.extensions import build
 from tests.checkout import Heard
 from tests.unit.test_graph import Bench
 
@@ -237,6 +239,20 @@ def test_many_edges_are_told_in_lines_of_a_thousand(tmp_path: Path, record: Reco
     told = [json.loads(line)["edges"] for line in lines(tmp_path)[1:]]
     assert [len(edges) for edges in told] == [1000, 1000, 500]
     assert told[0][1] == {"output": "1.o", "began": 1.0, "ended": 2.5}
+
+
+def test_what_was_made_and_cannot_be_read_is_told_and_ends_nothing(
+    tmp_path: Path, heard: Heard, record: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: Any) -> Any:
+        raise OSError(errno.EIO, "Input/output error")
+
+    voice.listen(heard)
+    monkeypatch.setattr(build, "_made", gone)
+    recording.edges(build._edges(tmp_path, Crew(1, tmp_path, {})))
+    (said,) = heard
+    assert said.startswith("what was made is not in the record of this run: OSError: ")
+    assert said.endswith("Input/output error")
 
 
 def test_samples_become_rarer_in_a_build_of_many_hours(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tasks.effects import runs
+from tasks.effects import ninjalog, runs
 from tasks.effects.ninjalog import Made
 from tasks.reports.decisions import whole_build
 from tests.checkout import Heard
@@ -103,3 +104,16 @@ def test_of_an_extensions_runs_the_peaks_stay_too(
         f"{number}.o": 99 - (99 - number) % 9 for number in range(9)
     }
     assert path.stat().st_size <= 2_000
+
+
+def test_a_log_of_ninja_that_cannot_be_read_ends_nothing(
+    tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: Any, **__: Any) -> str:
+        raise OSError(5, "Input/output error")
+
+    log = tmp_path / ".ninja_log"
+    log.touch()
+    monkeypatch.setattr(Path, "read_text", gone)
+    assert ninjalog.read(tmp_path) == {}
+    assert heard == [f"{log} cannot be read: Input/output error"]

@@ -8,7 +8,7 @@ pyproject.toml, and scikit-build-core works in a folder that is gone afterwards:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 
@@ -17,6 +17,7 @@ from tasks.effects.crew import Crew, Take
 from tasks.effects.voice import tick
 from tasks.effects.watch import Watch
 from tasks.model import Command
+from tasks.runrecord import Edge
 from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import Caching
 from tasks.stages.extensions import sources
@@ -75,8 +76,12 @@ def _compile(job: ExtensionJob, deps: Deps, command: Command, tree: Path) -> Non
             killed=list(crew.killed),
             old_make=crew.old_make,
         )
-        made = _made(tree, crew.heard)
-        recording.edges(edgetimes.edges(crew.heard, made, crew.peaks))
+        recording.edges(_edges(tree, crew))
+
+
+def _edges(tree: Path, crew: Crew) -> Iterator[Edge]:
+    """Read only once they are asked for, as a log that cannot be read must not hide a failure."""
+    yield from edgetimes.edges(crew.heard, _made(tree, crew.heard), crew.peaks)
 
 
 def _made(tree: Path, heard: edgetimes.Heard) -> dict[str, ninjalog.Made]:
