@@ -116,9 +116,10 @@ class Recording:
             error = {"what": why, "where": "", "todo": ""}
             self._event("done", stage=stage, outcome="failed", seconds=0.0, error=error)
         self._event("end", outcome=outcome, code=code)
-        if self._file:
-            self._file.close()
-        self._file = None
+        with self._lock:  # another thread may be about to write
+            if self._file:
+                self._file.close()
+            self._file = None
         _at_work.clear()
 
     def said(self, kind: str, text: str) -> None:

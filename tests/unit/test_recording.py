@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from io import FileIO
 from pathlib import Path
@@ -296,6 +297,39 @@ def test_a_full_disk_is_one_warning_and_every_line_that_is_there_is_whole(
     record.end("done", 0)
     run = parse(lines(tmp_path))
     assert (run.outcome, run.unread) == ("done", 0)
+
+
+def test_who_writes_while_the_record_ends_is_not_ended_by_it(
+    tmp_path: Path, record: Recording
+) -> None:
+    """Its file is closed, and gone for the others, in one step."""
+    writing, closing = threading.Event(), threading.Event()
+    failed: list[Exception] = []
+
+    class Slow(FileIO):
+        def close(self) -> None:
+            super().close()
+            closing.set()
+            writing.wait(0.2)  # which the lock does not let come
+
+    def write() -> None:
+        closing.wait(5)
+        try:
+            record.said("say", "late")
+        except ValueError as error:
+            failed.append(error)
+        writing.set()
+
+    (path,) = (tmp_path / "runs").iterdir()
+    assert record._file
+    record._file.close()
+    record._file = Slow(path, "a")
+    late = threading.Thread(target=write)
+    late.start()
+    record.end("done", 0)
+    late.join()
+    assert failed == []
+    assert "late" not in path.read_text(encoding="utf-8")
 
 
 def test_a_place_that_cannot_be_written_ends_no_build(bench: Bench) -> None:
