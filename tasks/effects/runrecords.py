@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path, PurePath
 
 from tasks.effects.files import holder_of
@@ -46,9 +47,10 @@ def make_room(folder: PurePath) -> None:
     """
     held = 0
     for number, path in enumerate(_named(Path(folder)), start=2):
-        held += path.stat().st_size
+        held += _size(path)
         if number > MOST_RUNS or held > MOST_BYTES - _OWN_BYTES:
-            path.unlink()
+            with suppress(OSError):  # one that stays is no reason to write none of this run
+                path.unlink()
 
 
 def _named(folder: Path) -> list[Path]:
@@ -67,7 +69,14 @@ def _listed(folder: Path) -> list[Path]:
 def _written(path: Path) -> int:
     try:
         return path.stat().st_mtime_ns
-    except FileNotFoundError:  # it made room for a new one, or was set aside
+    except OSError:  # it made room for a new one, or was set aside
+        return 0
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
         return 0
 
 

@@ -147,3 +147,27 @@ def test_all_of_them_together_stay_small(folder: Path, monkeypatch: pytest.Monke
     runrecords.make_room(folder)
     assert sum(path.stat().st_size for path in folder.iterdir()) <= 2000
     assert [run.when[:4] for run in runrecords.runs(folder)] == ["2026"] * 3
+
+
+@pytest.mark.parametrize("name", ["stat", "unlink"])
+def test_one_that_cannot_be_removed_is_no_reason_for_no_record(
+    folder: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Of another user, or a file that is open elsewhere on Windows."""
+    stubborn = put(folder, 0)
+    for second in range(1, 58):
+        put(folder, second)
+    whole = getattr(Path, name)
+
+    def refusing(path: Path, **given: bool) -> object:
+        if path == stubborn:
+            raise PermissionError(13, "Permission denied", str(path))
+        return whole(path, **given)
+
+    monkeypatch.setattr(Path, name, refusing)
+    record = Recording(folder)
+    record.begin()
+    record.end("done", 0)
+    assert len(list(folder.iterdir())) in {runrecords.MOST_RUNS, runrecords.MOST_RUNS + 1}
+    assert heard == []
+    assert next(runrecords.runs(folder)).outcome == "done"
