@@ -40,9 +40,10 @@ _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 class Yard:
     """One run over one profile: its plan, its console, and the lock that is taken with the first
     action. `gate` raises a `BuildError` for what would stop a build; it is asked once, by the first
-    stage that really has something to do. `attempt` runs a stage's action, and tells what was done
-    about a failure of it. `always`: a person asked for every stage anew. `selected` are the tasks
-    that a person asked for, once doit knows; `notify` says who is told of the run's end.
+    stage that really has something to do, and `refused` is what it said. `attempt` runs a stage's
+    action, and tells what was done about a failure of it. `always`: a person asked for every stage
+    anew. `selected` are the tasks that a person asked for, once doit knows; `notify` says who is
+    told of the run's end.
     """
 
     plan: Plan
@@ -57,6 +58,7 @@ class Yard:
     held: ExitStack = field(default_factory=ExitStack)
     entered: bool = False
     passed: bool = False
+    refused: str = ""
     always: bool = False
     selected: set[str] = field(default_factory=set)
     records: PurePath | None = None
@@ -74,13 +76,20 @@ class Yard:
 
 def execute(yard: Yard, stage: Stage) -> TaskFailed | None:
     """What doit calls for a stage. Extensions are at work side by side, whichever it came to."""
-    if ready := _failure(lambda: _ready(yard, stage)):
-        yard.record.refused(stage.name, ready.get_msg())
-        return ready
+    if refusal := _refusal(yard, stage):
+        yard.record.refused(stage.name, refusal.get_msg())
+        return refusal
     if stage.room != "extensions":
         return _failure(lambda: _do(yard, stage))
     yard.abreast = yard.abreast or _abreast(yard)
     return yard.abreast.result(stage)
+
+
+def _refusal(yard: Yard, stage: Stage) -> TaskFailed | None:
+    """Why it cannot begin; what the gate found is told with the first stage that it stopped."""
+    if yard.refused and _is_gated(yard, stage):
+        return TaskFailed(yard.refused, report=False)
+    return _failure(lambda: _ready(yard, stage))
 
 
 def _ready(yard: Yard, stage: Stage) -> None:
@@ -208,12 +217,23 @@ def failing(act: Callable[..., None], **params: Any) -> TaskFailed | None:
 
 
 def _pass(yard: Yard, stage: Stage) -> None:
-    """Ask the gate, unless a stage only looks (a tree each time, a build that is there)."""
-    only_looks = stage.asks == "always" and all(map(_bytes, stage.leaves))
-    if yard.passed or only_looks or stage.room == "validate":
+    """Ask the gate, once."""
+    if not _is_gated(yard, stage):
         return
-    yard.gate()
+    try:
+        yard.gate()
+    except BuildError as error:
+        yard.refused = str(error)
+        raise
     yard.passed = True
+
+
+def _is_gated(yard: Yard, stage: Stage) -> bool:
+    """Not once the gate is passed, nor where a stage only looks (a tree each time, a build that is
+    there).
+    """
+    only_looks = stage.asks == "always" and all(map(_bytes, stage.leaves))
+    return not (yard.passed or only_looks or stage.room == "validate")
 
 
 def _enter(yard: Yard, stage: Stage) -> None:

@@ -337,6 +337,21 @@ def test_a_problem_stops_build_and_writes_nothing(bench: Bench, tmp_path: Path) 
     assert "doctor.ignore: [disk]" in bench.out.getvalue()
 
 
+def test_what_the_doctor_found_is_told_once_however_many_stages_it_stops(bench: Bench) -> None:
+    asked: list[str] = []
+
+    def stop() -> None:
+        asked.append("now")
+        raise BuildError("1 problem: disk", todo="doctor.ignore: [disk]")
+
+    bench.gate = stop
+    bench.more = (bench.stage("source"), bench.stage("env"))
+    assert bench.doit("build") == 1
+    assert bench.ran == []
+    assert bench.out.getvalue().count("1 problem: disk") == 1
+    assert asked == ["now"]
+
+
 def test_nothing_to_do_runs_no_doctor(bench: Bench) -> None:
     asked: list[str] = []
     bench.gate = lambda: asked.append("now")
