@@ -7,7 +7,7 @@ One that cannot be read is set aside, and no run ends for it. Files are written 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePath
 
@@ -17,6 +17,8 @@ from tasks.runrecord import Run, parse
 
 MOST_RUNS, MOST_BYTES = 50, 64 * 2**20
 _OWN_BYTES = 9 * 2**20  # of the one that is about to be written
+_LAST = 3
+_COMPILED, _CHANGED = b'"event": "edges"', b'"outcome": "changed"'  # as they are written
 _NAME = re.compile(r"\d{8}T\d{6}Z-(?P<pid>\d+)\.jsonl(?P<aside>\.corrupt)?")
 
 
@@ -42,15 +44,43 @@ def is_at_work(folder: PurePath, run: Run) -> bool:
 
 
 def make_room(folder: PurePath) -> None:
-    """Remove the oldest where there are more than fit, so that there is room for one more. Who asks
-    holds the lock of the profile: none of them is at work.
+    """Remove what a person misses least where there are more than fit, so that there is room for
+    one more. Who asks holds the lock of the profile: none of them is at work.
     """
-    held = 0
-    for number, path in enumerate(_named(Path(folder)), start=2):
-        held += _size(path)
-        if number > MOST_RUNS or held > MOST_BYTES - _OWN_BYTES:
-            with suppress(OSError):  # one that stays is no reason to write none of this run
-                path.unlink()
+    sizes = {path: _size(path) for path in _named(Path(folder))}
+    if _fit(sizes.values()):
+        return
+    for path in _least_first(list(sizes)):
+        with suppress(OSError):  # one that stays is no reason to write none of this run
+            path.unlink()
+        del sizes[path]
+        if _fit(sizes.values()):
+            return
+
+
+def _fit(sizes: Collection[int]) -> bool:
+    return len(sizes) < MOST_RUNS and sum(sizes) <= MOST_BYTES - _OWN_BYTES
+
+
+def _least_first(known: Sequence[Path]) -> list[Path]:
+    """Of `known`, the newest first: the oldest that made nothing, then the oldest. The last ones
+    stay whatever comes, and so do the last that have what was compiled: many that fail at once
+    would push out the build that took hours.
+    """
+    held = {path: _kinds(path) for path in known}
+    compiled = [path for path in known if _COMPILED in held[path]]
+    stay = {*known[:_LAST], *compiled[:_LAST]}
+    going = [path for path in reversed(known) if path not in stay]
+    return sorted(going, key=lambda path: bool(held[path]))
+
+
+def _kinds(path: Path) -> set[bytes]:
+    """Which of the two a record holds, without reading what it means: there can be 64 MiB."""
+    try:
+        text = path.read_bytes() if path.suffix == ".jsonl" else b""
+    except OSError:
+        return set()
+    return {kind for kind in (_COMPILED, _CHANGED) if kind in text}
 
 
 def _named(folder: Path) -> list[Path]:

@@ -12,6 +12,7 @@ import pytest
 
 from tasks.effects import files, runrecords
 from tasks.effects.recording import Recording
+from tasks.runrecord import Edge
 from tests.checkout import ROOT, Heard
 from tests.unit.test_graph import Bench
 
@@ -39,6 +40,11 @@ def folder(tmp_path: Path) -> Path:
     found = tmp_path / "build" / "p" / "records" / "runs"
     found.mkdir(parents=True)
     return found
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(tmp_path, monkeypatch)
 
 
 def put(folder: Path, second: int, text: str = "", pid: int = NOBODY) -> Path:
@@ -147,6 +153,50 @@ def test_all_of_them_together_stay_small(folder: Path, monkeypatch: pytest.Monke
     runrecords.make_room(folder)
     assert sum(path.stat().st_size for path in folder.iterdir()) <= 2000
     assert [run.when[:4] for run in runrecords.runs(folder)] == ["2026"] * 3
+
+
+def told(folder: Path, second: int, *events: dict[str, object]) -> Path:
+    """A record with these events, as a build writes them."""
+    begin = {**BEGIN, "when": f"2026-11-22T03:40:{second:02}+00:00", "pid": NOBODY}
+    return put(folder, second, "".join(f"{json.dumps(event)}\n" for event in (begin, *events)))
+
+
+EDGES: dict[str, object] = {"event": "edges", "at": 1.0, "stage": "compile", "edges": []}
+CHANGED: dict[str, object] = {"event": "done", "at": 1.0, "stage": "deps", "outcome": "changed"}
+IDLE: dict[str, object] = {"event": "end", "at": 1.0, "outcome": "failed", "code": 1}
+
+
+def test_runs_that_failed_at_once_do_not_push_out_the_build(folder: Path) -> None:
+    build, small = told(folder, 0, EDGES, CHANGED), told(folder, 1, CHANGED)
+    for second in range(2, 58):
+        told(folder, second, IDLE)
+        runrecords.make_room(folder)
+    kept = {path.name for path in folder.iterdir()}
+    assert {build.name, small.name} <= kept
+    assert len(kept) == runrecords.MOST_RUNS - 1
+
+
+def test_the_last_that_compiled_and_the_last_of_all_stay(folder: Path) -> None:
+    compiled = [told(folder, second, EDGES) for second in range(4)]
+    for second in range(4, 55):
+        told(folder, second, CHANGED)
+    last = [told(folder, second, IDLE) for second in (55, 56, 57)]
+    runrecords.make_room(folder)
+    assert [path.exists() for path in compiled] == [False, True, True, True]
+    assert all(path.exists() for path in last)
+    assert len(list(folder.iterdir())) == runrecords.MOST_RUNS - 1
+
+
+def test_what_a_build_writes_is_known_as_such(bench: Bench) -> None:
+    assert bench.doit() == 0
+    (path,) = Path(bench.records).iterdir()
+    assert runrecords._kinds(path) == {runrecords._CHANGED}
+    record = Recording(bench.records)
+    record.begin()
+    record.edges([Edge("a.o", 1.0, 2.0)])
+    record.end("failed", 1)
+    newest = max(Path(bench.records).iterdir(), key=lambda one: one.stat().st_mtime_ns)
+    assert runrecords._kinds(newest) == {runrecords._COMPILED}
 
 
 @pytest.mark.parametrize("name", ["stat", "unlink"])
