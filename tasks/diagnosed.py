@@ -5,7 +5,7 @@ this host and profile, and the diagnosis for programs. What somebody wrote by ha
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,19 +80,27 @@ def explained(
     facts = replace(seen.facts(log), begun=failed.begun, code=failed.code, **_of(stage, profile))
     witness.keep(log, facts)
     told = read(log, profile.knowledge, facts, profile, stage)
-    _tell(error, told)
+    _tell(error, told, {one.slug for one in profile.knowledge.failures})
     return told
 
 
-def _tell(error: BuildError, told: Diagnosed) -> None:
-    """A hand-written `todo` stays, and so does its word for the cause."""
+def _tell(error: BuildError, told: Diagnosed, slugs: Collection[str]) -> None:
+    """A hand-written `todo` stays, and so does its word for the cause, unless the facts of the run
+    say that it was another one of `slugs`.
+    """
     error.diagnosis, error.log = told.document, str(told.log)
     failure, first = told.found.failure, told.found.first_error
+    if failure and told.found.by and _names_another(error.todo, failure.slug, slugs):
+        error.todo = ""
     if not error.todo or (failure and f"({failure.slug})" not in error.todo):
         error.cause = told.cause if failure or not error.todo else ""
     error.todo = error.todo or told.remedy
     if first and isinstance(error, CommandFailedError) and error.ended:
         error.what, error.where = f"{error.ended}: {first.text}", f"{told.log}:{first.number}"
+
+
+def _names_another(todo: str, slug: str, slugs: Collection[str]) -> bool:
+    return any(f"({one})" in todo for one in slugs if one != slug)
 
 
 def _command(error: BaseException | None) -> CommandFailedError | None:

@@ -97,6 +97,24 @@ def test_what_somebody_wrote_by_hand_stays(tmp_path: Path, profile: Profile) -> 
     assert "  → the disk is full (disk-full): free some room" in said
 
 
+class Roomy(witness.Witness):
+    """One that saw memory enough."""
+
+    def facts(self, log: Path) -> Facts:
+        return Facts(size=log.stat().st_size, kills=0, lowest_mib=23_000, limit_mib=24_000)
+
+
+def test_what_was_written_by_hand_gives_way_to_what_the_facts_say(
+    tmp_path: Path, profile: Profile
+) -> None:
+    error = failing(tmp_path / "a.log", "FAILED: a.o", "Killed")
+    error.todo = "a.o needs more memory than there is (oom-killed): close other programs"
+    diagnosed.explained(stage_of(profile, "compile"), error, profile, Roomy())
+    assert error.cause.endswith("(interrupted)")
+    assert "memory" not in error.todo
+    assert error.todo.startswith("the same command goes on")
+
+
 def test_an_error_that_came_of_a_command_is_told_by_its_log(
     tmp_path: Path, profile: Profile
 ) -> None:
