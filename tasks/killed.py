@@ -12,11 +12,13 @@ from collections.abc import Iterable
 
 CAUSE = {"nt": "oom-win", "posix": "oom-killed"}
 _FAILED = re.compile(r"\s*FAILED: (?:\[code=(?P<code>\d+)\] )?(?P<output>\S+)")
-_SIGNS = re.compile(
+_ENDED = re.compile(
     r"^\s*(?:\S*: line \d+:\s+\d+ )?Killed(?:\s|$)"
     r"|Killed signal terminated program|internal compiler error: Killed"
     r"|(?:died|terminated)[^\n]{0,40}signal 9\b|\bexit code 137\b"
-    r"|fatal error C1060|fatal error C1002|fatal error LNK1102|LNK1102"
+)
+_MEMORY = re.compile(
+    r"fatal error C1060|fatal error C1002|fatal error LNK1102|LNK1102"
     r"|catastrophic error\s*: out of memory|virtual memory exhausted"
     r"|cc1plus: out of memory|LLVM ERROR: out of memory"
 )
@@ -27,6 +29,11 @@ _BY_SIGNAL = "137"  # 128 + 9, as a shell tells it
 def is_full(lines: Iterable[str]) -> bool:
     """Whether the disk was full, which is mostly followed by other errors."""
     return any(_FULL.search(line) for line in lines)
+
+
+def says_memory(lines: Iterable[str]) -> bool:
+    """Whether a compiler says so itself; one that was killed could not say why."""
+    return any(_MEMORY.search(line) for line in lines)
 
 
 def failed_output(line: str) -> str:
@@ -44,6 +51,6 @@ def killed(lines: Iterable[str]) -> tuple[str, ...]:
             output = failed["output"]
             if failed["code"] == _BY_SIGNAL:
                 found[output] = None
-        elif _SIGNS.search(line):
+        elif _ENDED.search(line) or _MEMORY.search(line):
             found[output] = None
     return tuple(found)

@@ -66,13 +66,13 @@ def _says_killed(found: Diagnosis) -> bool:
 def _who_killed(facts: Facts | None, found: Diagnosis, failures: Sequence[Failure]) -> Diagnosis:
     if facts is None:
         return replace(found, by="the log alone, which does not tell who killed it")
-    short, why = _pressure(facts)
+    short, why = pressure(facts)
     if short is None:
         return replace(found, failure=None, candidates=("oom-killed", "interrupted"), by=why)
     return replace(_as(found, failures, "oom-killed" if short else "interrupted"), by=why)
 
 
-def _pressure(facts: Facts) -> tuple[bool | None, str]:
+def pressure(facts: Facts) -> tuple[bool | None, str]:
     """Whether memory was short while it ran, None where that is not sure; and what says so."""
     left = ""
     if facts.lowest_mib is not None and facts.limit_mib:

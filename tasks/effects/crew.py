@@ -20,9 +20,10 @@ from tasks.effects import capacity, compilercache, compilers, jobserver
 from tasks.effects.edgetimes import Heard
 from tasks.effects.voice import warn
 from tasks.effects.watch import Watch
+from tasks.effects.witness import Witness, watching
 from tasks.errors import CommandFailedError
 from tasks.governor import decide
-from tasks.killed import CAUSE, is_full, killed
+from tasks.killed import CAUSE, is_full, killed, says_memory
 from tasks.stages.deps.job import Deps
 
 Take = Callable[[str], None]  # one line of a build
@@ -75,6 +76,7 @@ class Crew:
     seen: bool = False  # whether any job of the last attempt was one of the pool
     allowed: int = 0
     attempts: int = 0
+    tried_again: bool = False  # with as many, after a kill that was not for memory
     killed: tuple[str, ...] = ()
     peaks: dict[str, int] = field(default_factory=dict)
     watch: Watch = field(default_factory=Watch)
@@ -87,8 +89,9 @@ class Crew:
 
     def work(self, start: Callable[[int | None, Mapping[str, str], Take], None]) -> None:
         """Call `start(jobs, env, take)`, which runs the build and hands each of its lines to
-        `take`; again with half as many jobs where a compiler was killed, and with a fixed number
-        where a make is part of it that knows no such pool.
+        `take`; again with half as many jobs where a compiler was killed for memory, once with as
+        many where it was killed though memory was not short, and with a fixed number where a make
+        is part of it that knows no such pool.
 
         Raises the build's `CommandFailedError`, with the cause where that was memory.
         """
@@ -100,10 +103,10 @@ class Crew:
                 self.heard.take(line)
 
             try:
-                with self._pool() as env:
+                with watching() as seen, self._pool() as env:
                     start(self.jobs, env, take)
             except CommandFailedError as error:
-                if not self._goes_on(error, lines):
+                if not self._goes_on(error, lines, seen):
                     raise
             else:
                 return
@@ -131,9 +134,9 @@ class Crew:
                 self.busiest, self.seen = pool.busiest, bool(pool.peaks)
                 self.peaks.update(pool.peaks)
 
-    def _goes_on(self, error: CommandFailedError, lines: Sequence[str]) -> bool:
-        """Whether the build is tried again with fewer jobs, which is then said; else the error is
-        told its cause.
+    def _goes_on(self, error: CommandFailedError, lines: Sequence[str], seen: Witness) -> bool:
+        """Whether the build is tried again, which is then said; else the error is told its cause
+        where that is known here.
         """
         if not self.jobs and any(map(_OLD_MAKE.search, lines)):
             self.old_make, self.jobs = True, capacity.safe_jobs()
@@ -146,6 +149,21 @@ class Crew:
         if not culprits:
             _explain(error, lines)
             return False
+        if seen.short() is False and not says_memory(lines):
+            return self._with_as_many(culprits)
+        return self._with_fewer(error, culprits)
+
+    def _with_as_many(self, culprits: tuple[str, ...]) -> bool:
+        """Somebody ended it, or a limit of time: that says nothing of the memory that it needs."""
+        again, self.tried_again = not self.tried_again, True
+        if again:
+            warn(
+                f"{_named(culprits)} was killed, though memory was not short: going on with as "
+                "many at once"
+            )
+        return again
+
+    def _with_fewer(self, error: CommandFailedError, culprits: tuple[str, ...]) -> bool:
         self.killed = tuple(dict.fromkeys((*self.killed, *culprits)))
         self.expected = {**self.expected, **self.peaks}
         more = {name: 2 * self.expected.get(name, 0) for name in culprits}

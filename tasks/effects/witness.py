@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
-from tasks.diagnosis.facts import Facts
+from tasks.diagnosis.facts import Facts, pressure
 from tasks.digest import canonical, plain
 from tasks.effects import memory
 from tasks.effects.files import write_atomic
@@ -60,15 +60,23 @@ class Witness:
 
     def facts(self, log: Path) -> Facts:
         """What it saw, for the log of a command that failed."""
-        now = _kills(self._above, self.proc)
-        kills = [count - self._before[file] for file, count in now.items() if file in self._before]
         return Facts(
             size=log.stat().st_size,
-            kills=max(kills, default=None),
+            kills=self._counted(),
             lowest_mib=self.lowest_mib,
             limit_mib=self.limit_mib,
             free_mib=shutil.disk_usage(log.parent).free // _MIB,
         )
+
+    def short(self) -> bool | None:
+        """Whether memory was short so far, None where that is not sure."""
+        seen = Facts(kills=self._counted(), lowest_mib=self.lowest_mib, limit_mib=self.limit_mib)
+        return pressure(seen)[0]
+
+    def _counted(self) -> int | None:
+        now = _kills(self._above, self.proc)
+        kills = [count - self._before[file] for file, count in now.items() if file in self._before]
+        return max(kills, default=None)
 
 
 @contextlib.contextmanager

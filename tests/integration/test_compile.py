@@ -25,6 +25,7 @@ from tasks.effects import (
     toolchain,
     voice,
 )
+from tasks.effects.witness import Witness
 from tasks.errors import BuildError, CommandFailedError
 from tasks.stages.compile import action, flashattention
 from tasks.stages.compile.job import CompileJob
@@ -320,6 +321,12 @@ def another_compiler(folder: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compilers here end themselves, and what they would need is there."""
+    monkeypatch.setattr(Witness, "short", lambda _: True)
+
+
 CROWDED = """\
 #!/bin/sh
 # a compiler that the kernel kills where another one is at work
@@ -384,6 +391,7 @@ def crowded(folder: Path, text: str = CROWDED) -> str:
     return str(path)
 
 
+@pytest.mark.usefixtures("memory_is_short")
 def test_after_a_compiler_was_killed_the_build_goes_on_with_half_as_many(
     yard: Yard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -398,6 +406,7 @@ def test_after_a_compiler_was_killed_the_build_goes_on_with_half_as_many(
     assert run["killed"]
 
 
+@pytest.mark.usefixtures("memory_is_short")
 def test_a_compiler_that_is_killed_alone_is_given_up_with_its_cause(
     yard: Yard, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from tasks.effects import capacity, compilers, jobserver, ninjalog, runs
 from tasks.effects.crew import NUMBERS
 from tasks.effects.jobserver.pipe import Pipe
+from tasks.effects.witness import Witness
 from tasks.errors import CommandFailedError
 from tasks.jobs import Verdict
 from tasks.stages.compile import action
@@ -32,6 +33,14 @@ SLOW = """\
 case "$*" in *" -c "*) sleep 0.7 ;; esac
 exec cc "$@"
 """
+
+
+@pytest.fixture
+def memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compilers here end themselves, and what they would need is there."""
+    monkeypatch.setattr(Witness, "short", lambda _: True)
+
+
 CROWDED = """\
 #!/bin/sh
 # a compiler that the kernel kills where another one is at work
@@ -146,6 +155,7 @@ def test_where_a_checkout_has_a_space_in_its_path_the_number_is_fixed(
 
 @pytest.mark.skipif(MOST < 2, reason="not run: with one core there is no half")
 @pytest.mark.parametrize("jobs", ["auto", 2])
+@pytest.mark.usefixtures("memory_is_short")
 def test_after_a_compiler_was_killed_it_goes_on_with_half_as_many(
     yard: Yard, extension: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], jobs: object
 ) -> None:
@@ -158,6 +168,7 @@ def test_after_a_compiler_was_killed_it_goes_on_with_half_as_many(
     assert len(environments_of(extension)) >= 2
 
 
+@pytest.mark.usefixtures("memory_is_short")
 def test_what_was_compiled_before_a_kill_is_not_compiled_again(
     yard: Yard, extension: Path, tmp_path: Path
 ) -> None:
@@ -169,6 +180,7 @@ def test_what_was_compiled_before_a_kill_is_not_compiled_again(
     assert len(lines) == len(ninjalog.read(log.parent)) == 3
 
 
+@pytest.mark.usefixtures("memory_is_short")
 def test_a_compiler_that_is_killed_alone_is_given_up_with_its_cause(
     yard: Yard, extension: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

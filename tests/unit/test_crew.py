@@ -10,6 +10,7 @@ import pytest
 
 from tasks.effects import capacity
 from tasks.effects.crew import Crew, Take, jobs_for
+from tasks.effects.witness import Witness
 from tasks.errors import CommandFailedError
 from tasks.killed import CAUSE
 from tasks.stages.deps.job import Deps, Program
@@ -26,6 +27,11 @@ NINJA = "/venv/bin/ninja"
 @pytest.fixture(autouse=True)
 def safe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capacity, "safe_jobs", lambda: SAFE)
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Witness, "short", lambda _: True)
 
 
 class Ending:
@@ -123,6 +129,40 @@ def test_after_three_times_it_is_an_error_with_the_cause(tmp_path: Path) -> None
         crew(tmp_path, 16).work(build)
     assert build.jobs == [16, 8, 4, 2]
     assert f"a.o needs more memory than there is ({CAUSE[os.name]})" in caught.value.todo
+
+
+@pytest.mark.parametrize("jobs", [None, 4])
+def test_what_is_killed_though_memory_is_not_short_gets_one_more_try_with_as_many(
+    tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch, jobs: int | None
+) -> None:
+    monkeypatch.setattr(Witness, "short", lambda _: False)
+    one, build = crew(tmp_path, jobs), Ending(KILLED)
+    one.work(build)
+    assert (build.jobs, one.allowed) == ([jobs, jobs], 4)
+    assert (one.killed, one.expected) == ((), {})
+    assert heard == ["a.o was killed, though memory was not short: going on with as many at once"]
+
+
+def test_what_is_killed_again_is_an_error_that_blames_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Witness, "short", lambda _: False)
+    build = Ending(KILLED, KILLED)
+    with pytest.raises(CommandFailedError) as caught:
+        crew(tmp_path, 4).work(build)
+    assert (build.jobs, caught.value.todo) == ([4, 4], "")
+
+
+@pytest.mark.parametrize(
+    ("short", "said"), [(False, "cc1plus: out of memory allocating 9 bytes"), (None, "Killed")]
+)
+def test_a_compiler_that_says_memory_or_a_doubt_takes_half_the_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: bool | None, said: str
+) -> None:
+    monkeypatch.setattr(Witness, "short", lambda _: short)
+    one, build = crew(tmp_path, 4), Ending(("FAILED: a.o", said))
+    one.work(build)
+    assert (build.jobs, one.killed) == ([4, 2], ("a.o",))
 
 
 def test_another_failure_is_tried_once(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.killed import is_full, killed
+from tasks.killed import is_full, killed, says_memory
 
 NINJA = (
     "[3/9] Building CUDA object a/k.cu.o\nFAILED: [code={code}] a/k.cu.o \nnvcc -c k.cu -o a/k.cu.o"
@@ -55,3 +55,10 @@ def test_where_ninja_names_none_it_is_told_all_the_same() -> None:
 def test_a_full_disk_is_told_from_what_follows_it() -> None:
     assert is_full(["/tmp/cc.s: Fatal error: can't close x.o: No space left on device", "error: x"])
     assert not is_full(["x.cpp: No such file or directory"])
+
+
+@pytest.mark.parametrize(
+    ("said", "so"), [("cc1plus: out of memory allocating 9 bytes", True), ("Killed", False)]
+)
+def test_a_compiler_that_says_memory_is_told_from_one_that_was_killed(said: str, so: bool) -> None:
+    assert says_memory([said]) is so

@@ -40,6 +40,18 @@ def test_the_least_memory_and_the_kills_meanwhile_are_told(tmp_path: Path, log: 
     assert facts.free_mib
 
 
+@pytest.mark.parametrize(
+    ("available", "kills", "short"), [(20_000, 7, False), (20_000, 8, True), (9_000, None, None)]
+)
+def test_whether_memory_was_short_is_told_at_any_time(
+    tmp_path: Path, available: int, kills: int | None, short: bool | None
+) -> None:
+    seen = Witness(proc(tmp_path, available, kills=None if kills is None else 7))
+    seen.begin()
+    proc(tmp_path, available, kills)
+    assert seen.short() is short
+
+
 def test_where_nobody_counts_the_kills_are_not_known(tmp_path: Path, log: Path) -> None:
     seen = Witness(proc(tmp_path, 20_000))
     seen.begin()
