@@ -1,12 +1,17 @@
 """`doit diagnose`: why the last build failed, or what any log tells: the first real error, the
 cause in a sentence, what to do, and where the whole log is. Where the cause is not sure it says so.
+
+What would keep a build from beginning now, settings or what `doit doctor` finds, is said first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from textwrap import wrap
+from typing import Any
 
+from tasks.checks.ids import GATE
 from tasks.diagnosed import Diagnosed, read
 from tasks.digest import canonical
 from tasks.effects.files import deliver
@@ -14,21 +19,79 @@ from tasks.effects.voice import show
 from tasks.effects.witness import kept
 from tasks.errors import BuildError, redact
 from tasks.knowledge import load
-from tasks.model import Stage
+from tasks.reports import doctor
+from tasks.reports.failed import Failed, failed, folder_of_logs
 from tasks.reports.subject import Subject
 
 _WIDTH, _KEYS = 100, 13
+Rows = list[tuple[str, str]]
 
 
 def run(subject: Subject, log: str = "", json: str = "") -> None:
-    """Print the diagnosis of `log`, or of the last stage that failed; `json` is a file to write it
-    to. Raises `BuildError` where there is no log.
+    """Print the diagnosis of `log`, or of what failed last; `json` is a file to write it to. Raises
+    `BuildError` where there is nothing to tell.
     """
-    path = Path(log) if log else _last(subject)
-    told = _told(subject, path)
+    now = () if log else tuple(_now(subject))
+    ones = (Failed("", Path(log)),) if log else failed(subject)
+    if not ones and not now:
+        raise BuildError(
+            "no stage of this profile has failed: there is no log of one",
+            where=str(folder_of_logs(subject)),
+            todo="name a log: doit diagnose --log FILE",
+        )
+    told = [(one, _told(subject, one.log) if one.log else None) for one in ones]
     if json:
-        deliver(Path(json), redact(canonical(told.document)))
-    for key, text in _rows(told):
+        documents = [_document(one, found) for one, found in told] + [_of_now(*row) for row in now]
+        whole = {**documents[0], "also": documents[1:]}
+        deliver(Path(json), redact(canonical(whole)))
+    _show([row for one in now for row in _rows_now(*one)])
+    for one, found in told:
+        _show([*_of_record(one, found), *(_rows(found, one) if found else ())])
+
+
+def _now(subject: Subject) -> Iterator[tuple[str, str, str]]:
+    """What a build would not get past before its first stage: who finds it, what, what to do."""
+    if told := subject.problem:
+        yield "settings", f"{told.where}: {told.what}" if told.where else told.what, told.todo
+        return
+    for symptom in doctor.diagnose(subject, GATE):
+        if symptom.level == "problem":
+            yield "doctor", f"{symptom.id}: {symptom.seen}", symptom.todo
+
+
+def _rows_now(key: str, what: str, todo: str) -> Rows:
+    return [(key, what), *([("to do", todo)] if todo else [])]
+
+
+def _of_now(key: str, what: str, todo: str) -> dict[str, Any]:
+    return _bare({"what": what, "where": key, "todo": todo})
+
+
+def _of_record(one: Failed, found: Diagnosed | None) -> Rows:
+    """The stage, and its error where no log tells that."""
+    rows = [("stage", one.stage)] if one.stage else []
+    if found is None:
+        keys = (("error", "what"), ("where", "where"), ("to do", "todo"))
+        rows += [(key, str(one.error[name])) for key, name in keys if one.error.get(name)]
+    return rows
+
+
+def _document(one: Failed, found: Diagnosed | None) -> dict[str, Any]:
+    return found.document if found else _bare(one.error)
+
+
+def _bare(error: Mapping[str, Any]) -> dict[str, Any]:
+    """In the form of a diagnosis, of what no log told."""
+    empty = dict.fromkeys(("cause", "first_error", "evidence", "goes_by", "log"))
+    words = {
+        "explanation": error.get("what"),
+        "remedy": str(error.get("todo") or "").strip() or None,
+    }
+    return {**empty, "candidates": [], **words, "where": error.get("where") or None}
+
+
+def _show(rows: Iterable[tuple[str, str]]) -> None:
+    for key, text in rows:
         for place, line in enumerate(_wrapped(text)):
             show(f"{'' if place else key:<{_KEYS}}{line}".rstrip())
 
@@ -42,42 +105,25 @@ def _told(subject: Subject, path: Path) -> Diagnosed:
     return read(path, opened.knowledge, kept(path), opened, next(stages, None))
 
 
-def _last(subject: Subject) -> Path:
-    """The newest log of a stage that left no manifest; of any stage where the plan is not known."""
-    if subject.opened:
-        stages = [stage for stage in subject.opened.plan.stages if not _made(stage)]
-        logs = [Path(log) for stage in stages if (log := getattr(stage.job, "log", None))]
-        built = Path(subject.opened.layout.build)
-    else:
-        built = subject.build
-        logs = list((built / "logs").glob("*.log"))
-    there = [log for log in logs if log.is_file()]
-    if not there:
-        raise BuildError(
-            "no stage of this profile has failed: there is no log of one",
-            where=str(built / "logs"),
-            todo="name a log: doit diagnose --log FILE",
-        )
-    return max(there, key=lambda log: log.stat().st_mtime_ns)
-
-
-def _made(stage: Stage) -> bool:
-    return all(Path(path).exists() for path in stage.leaves)
-
-
-def _rows(told: Diagnosed) -> list[tuple[str, str]]:
+def _rows(told: Diagnosed, of: Failed) -> Rows:
+    """What a build said to do, it says again: a remedy may be written by hand."""
     rows, found = [], told.found
     if error := found.first_error:
         rows.append(("first error", error.text))
-        of = f", of {found.edge}" if found.edge else ""
-        rows.append(("", f"line {error.number} of the log{of}"))
+        edge = f", of {found.edge}" if found.edge else ""
+        rows.append(("", f"line {error.number} of the log{edge}"))
     rows.append(("cause", told.cause or "nothing in this log reads like a failure"))
     if found.by:
         rows.append(("by", found.by))
-    if told.remedy:
-        rows.append(("to do", told.remedy))
+    if todo := of.error.get("todo") or told.remedy:
+        rows.append(("to do", todo))
     return [*rows, ("whole log", str(told.log))]
 
 
 def _wrapped(text: str) -> list[str]:
-    return wrap(text, _WIDTH - _KEYS, break_long_words=False, break_on_hyphens=False) or [""]
+    lines = [
+        part
+        for line in text.strip().splitlines()
+        for part in wrap(line, _WIDTH - _KEYS, break_long_words=False, break_on_hyphens=False)
+    ]
+    return lines or [""]

@@ -8,19 +8,28 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
+from tasks.checks.symptom import Symptom, problem
 from tasks.diagnosis.facts import Facts
 from tasks.effects import witness
 from tasks.errors import BuildError
 from tasks.model import Plan
-from tasks.reports import diagnose
+from tasks.reports import diagnose, doctor
 from tasks.reports.subject import Subject
 from tests.checkout import ROOT, opened, write
 
 ARCH = "k.cu\nnvcc fatal   : Unsupported gpu architecture 'compute_120'\nninja: build stopped: x.\n"
+
+
+@pytest.fixture(autouse=True)
+def gate(monkeypatch: pytest.MonkeyPatch) -> list[Symptom]:
+    """What the doctor finds, nothing at first."""
+    found: list[Symptom] = []
+    monkeypatch.setattr(doctor, "diagnose", lambda *_: tuple(found))
+    return found
 
 
 def broken() -> Subject:
@@ -119,6 +128,79 @@ def test_where_the_profile_is_broken_its_newest_log_is_looked_at(
     (tmp_path / "config").symlink_to(ROOT / "config")
     diagnose.run(Subject(tmp_path, "p", None, BuildError("it is broken", where="config")))
     assert "(disk-full)" in capsys.readouterr().out
+
+
+def recorded(build: Path, *stages: dict[str, Any]) -> None:
+    """The newest run, which failed in these."""
+    lines = [{"event": "begin", "schema": 1, "when": "2026-11-22T03:40:27+00:00", "pid": 4_000_000}]
+    lines += [{"event": "done", "at": 1.0, "outcome": "failed", **one} for one in stages]
+    text = "".join(f"{json.dumps(line)}\n" for line in lines)
+    written(build, "records/runs/20261122T034027Z-4000000.jsonl", text)
+
+
+def test_a_stage_that_failed_without_a_log_is_told_by_its_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = {"what": "3 GiB are free", "where": "/yard/build", "todo": "free some room"}
+    recorded(tmp_path / "build" / "p", {"stage": "deps", "error": error})
+    diagnose.run(subject_of(tmp_path, ("deps", "deps.log")), json=str(tmp_path / "out.json"))
+    assert capsys.readouterr().out.splitlines() == [
+        "stage        deps",
+        "error        3 GiB are free",
+        "where        /yard/build",
+        "to do        free some room",
+    ]
+    found = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert (found["cause"], found["remedy"]) == (None, "free some room")
+
+
+def test_the_stages_that_failed_in_the_newest_run_go_before_newer_logs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build = tmp_path / "build" / "p"
+    written(build, "logs/deps.log", "a: No space left on device\n", time=20)
+    log = written(build, "logs/compile.log", "Killed\n", time=10)
+    ended = {"what": "it failed", "where": f"{log}:1", "todo": "as it was said"}
+    refused = {"error": {"what": "no git", "where": "", "todo": "install it"}}
+    recorded(
+        build,
+        {"stage": "compile", "error": ended, "diagnosis": {"log": str(log)}},
+        {"stage": "extensions:a", **refused},
+        {"stage": "extensions:b", **refused},
+    )
+    diagnose.run(subject_of(tmp_path, ("deps", "deps.log"), ("compile", "compile.log")))
+    said = capsys.readouterr().out
+    assert "(oom-killed)" in said
+    assert "to do        as it was said" in said
+    assert "stage        extensions:a, extensions:b\nerror        no git\n" in said
+    assert "deps.log" not in said
+
+
+def test_what_keeps_a_build_from_beginning_is_said_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], gate: list[Symptom]
+) -> None:
+    gate.append(problem("disk", "3 GiB are free", "  free some room"))
+    subject = subject_of(tmp_path, ("compile", "compile.log"))
+    diagnose.run(subject)
+    said = capsys.readouterr().out
+    assert said == "doctor       disk: 3 GiB are free\nto do        free some room\n"
+    written(tmp_path / "build" / "p", "logs/compile.log", "Killed\n")
+    diagnose.run(subject)
+    then = capsys.readouterr().out
+    assert then.startswith(said)
+    assert "(oom-killed)" in then
+
+
+def test_broken_settings_are_said_before_an_old_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config").symlink_to(ROOT / "config")
+    error = BuildError("no such card", where="config/local.yaml: target.gpus", todo="name one")
+    diagnose.run(Subject(tmp_path, "p", None, error))
+    assert capsys.readouterr().out.splitlines() == [
+        "settings     config/local.yaml: target.gpus: no such card",
+        "to do        name one",
+    ]
 
 
 def test_facts_that_were_kept_tell_who_killed_a_compiler(
