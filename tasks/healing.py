@@ -56,6 +56,7 @@ def _again(stage: Stage, run: Run, profile: Profile, cure: Cure) -> tuple[Any, .
             outputs = run(cure.job)
         except BuildError as error:
             _explain(stage, error, profile, seen)
+            error.todo = "; ".join(filter(None, (error.todo, f"build.heal has tried: {cure.said}")))
             warn(f"{stage.name} failed again, after {cure.said}")
             raise
     say(f"{stage.name} went well after {cure.said}")

@@ -55,7 +55,14 @@ def of_profile(profile: Profile, stage: Stage | None, facts: Facts | None) -> di
         **_of_cuda(profile),
     }
     found = {name: value for name, value in known.items() if value}
-    return {**of_host(knowledge, minor, found.get("gcc", "")), **found}
+    return {**of_host(knowledge, minor, found.get("gcc", "")), **found, "heal": _offer(profile)}
+
+
+def _offer(profile: Profile) -> str:
+    """To let a build do it: not to who has that on."""
+    on = profile.loaded.settings.build.heal
+    file = f"config/profiles/{profile.layout.profile}.yaml"
+    return "" if on else f"; build.heal: true in {file} does it by itself"
 
 
 def _free(build: Path) -> str:

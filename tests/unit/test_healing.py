@@ -98,6 +98,8 @@ def test_what_does_not_help_is_not_tried_twice(yard: Path, heard: Heard) -> None
     assert len(action.jobs) == 2
     assert caught.value.cause.endswith("(rasterizer-cstdint)")
     assert "failed again, after includes: [cstdint]" in heard[-1]
+    assert "build.heal: true" not in caught.value.todo
+    assert caught.value.todo.endswith("; build.heal has tried: includes: [cstdint]")
 
 
 @pytest.mark.parametrize(
