@@ -17,6 +17,7 @@ from tasks.diagnosis.facts import Facts, judged_by
 from tasks.diagnosis.remedy import remedy
 from tasks.effects import witness
 from tasks.effects.logreading import read_log
+from tasks.effects.typed import for_profile
 from tasks.errors import BuildError, CommandFailedError, StoppedError
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Diagnosed:
-    """What the log told, and what to do about it here; "" where nothing is sure."""
+    """What the log told, and what to do about it here: where nothing is sure, to read on; "" where
+    nothing failed.
+    """
 
     log: Path
     found: Diagnosis
@@ -62,9 +65,16 @@ def read(
     failures = knowledge.failures
     found = judged_by(facts, diagnose(failures, raws), failures)
     if found.failure is None:
-        return Diagnosed(log, found, "")
-    known = onsite.of_profile(profile, stage, facts) if profile else onsite.of_host(knowledge)
-    return Diagnosed(log, found, remedy(found.failure, known))
+        return Diagnosed(log, found, _around(log, found))
+    if profile is None:
+        return Diagnosed(log, found, remedy(found.failure, onsite.of_host(knowledge)))
+    todo = remedy(found.failure, onsite.of_profile(profile, stage, facts))
+    return Diagnosed(log, found, for_profile(todo, profile.layout.profile))
+
+
+def _around(log: Path, found: Diagnosis) -> str:
+    """Where a person may read on, as nothing here knows more."""
+    return f"the lines around it: {log}:{found.first_error.number}" if found.first_error else ""
 
 
 def explained(

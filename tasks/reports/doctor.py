@@ -7,7 +7,6 @@ some milliseconds, which a build looks at before it writes anything.
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
@@ -21,6 +20,7 @@ from tasks.digest import canonical
 from tasks.effects import probe
 from tasks.effects.files import deliver
 from tasks.effects.surroundings import look
+from tasks.effects.typed import for_profile
 from tasks.effects.voice import show
 from tasks.errors import BuildError, redact
 from tasks.knowledge import load
@@ -77,18 +77,13 @@ def diagnose(subject: Subject, wanted: frozenset[CheckId] = ALL) -> tuple[Sympto
     seen = look(ask(subject.root, host, profile), wanted)
     found = [*_settings(subject, wanted), *judge(seen, profile, knowledge, wanted)]
     ignored = profile.loaded.settings.doctor.ignore if profile else ()
-    named = [replace(symptom, todo=_for_profile(symptom.todo, subject.name)) for symptom in found]
+    named = [replace(symptom, todo=for_profile(symptom.todo, subject.name)) for symptom in found]
     return tuple(
         replace(symptom, level="ignored")
         if symptom.level == "problem" and symptom.id in ignored
         else symptom
         for symptom in named
     )
-
-
-def _for_profile(todo: str, profile: str) -> str:
-    """Our own commands are for this profile, and not for the one that is usual."""
-    return re.sub(r"(?m)(?<=  |& )doit [\w -]+?(?=$| &)", rf"\g<0> profile={profile}", todo)
 
 
 def _host(subject: Subject) -> Host:

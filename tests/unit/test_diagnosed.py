@@ -16,6 +16,7 @@ from tasks import diagnosed, onsite
 from tasks.diagnosis.facts import Facts
 from tasks.diagnosis.remedy import remedy, words
 from tasks.effects import shell, witness
+from tasks.effects.typed import for_profile
 from tasks.errors import BuildError, CommandFailedError, FetchError
 from tasks.model import Command, Host, Interpreter, Stage, ToolkitFound
 from tasks.reports.subject import Profile
@@ -128,10 +129,43 @@ def test_an_error_that_came_of_a_command_is_told_by_its_log(
     assert lines[2] == "  → check the network"
 
 
-def test_what_is_not_known_says_so_and_no_more(tmp_path: Path, profile: Profile) -> None:
+def test_what_is_not_known_says_so_and_where_to_read_on(tmp_path: Path, profile: Profile) -> None:
     error = failing(tmp_path / "a.log", "a.cpp:7:3: error: expected ';' before '}' token")
     lines = explained(profile, error).splitlines()
-    assert lines[1:] == ["  cause: not known", f"  the whole log: {tmp_path / 'a.log'}"]
+    log = tmp_path / "a.log"
+    assert lines[1:] == [
+        "  cause: not known",
+        f"  → the lines around it: {log}:2",
+        f"  the whole log: {log}",
+    ]
+
+
+def test_our_commands_in_a_remedy_are_for_this_profile(
+    tmp_path: Path, profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = 'k.cu(9): error: identifier "uint32_t" is undefined'
+    told = explained(profile, failing(tmp_path / "a.log", said), "extensions:rast")
+    assert "then doit build profile=mine; build.heal: true in config/profiles/mine.yaml" in told
+    monkeypatch.setenv("TORCHYARD_PROFILE", "mine")
+    told = explained(profile, failing(tmp_path / "a.log", said), "extensions:rast")
+    assert "then doit build; build.heal" in told
+
+
+@pytest.mark.parametrize(
+    ("todo", "told"),
+    [
+        ("doit doctor --accept", "doit doctor --accept profile=p"),
+        (
+            "doit clean extensions and doit build",
+            "doit clean extensions profile=p and doit build profile=p",
+        ),
+        ("doit clean, then go on", "doit clean profile=p, then go on"),
+        ("doit build profile=q", "doit build profile=q"),
+        ("doit is told; doit builds", "doit is told; doit builds"),
+    ],
+)
+def test_a_command_of_ours_is_known_in_a_sentence(todo: str, told: str) -> None:
+    assert for_profile(todo, "p") == told
 
 
 @pytest.mark.parametrize(
