@@ -6,6 +6,7 @@ What would keep a build from beginning now, settings or what `doit doctor` finds
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from textwrap import wrap
@@ -23,7 +24,7 @@ from tasks.reports import doctor
 from tasks.reports.failed import Failed, failed, folder_of_logs
 from tasks.reports.subject import Subject
 
-_WIDTH, _KEYS = 100, 13
+_WIDEST, _NARROWEST, _KEYS = 100, 40, 13
 Rows = list[tuple[str, str]]
 
 
@@ -91,8 +92,9 @@ def _bare(error: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _show(rows: Iterable[tuple[str, str]]) -> None:
+    room = min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)
     for key, text in rows:
-        for place, line in enumerate(_wrapped(text)):
+        for place, line in enumerate(_wrapped(text, max(room, _NARROWEST) - _KEYS)):
             show(f"{'' if place else key:<{_KEYS}}{line}".rstrip())
 
 
@@ -120,10 +122,10 @@ def _rows(told: Diagnosed, of: Failed) -> Rows:
     return [*rows, ("whole log", str(told.log))]
 
 
-def _wrapped(text: str) -> list[str]:
+def _wrapped(text: str, room: int) -> list[str]:
     lines = [
         part
         for line in text.strip().splitlines()
-        for part in wrap(line, _WIDTH - _KEYS, break_long_words=False, break_on_hyphens=False)
+        for part in wrap(line, room, break_long_words=False, break_on_hyphens=False)
     ]
     return lines or [""]

@@ -55,6 +55,20 @@ def test_first_error_cause_remedy_and_log_are_shown(
     assert places == sorted(places)
 
 
+@pytest.mark.parametrize(("columns", "widest"), [(60, 60), (300, 100), (1, 40)])
+def test_lines_fit_the_terminal_and_are_never_long(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    columns: int,
+    widest: int,
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    diagnose.run(broken(), log=str(written(tmp_path, "a.log", "words " * 9 + "Killed\n" + ARCH)))
+    lines = [line for line in capsys.readouterr().out.splitlines() if str(tmp_path) not in line]
+    assert widest - 15 < max(map(len, lines)) <= widest
+
+
 def test_programs_get_the_same_as_json(tmp_path: Path) -> None:
     log = written(tmp_path, "a.log", "a.cpp:7:1: fatal error: glm/a.hpp: No such file or directory")
     diagnose.run(broken(), log=str(log), json=str(tmp_path / "out.json"))
