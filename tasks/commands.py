@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tasks.execution import failing
-from tasks.graph import Task
+from tasks.graph import Task, from_where
 from tasks.reports.subject import Subject
 
 
@@ -103,6 +103,8 @@ def _report(name: str, subject: Subject) -> Callable[..., None]:
     def run(**params: Any) -> None:
         import importlib  # noqa: PLC0415 - a report is loaded when it is asked for
 
+        if "log" in params:
+            params["log"] = from_where(params["log"])
         importlib.import_module(f"tasks.reports.{name}").run(subject, **params)
 
     return run

@@ -16,7 +16,7 @@ from tasks.diagnosis.document import document
 from tasks.diagnosis.facts import Facts, judged_by
 from tasks.diagnosis.remedy import remedy
 from tasks.effects import witness
-from tasks.effects.logreading import read_log
+from tasks.effects.logreading import read_log, spooled
 from tasks.effects.typed import for_profile
 from tasks.errors import BuildError, CommandFailedError, StoppedError
 
@@ -61,9 +61,10 @@ def read(
     """What a log tells; `profile` is given where it is one of its own, `facts` where they are
     known. Raises `BuildError` where it cannot be read.
     """
-    raws = read_log(log, facts.begun if facts else 0)
     failures = knowledge.failures
-    found = judged_by(facts, diagnose(failures, raws), failures)
+    with spooled(log) as file:
+        raws = read_log(file, facts.begun if facts else 0)
+        found = judged_by(facts, diagnose(failures, raws), failures)
     if found.failure is None:
         return Diagnosed(log, found, _around(log, found))
     if profile is None:

@@ -8,8 +8,10 @@ targets and file_deps, fresh dicts each time, and no claim left standing while a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+from doit import get_initial_workdir
 from doit.tools import config_changed
 
 from tasks.digest import shown
@@ -18,6 +20,11 @@ from tasks.model import Plan, Stage
 from tasks.rooms import room
 
 Task = dict[str, Any]
+
+
+def from_where(path: str) -> str:
+    """A path that a person typed, from the folder where doit was started: `doit -f` leaves it."""
+    return str(Path(get_initial_workdir() or "", path)) if path else ""
 
 
 def stage_tasks(yard: Yard) -> Iterator[Task]:

@@ -8,9 +8,12 @@ that are none of these are replaced.
 from __future__ import annotations
 
 import re
+import shutil
+import tempfile
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import BinaryIO
@@ -57,11 +60,33 @@ def read_log(path: Path, begun: int = 0) -> Iterator[Raw]:
         with path.open("rb") as file:
             yield from _kept(_numbered(_blocks(file, begun), _lines_before(path, begun) + 1))
     except OSError as error:
-        raise BuildError(
-            f"the log cannot be read: {error.strerror or error}",
-            where=str(path),
-            todo="name a file with doit diagnose --log FILE",
-        ) from error
+        raise _unreadable(path, error) from error
+
+
+@contextmanager
+def spooled(log: Path) -> Iterator[Path]:
+    """A file with what is in `log`, which may be a pipe: that can be read once, and a log is read
+    more often. Raises `BuildError` where it cannot be kept.
+    """
+    if not log.exists() or log.is_file() or log.is_dir():
+        yield log
+        return
+    with tempfile.TemporaryDirectory(prefix="torchyard-") as folder:
+        kept = Path(folder) / "log"
+        try:
+            with log.open("rb") as source, kept.open("wb") as file:
+                shutil.copyfileobj(source, file, _BLOCK)
+        except OSError as error:
+            raise _unreadable(log, error) from error
+        yield kept
+
+
+def _unreadable(log: Path, error: OSError) -> BuildError:
+    return BuildError(
+        f"the log cannot be read: {error.strerror or error}",
+        where=str(log),
+        todo="name a file with doit diagnose --log FILE",
+    )
 
 
 def _lines_before(path: Path, end: int) -> int:

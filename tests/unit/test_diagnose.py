@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +23,7 @@ from tasks.model import Plan
 from tasks.reports import diagnose, doctor
 from tasks.reports.subject import Subject
 from tests.checkout import ROOT, opened, write
+from tests.systems import posix_only
 
 ARCH = "k.cu\nnvcc fatal   : Unsupported gpu architecture 'compute_120'\nninja: build stopped: x.\n"
 
@@ -241,3 +245,32 @@ def test_without_a_failure_it_says_how_to_name_a_log(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="no stage of this profile has failed") as told:
         diagnose.run(subject_of(tmp_path, ("wheel", "wheel.log")))
     assert "--log FILE" in (told.value.todo or "")
+
+
+@posix_only
+def test_a_log_may_come_through_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writing = threading.Thread(target=pipe.write_text, args=(ARCH,), daemon=True)
+    writing.start()
+    diagnose.run(broken(), log=str(pipe))
+    writing.join()
+    said = capsys.readouterr().out
+    assert "(nvcc-arch-unsupported)" in said
+    assert "".join(said.split()).endswith(f"wholelog{pipe}")
+
+
+def test_a_log_is_named_from_the_folder_where_doit_was_started(tmp_path: Path) -> None:
+    log = written(tmp_path / "here", "a.log", ARCH)
+    shutil.copytree(ROOT / "config", tmp_path / "config")
+    dodo = shutil.copy(ROOT / "dodo.py", tmp_path)
+    found = subprocess.run(
+        [sys.executable, "-m", "doit", "-f", dodo, "diagnose", "--log", log.name],
+        cwd=log.parent,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TORCHYARD_PROFILE": "no-such-profile"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "(nvcc-arch-unsupported)" in found.stdout
+    assert str(log) in "".join(found.stdout.split())
