@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,13 +68,62 @@ def test_what_is_around_a_secret_stays(text: str, shown: str) -> None:
     "text",
     [
         "https://h/simple?keyword=torch&monkey=1&signed=no&page=2#sha256=0a1b",
-        "token=1 key=2",
+        "token=1 key=2 --max-tokens=4096",
+        "a.cpp:3:9: error: expected primary-expression before ')' token",
+        "   12 |   auto next_token = lexer.next(); // token: the last one",
+        "config/local.yaml: build.env.HF_TOKEN: it is written to files and logs",
+        "fatal: could not read Password for 'https://h': terminal prompts disabled",
+        '{"password": null, "tokens": 3, "secrets": ["a"]}',
+        "tokenizer=fast; the bearer of news; sha256_hf_ok",
         "https://h/?token=&page=2",
         "Building CUDA object a&b.cu.o",
     ],
 )
 def test_what_opens_nothing_stays(text: str) -> None:
     assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Authorization: Bearer zzzsecretzzz", "Authorization: Bearer ***"),
+        ("authorization: basic YTpi.", "authorization: basic ***."),
+        ("-H 'Authorization: token abc' -o y", "-H 'Authorization: token ***' -o y"),
+        ("curl: bearer eyJhbGci.e30.c2ln", "curl: bearer ***"),
+        ("PRIVATE-TOKEN: glpat-abcdefgh12", "PRIVATE-TOKEN: ***"),
+        ("HF_TOKEN=hunter2 doit build", "HF_TOKEN=*** doit build"),
+        ("export PGPASSWORD='hunter 2'", "export PGPASSWORD='*** 2'"),
+        ("aws_secret_access_key = wJalr/K7MDENG+b", "aws_secret_access_key = ***"),
+        ("password: x", "password: ***"),
+        ("password: hunter2 was refused", "password: *** was refused"),
+        ("MY_API_KEY=abc, and on", "MY_API_KEY=***, and on"),
+        ("with hf_abcdefghijkl, ghp_0123456789ab", "with ***, ***"),
+        ("github_pat_11AAAAAA0_bcd pypi-AgEIcHlwaS5 AKIAIOSFODNN7EXAMPLE", "*** *** ***"),
+        ("xoxb-1234567890", "***"),
+    ],
+)
+def test_what_opens_something_outside_a_url_is_taken_out(text: str, shown: str) -> None:
+    assert redact(text) == shown
+    assert redact(shown) == shown
+    assert redact(f"a\n{text}\nb") == f"a\n{shown}\nb"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"HDR": "Authorization: Bearer zzzsecretzzz", "n": 1},
+        {"text": 'say "password: zzzsecretzzz"', "next": 'HF_TOKEN="zzzsecretzzz"'},
+        {"password": "zzzsecretzzz and more", "next": ["TOKEN=zzzsecretzzz", "b"]},
+        {"text": '{"client_secret": "zzzsecretzzz"}', "path": "C:\\x"},
+        {"Authorization": "Bearer zzzsecretzzz"},
+        {"text": "first\nhf_zzzsecretzzz\nbearer zzzsecretzzz"},
+    ],
+)
+def test_a_document_stays_one_without_what_opens_something(value: dict[str, Any]) -> None:
+    one, many = (json.loads(redact(json.dumps(value, indent=indent))) for indent in (None, 2))
+    assert one == many, "stages are compared by it"
+    assert one.keys() == value.keys()
+    assert "secretz" not in json.dumps(one)
 
 
 @pytest.fixture(params=INDEXES)

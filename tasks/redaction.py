@@ -1,0 +1,112 @@
+"""What opens something is taken out of a text, whoever wrote it. Pure.
+
+It runs over every line of every log, and over JSON as text: no value goes over the quote that
+closes it, and what is dear to look for is looked for where a word of it is there.
+"""
+
+from __future__ import annotations
+
+import re
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s\"]+@")
+# Names in a query whose value opens something: `token`, `X-Amz-Signature`, `AWSAccessKeyId`, `sig`.
+# What ends a sentence is no part of a value, nor is what ends a string in a shell or in JSON.
+_PARAMETER = re.compile(
+    r"""(
+        (?:[?&\#]|&amp;)
+        (?:
+            [\w.~-]*(?:token|passw(?:or)?d|passphrase|secret|signature|credentials?)
+            |[\w.~-]*(?:api|access|auth|private|secret|shared|subscription)-?key(?:-?id)?
+            |(?:[\w.~-]*[._-])?(?:key|sig|pass|pwd?|auth|jwt|sas)
+        )=
+    )
+    [^\s&\#"'<>\\]*[^\s&\#"'<>\\.,:;)\]}]""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_BEGIN = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt]))"  # of a line in JSON, too
+_VALUE = r"""(?!\*\*\*|&)[^\s"'<>\\]*[^\s"'<>\\.,:;)\]}]"""
+_HEADER = re.compile(
+    rf"""(
+        authorization\\?["']?[ ]?[:=][ ]?\\?["']?
+        (?!(?:\w+[ ]+)?\*)(?:(?:basic|bearer|token|digest|negotiate)[ ]+)?
+        |{_BEGIN}bearer[ ]+(?=[\w.~+/=-]{{8}})
+    )
+    {_VALUE}""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# `"password": "a b"`, `HF_TOKEN=…`, `aws_secret_access_key = …`, `password: x`. A token is also a
+# word of compilers and of language models (`next_token = f()`, `max_tokens=4096`), and what comes
+# after a colon may be a sentence about the variable.
+_NAME = r"(?:passw(?:or)?ds?|passphrase|secrets?|credentials?|(?:api|access)[_-]?keys?)(?:_\w+)?"
+_TOKEN = r"tokens?(?:_\w+)?"  # noqa: S105 - what a name looks like
+_ASSIGNED = re.compile(
+    rf"""
+    ((?:{_NAME}|{_TOKEN})\\?["'][ ]?:[ ]?\\?["'])(?!\*\*\*)[^"'\\\n]+
+    |((?:{_NAME}[ ]?=[ ]?|{_TOKEN}=(?!\d+\b))\\?["']?){_VALUE}
+    |((?:{_NAME}|{_TOKEN}):[ ](?=[^\s"'\\]*\d|[^\s"'\\]+(?:["'\\\n]|$))){_VALUE}
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_KNOWN = re.compile(
+    rf"{_BEGIN}(?:gh[pousr]_|github_pat_|hf_|glpat-|pypi-|xox[a-z]-|AKIA)[\w-]{{8,}}"
+)
+_SECRET = re.compile(
+    r"(^|_)(TOKENS?|PASSWORDS?|PASSWD|SECRETS?|CREDENTIALS?|API_?KEYS?|ACCESS_KEYS?)($|_)",
+    re.IGNORECASE,
+)
+
+
+def names_a_secret(variable: str) -> bool:
+    """Whether a variable of this name usually holds something that must not be written down."""
+    return _SECRET.search(variable) is not None
+
+
+def redact(text: str) -> str:
+    """Take passwords and tokens out of `text`: those of URLs with the user's name, of headers, of
+    variables that are called like a secret, and those that tell by how they begin.
+    """
+    if "@" in text and "://" in text:
+        text = _CREDENTIALS.sub("***@", text)
+    if "=" in text and ("?" in text or "&" in text or "#" in text):
+        text = _PARAMETER.sub(r"\1***", text)
+    if "\n" in text:
+        return "\n".join(map(_outside_urls, text.split("\n")))
+    return _outside_urls(text)
+
+
+def _outside_urls(line: str) -> str:
+    if _begins_like_one(line):
+        line = _KNOWN.sub("***", line)
+    low = line.lower()
+    if "authorization" in low or "bearer" in low:
+        line = _HEADER.sub(r"\1***", line)
+    if _names_one(low):
+        line = _ASSIGNED.sub(r"\1\2\3***", line)
+    return line
+
+
+# Twice as fast as any(): most lines have nothing of it, and are asked for all.
+def _begins_like_one(line: str) -> bool:
+    return (
+        "hf_" in line
+        or "ghp_" in line
+        or "gho_" in line
+        or "ghu_" in line
+        or "ghs_" in line
+        or "ghr_" in line
+        or "github_pat_" in line
+        or "glpat-" in line
+        or "pypi-" in line
+        or "xox" in line
+        or "AKIA" in line
+    )
+
+
+def _names_one(low: str) -> bool:
+    return (
+        "token" in low
+        or "pass" in low
+        or "secret" in low
+        or "credential" in low
+        or ("key" in low and ("api" in low or "access" in low))
+    )
