@@ -8,13 +8,15 @@ not whole. All times are seconds since the run began.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tasks.runvalues import mapping, mappings, number, text, texts, whole
+
 SCHEMA = 1
+LOOKED = "looked at every time"  # the reason of a stage that has no other
 
 
 @dataclass(frozen=True)
@@ -121,9 +123,19 @@ class Run:
         """What its file is called: `20261122T034027Z-123`."""
         return f"{re.sub('[-:]', '', self.when[:19])}Z-{self.pid}"
 
+    @property
+    def did(self) -> tuple[StageRun, ...]:
+        """The stages that did something: neither only looked, nor were left out."""
+        return tuple(stage for stage in self.stages if _did(stage))
+
     def stage(self, name: str) -> StageRun | None:
         """What a stage did in this run, None where it did nothing."""
         return next((one for one in self.stages if one.name == name), None)
+
+
+def _did(stage: StageRun) -> bool:
+    looked = stage.outcome == "unchanged" and stage.reason == LOOKED
+    return stage.outcome != "skipped" and (not looked or stage.name == "validate")
 
 
 def parse(lines: Iterable[str]) -> Run:
@@ -137,19 +149,19 @@ def parse(lines: Iterable[str]) -> Run:
     known = [event for event in events[1:] if event]
     end = next((event for event in known if event.get("event") == "end"), {})
     return Run(
-        when=_text(begin.get("when")),
-        torchyard=_text(begin.get("torchyard")),
-        command=_texts(begin.get("command")),
-        profile=_text(begin.get("profile")),
-        pid=_whole(begin.get("pid")) or 0,
-        host=_mapping(begin.get("host")),
-        asked=_mapping(begin.get("asked")),
-        decided=_mapping(begin.get("decided")),
-        graph=tuple(map(_node, _mappings(begin.get("stages")))),
+        when=text(begin.get("when")),
+        torchyard=text(begin.get("torchyard")),
+        command=texts(begin.get("command")),
+        profile=text(begin.get("profile")),
+        pid=whole(begin.get("pid")) or 0,
+        host=mapping(begin.get("host")),
+        asked=mapping(begin.get("asked")),
+        decided=mapping(begin.get("decided")),
+        graph=tuple(map(_node, mappings(begin.get("stages")))),
         stages=_stages(known),
         said=tuple(_said(event) for event in known if event.get("event") == "said"),
-        outcome=_text(end.get("outcome")),
-        code=_whole(end.get("code")),
+        outcome=text(end.get("outcome")),
+        code=whole(end.get("code")),
         seconds=max(map(_at, known), default=0.0),
         unread=sum(event is None for event in events[:-1]),  # a last one is cut by any kill
     )
@@ -166,7 +178,7 @@ def _event(line: str) -> Mapping[str, Any] | None:
 def _stages(events: Iterable[Mapping[str, Any]]) -> tuple[StageRun, ...]:
     by_name: dict[str, list[Mapping[str, Any]]] = {}
     for event in events:
-        if event.get("event") in {"stage", "sample", "edges", "done"} and _text(event.get("stage")):
+        if event.get("event") in {"stage", "sample", "edges", "done"} and text(event.get("stage")):
             by_name.setdefault(event["stage"], []).append(event)
     found = [_stage(name, told) for name, told in by_name.items()]
     return tuple(sorted(found, key=lambda one: one.began))
@@ -177,22 +189,22 @@ def _stage(name: str, events: list[Mapping[str, Any]]) -> StageRun:
         return [event for event in events if event["event"] == kind]
 
     done = of("done")[-1] if of("done") else {}
-    seconds = _number(done.get("seconds"))
+    seconds = number(done.get("seconds"))
     began = _at(of("stage")[0]) if of("stage") else max(0.0, _at(events[0]) - (seconds or 0.0))
     return StageRun(
         name=name,
         began=began,
-        reason=_text(of("stage")[0].get("reason")) if of("stage") else "",
-        outcome=_text(done.get("outcome")),
+        reason=text(of("stage")[0].get("reason")) if of("stage") else "",
+        outcome=text(done.get("outcome")),
         seconds=max(map(_at, events)) - began if seconds is None else seconds,
-        outputs=_mapping(done.get("outputs")),
-        cache=_mapping(done.get("cache")),
-        error=_mapping(done.get("error")),
-        diagnosis=_mapping(done.get("diagnosis")),
+        outputs=mapping(done.get("outputs")),
+        cache=mapping(done.get("cache")),
+        error=mapping(done.get("error")),
+        diagnosis=mapping(done.get("diagnosis")),
         edges=tuple(
             edge
             for event in of("edges")
-            for item in _mappings(event.get("edges"))
+            for item in mappings(event.get("edges"))
             if (edge := _edge(item))
         ),
         samples=tuple(map(_sample, of("sample"))),
@@ -201,56 +213,25 @@ def _stage(name: str, events: list[Mapping[str, Any]]) -> StageRun:
 
 def _edge(item: Mapping[str, Any]) -> Edge | None:
     output, began, ended = (item.get(name) for name in ("output", "began", "ended"))
-    first, last = _number(began), _number(ended)
+    first, last = number(began), number(ended)
     if not isinstance(output, str) or first is None or last is None or last < first:
         return None
-    return Edge(output, first, last, _whole(item.get("peak_mib")), item.get("failed") is True)
+    return Edge(output, first, last, whole(item.get("peak_mib")), item.get("failed") is True)
 
 
 def _sample(event: Mapping[str, Any]) -> Sample:
     names = ("jobs", "held_back", "used_mib", "limit_mib", "done", "total")
-    counts = {name: _whole(event.get(name)) for name in names}
-    return Sample(_at(event), hit_rate=_number(event.get("hit_rate")), **counts)
+    counts = {name: whole(event.get(name)) for name in names}
+    return Sample(_at(event), hit_rate=number(event.get("hit_rate")), **counts)
 
 
 def _said(event: Mapping[str, Any]) -> Said:
-    stage, kind, text = (_text(event.get(name)) for name in ("stage", "kind", "text"))
-    return Said(_at(event), stage, kind, text)
+    return Said(_at(event), *(text(event.get(name)) for name in ("stage", "kind", "text")))
 
 
 def _node(item: Mapping[str, Any]) -> Node:
-    return Node(_text(item.get("name")), _texts(item.get("after")))
+    return Node(text(item.get("name")), texts(item.get("after")))
 
 
 def _at(event: Mapping[str, Any]) -> float:
-    return _number(event.get("at")) or 0.0
-
-
-def _number(value: Any) -> float | None:
-    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if known else None
-
-
-def _whole(value: Any) -> int | None:
-    number = _number(value)
-    return None if number is None else round(number)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(item for item in value if isinstance(item, str)) if _many(value) else ()
-
-
-def _mappings(value: Any) -> tuple[Mapping[str, Any], ...]:
-    return tuple(item for item in value if isinstance(item, dict)) if _many(value) else ()
-
-
-def _many(value: Any) -> bool:
-    return isinstance(value, list | tuple)
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
+    return number(event.get("at")) or 0.0

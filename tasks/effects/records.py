@@ -19,6 +19,7 @@ from tasks.effects.files import write_atomic
 from tasks.effects.manifests import record_of
 from tasks.errors import redact
 from tasks.model import Stage
+from tasks.runrecord import LOOKED
 
 # What is known of a manifest that changed, in words; none where nobody can tell
 Told = Callable[[PurePath], tuple[str, ...]]
@@ -84,7 +85,6 @@ def _newer(stage: Stage, before: Mapping[str, str], told: Told) -> Iterator[str]
         yield f"{', '.join(silent)} changed"
 
 
-LOOKED = "looked at every time"
 UNFINISHED = "the last run failed, or did not finish"
 _ASKED = {
     "always": LOOKED,

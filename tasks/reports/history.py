@@ -18,12 +18,11 @@ from tasks.digest import canonical
 from tasks.duration import elapsed
 from tasks.effects import runrecords
 from tasks.effects.files import deliver
-from tasks.effects.records import LOOKED
 from tasks.effects.typed import with_profile
 from tasks.effects.voice import show
 from tasks.errors import redact
 from tasks.reports.subject import Subject
-from tasks.runrecord import Run, StageRun
+from tasks.runrecord import LOOKED, Run, StageRun
 
 _WIDEST = 120
 _CELLS = (16, 16, 24, 12)  # columns of all but the last, at most
@@ -51,15 +50,7 @@ def _outcome(one: Run, folder: PurePath) -> str:
     failed = [stage.name for stage in one.stages if stage.outcome == "failed"]
     if one.outcome == "failed" and failed:
         return f"failed: {', '.join(failed)}"
-    return "up to date" if one.outcome == "done" and not any(_did(one)) else one.outcome
-
-
-def _did(one: Run) -> Iterator[StageRun]:
-    """The stages that did something: neither only looked, nor were left out."""
-    for stage in one.stages:
-        looked = stage.outcome == "unchanged" and stage.reason == LOOKED
-        if stage.outcome != "skipped" and (not looked or stage.name == "validate"):
-            yield stage
+    return "up to date" if one.outcome == "done" and not one.did else one.outcome
 
 
 def _cells(one: Run, outcome: str) -> tuple[str, ...]:
@@ -70,7 +61,7 @@ def _cells(one: Run, outcome: str) -> tuple[str, ...]:
 
 def _rebuilt(one: Run) -> Iterator[str]:
     """`deps, env: first time`: those that ran for the same reason, one after the other."""
-    for reason, stages in groupby(_did(one), key=lambda stage: stage.reason):
+    for reason, stages in groupby(one.did, key=lambda stage: stage.reason):
         names = ", ".join(stage.name for stage in stages)
         yield f"{names}: {reason}" if reason not in {"", LOOKED} else names
 

@@ -61,7 +61,7 @@ def _chosen(records: Path, name: str, profile: str) -> tuple[Run, bool, Iterator
     found = runs(records)
     if not name:
         first = next(found, None)
-        one = next((one for one in found if one.stages), first) if _idle(first) else first
+        one = next((one for one in found if one.did), first) if _idle(first) else first
         if one is None:
             raise BuildError(
                 "no run of this profile is recorded",
@@ -72,13 +72,13 @@ def _chosen(records: Path, name: str, profile: str) -> tuple[Run, bool, Iterator
     before: list[Run] = []
     for one in found:
         if one.name == _bare(name):
-            return one, not any(later.stages for later in before), found
+            return one, not any(later.did for later in before), found
         before.append(one)
     raise _unknown(name, records, before)
 
 
 def _idle(run: Run | None) -> bool:
-    return run is not None and not run.stages
+    return run is not None and not run.did
 
 
 def _named(records: Path, name: str) -> Run:

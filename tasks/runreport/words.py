@@ -38,7 +38,7 @@ def headline(run: Run, at_work: bool = False) -> str:
     after = f"after {elapsed(run.seconds)}"
     match run.outcome:
         case "done":
-            return f"{'Built' if run.stages else 'Up to date'} in {elapsed(run.seconds)}"
+            return f"{'Built' if run.did else 'Up to date'} in {elapsed(run.seconds)}"
         case "failed":
             return f"{', '.join(failed) or 'The run'} failed {after}"
         case "interrupted":

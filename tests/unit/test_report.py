@@ -13,6 +13,7 @@ from tasks.effects import person
 from tasks.errors import BuildError
 from tasks.reports import report
 from tasks.reports.subject import Subject
+from tasks.runrecord import LOOKED
 from tests import runrecords
 from tests.checkout import ROOT
 
@@ -218,17 +219,27 @@ def test_names_homes_and_secrets_are_in_none_of_them(
         assert "~/ext/" in text or path.suffix == ".md"
 
 
+LOOKS = (
+    {"event": "stage", "at": 0.2, "stage": "source", "reason": LOOKED},
+    {"event": "done", "at": 0.9, "stage": "source", "outcome": "unchanged", "seconds": 0.7},
+)
+
+
+@pytest.mark.parametrize("stages", [(), LOOKS], ids=["nothing", "a look"])
 def test_the_last_run_that_did_something_is_told_beside_the_one_before(
-    root: Path, capsys: pytest.CaptureFixture[str]
+    root: Path, capsys: pytest.CaptureFixture[str], stages: tuple[dict[str, Any], ...]
 ) -> None:
     for day in (20, 21):
         record(root, when=f"2026-11-{day}T00:00:00+00:00")
-    idle = [{**runrecords.BEGIN, "when": "2026-11-22T00:00:00+00:00"}, {"event": "end", "at": 1}]
+    begin = {**runrecords.BEGIN, "when": "2026-11-22T00:00:00+00:00"}
+    idle = [begin, *stages, {"event": "end", "at": 1, "outcome": "done"}]
     runrecords.written(root / "build" / "trial" / "records" / "runs", iter(idle))
     page = report_of(root)[0]
     assert "the run 20261121T000000Z-123, beside 20261120T000000Z-123" in capsys.readouterr().out
     assert "40 outputs are in both" in page
     assert "a later run may have changed it" not in page
+    report_of(root, run="20261122T000000Z-123")
+    assert "Up to date in 1.0 s" in capsys.readouterr().out
 
 
 def test_a_run_and_the_one_beside_it_can_be_named(
