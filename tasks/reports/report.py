@@ -40,7 +40,7 @@ def run(subject: Subject, run: str = "", against: str = "", out: str = "") -> No
 
     private = Private(str(subject.root), person.homes(), person.users(), person.hosts())
     told = private.cleaned(chosen)
-    came = private.cleaned(came_out(with_outputs(builtfolder.documents(build), chosen)))
+    came = private.cleaned(came_out(with_outputs(builtfolder.documents(build), chosen), chosen))
     title = headline(told, is_at_work(records, chosen))
     compared = compare(told, private.cleaned(other)) if other else None
     page = values(told, title, came, compared, newest=newest)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tasks.runrecord import Run
 from tasks.runreport.documents import Documents
 
 
@@ -52,10 +53,10 @@ class CameOut:
         return bool(torch and self.validated) and self.validated not in torch
 
 
-def came_out(found: Documents) -> CameOut:
-    """What the manifests tell."""
-    parts = [_torch(found)] if found.wheel else []
-    parts += [_extension(document) for document in found.extensions if document]
+def came_out(found: Documents, run: Run) -> CameOut:
+    """What the manifests tell, and which of it is not of this run."""
+    parts = [_torch(found, run)] if found.wheel else []
+    parts += [_extension(document, run) for document in found.extensions if document]
     checks = tuple(_check(row) for row in _dicts(found.validation.get("checks")))
     toolkit = _dict(found.deps.get("toolkit"))
     return CameOut(
@@ -68,10 +69,8 @@ def came_out(found: Documents) -> CameOut:
     )
 
 
-def _torch(found: Documents) -> Part:
+def _torch(found: Documents, run: Run) -> Part:
     wheel = found.wheel
-    source = made_of(found.source) if found.source else ""
-    kinds = {"existing": "was installed already", "libtorch": "C++ libraries"}
     codes = [
         check.detail
         for check in map(_check, _dicts(found.validation.get("checks")))
@@ -82,22 +81,48 @@ def _torch(found: Documents) -> Part:
         Part(
             name="torch",
             version=_text(wheel.get("version")),
-            made_of=source or kinds.get(_text(wheel.get("kind")), "official wheel"),
+            made_of=_dated(_torch_of(found, run), run, "wheel"),
             archs=codes[-1] if codes and same else "",
         ),
         _dict(wheel.get("artifact")),
     )
 
 
-def _extension(document: Mapping[str, Any]) -> Part:
+def _torch_of(found: Documents, run: Run) -> str:
+    """Sources that this run fetched are not those of a torch that an earlier one made."""
+    kinds = {"existing": "was installed already", "libtorch": "C++ libraries"}
+    prebuilt, fetched = run.decided.get("strategy") == "prebuilt", run.stage("source")
+    kind = kinds.get(_text(found.wheel.get("kind")), "official wheel" if prebuilt else "")
+    if _made("wheel", run):
+        return kind if prebuilt or found.wheel.get("kind") == "existing" else _built(found, kind)
+    if fetched and fetched.outputs and fetched.outcome == "changed":
+        return ""
+    return _built(found, kind)
+
+
+def _built(found: Documents, otherwise: str) -> str:
+    return made_of(found.source) or otherwise
+
+
+def _dated(made: str, run: Run, stage: str) -> str:
+    return ", ".join(filter(None, (made, "" if _made(stage, run) else "from an earlier run")))
+
+
+def _made(stage: str, run: Run) -> bool:
+    did = run.stage(stage)
+    return did is not None and bool(did.outputs)
+
+
+def _extension(document: Mapping[str, Any], run: Run) -> Part:
     archs = {
         str(arch): None for row in _dict(document.get("archs")).values() for arch in _list(row)
     }
     status = _text(document.get("status"))
+    name = _text(document.get("name"))
     part = Part(
-        name=_text(document.get("name")),
+        name=name,
         version="" if status == "built" else status,
-        made_of=made_of(_dict(document.get("source"))),
+        made_of=_dated(made_of(_dict(document.get("source"))), run, f"extensions:{name}"),
         archs=", ".join(archs),
     )
     return _with_artifact(part, _dict(document.get("artifact")))
