@@ -122,13 +122,13 @@ def _do(yard: Yard, stage: Stage) -> None:
     reason = why.reason(stage)
     yard.console.begin(stage, reason)
     with voice.speaking(stage.name), yard.record.stage(stage.name, reason) as done:
-        outputs, outcome = _done(yard, stage, reason)
-        done.outcome, done.outputs = outcome, outputs[0]
+        outputs, outcome, healed = _done(yard, stage, reason)
+        done.outcome, done.outputs, done.healed = outcome, outputs[0], healed
     yard.console.end(stage, reason, outcome)
 
 
-def _done(yard: Yard, stage: Stage, reason: str) -> tuple[Any, Outcome]:
-    """Withdraw its claim, act, publish."""
+def _done(yard: Yard, stage: Stage, reason: str) -> tuple[Any, Outcome, str]:
+    """Withdraw its claim, act, publish. With what was done about a failure on the way."""
     from tasks.effects import manifests, records  # noqa: PLC0415 - as above
 
     started = time.monotonic()
@@ -140,7 +140,7 @@ def _done(yard: Yard, stage: Stage, reason: str) -> tuple[Any, Outcome]:
         manifests.publish(path, output)
     records.write(stage, reason, time.monotonic() - started, __version__, healed)
     changed = before != [_bytes(path) for path in stage.leaves]
-    return outputs, _outcome(outputs, changed=changed)
+    return outputs, _outcome(outputs, changed=changed), healed
 
 
 def _abreast(yard: Yard) -> Abreast[TaskFailed]:

@@ -73,7 +73,8 @@ class StageRun:
     where the record ends before it; then `seconds` are those up to the last sign of it.
 
     `outputs` is its first manifest, `cache` the hits and misses of a compiler cache, `error` what,
-    where and todo, `diagnosis` the document of `doit diagnose`.
+    where and todo, `diagnosis` the document of `doit diagnose`, `healed` what was done about a
+    failure on the way.
     """
 
     name: str
@@ -87,6 +88,13 @@ class StageRun:
     diagnosis: Mapping[str, Any] = field(default_factory=dict)
     edges: tuple[Edge, ...] = ()
     samples: tuple[Sample, ...] = ()
+    healed: str = ""
+
+    @property
+    def why(self) -> str:
+        """The reason, with what was done about a failure."""
+        told = f"healed: {self.healed}" if self.healed else ""
+        return "; ".join(filter(None, (self.reason, told)))
 
     @property
     def ended(self) -> float:
@@ -208,6 +216,7 @@ def _stage(name: str, events: list[Mapping[str, Any]]) -> StageRun:
             if (edge := _edge(item))
         ),
         samples=tuple(map(_sample, of("sample"))),
+        healed=text(done.get("healed")),
     )
 
 

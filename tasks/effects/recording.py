@@ -41,6 +41,7 @@ class Done:
 
     outcome: str = ""
     outputs: Any = None
+    healed: str = ""
     error: dict[str, Json] | None = None
     diagnosis: Mapping[str, Any] | None = None
 
@@ -104,6 +105,7 @@ class Recording:
                 cache=self._caches.pop(name, None),
                 error=done.error,
                 diagnosis=plain(done.diagnosis),
+                **({"healed": done.healed} if done.healed else {}),
             )
 
     def refused(self, stage: str, why: str) -> None:

@@ -61,7 +61,7 @@ def _cells(one: Run, outcome: str) -> tuple[str, ...]:
 
 def _rebuilt(one: Run) -> Iterator[str]:
     """`deps, env: first time`: those that ran for the same reason, one after the other."""
-    for reason, stages in groupby(one.did, key=lambda stage: stage.reason):
+    for reason, stages in groupby(one.did, key=lambda stage: stage.why):
         names = ", ".join(stage.name for stage in stages)
         yield f"{names}: {reason}" if reason not in {"", LOOKED} else names
 
@@ -117,6 +117,7 @@ def _told(stage: StageRun) -> dict[str, Any]:
     return {
         "stage": stage.name,
         "reason": stage.reason,
+        "healed": stage.healed or None,
         "outcome": stage.outcome,
         "seconds": round(stage.seconds, 3),
         "error": dict(stage.error) or None,

@@ -48,7 +48,7 @@ def _list(rows: Iterable[words.Row]) -> Iterator[str]:
 
 def _stage(run: Run, name: str, outcome: str) -> str:
     did = run.stage(name)
-    return f"{outcome} in {elapsed(did.seconds)}: {did.reason}" if did else outcome
+    return f"{outcome} in {elapsed(did.seconds)}: {did.why}" if did else outcome
 
 
 def _came(came: CameOut) -> Iterator[words.Row]:

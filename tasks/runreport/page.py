@@ -73,7 +73,7 @@ def _stages(
         yield {
             "name": name,
             "outcome": outcome,
-            "reason": did.reason if did else "",
+            "reason": did.why if did else "",
             "seconds": did.seconds if did else None,
             "left": 100 * did.began / run.seconds if did and run.seconds else 0,
             "width": 100 * did.seconds / run.seconds if did and run.seconds else 0,

@@ -40,7 +40,7 @@ def _stages(run: Run) -> Iterator[dict[str, Any]]:
     yield _named("process_name", _STAGES, 0, f"torchyard {run.profile}: stages")
     for thread, stage in enumerate(run.stages, start=1):  # extensions are at work side by side
         yield _named("thread_name", _STAGES, thread, stage.name)
-        told = {"outcome": stage.outcome or "cut off", "reason": stage.reason}
+        told = {"outcome": stage.outcome or "cut off", "reason": stage.why}
         place = {"name": stage.name, "cat": "stage", "pid": _STAGES, "tid": thread}
         yield place | _lasting(stage.began, stage.seconds) | {"args": told}
 

@@ -73,6 +73,15 @@ def test_each_run_is_a_line_the_newest_last(subject: Subject, heard: Heard) -> N
     ]
 
 
+def test_what_was_done_about_a_failure_stands_beside_the_reason(
+    subject: Subject, heard: Heard
+) -> None:
+    began, done = stage("extensions:a", "new", "changed")
+    put(subject.root, 1, began, {**done, "healed": "build.jobs: 2"}, end("done", 9.0))
+    history.run(subject)
+    assert heard[0].endswith("extensions:a: new; healed: build.jobs: 2")
+
+
 def test_the_run_that_is_at_work_is_said_to_be(subject: Subject, heard: Heard) -> None:
     begun = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=90)
     told = stage("deps", "first time", "changed")[:1]

@@ -98,6 +98,16 @@ def test_a_failure_is_told_with_what_where_and_what_to_do(bench: Bench) -> None:
     assert run.stages[1].error == error
 
 
+def test_what_was_done_about_a_failure_on_the_way_is_told(bench: Bench) -> None:
+    assert bench.doit() == 0
+    assert "healed" not in json.dumps(record_of(bench)), "nothing was"
+    bench.inputs, bench.healed = {"flag": "B"}, "build.jobs: 2"
+    assert bench.doit() == 0
+    deps = last(bench).stages[0]
+    assert deps.healed == "build.jobs: 2"
+    assert deps.why.endswith('"B"; healed: build.jobs: 2')
+
+
 def test_a_bug_of_ours_is_a_failure_with_code_2(bench: Bench) -> None:
     bench.acts["wheel"] = lambda: str(1 // 0)
     assert bench.doit() == 2

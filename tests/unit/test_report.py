@@ -140,6 +140,16 @@ def test_a_failure_is_told_with_its_cause_and_what_to_do(root: Path) -> None:
         assert "not reached" in told
 
 
+def test_what_was_done_about_a_failure_stands_beside_the_reason(root: Path) -> None:
+    told = list(runrecords.events(runrecords.edges(2)))
+    [done] = [one for one in told if one["event"] == "done" and one["stage"] == "compile"]
+    done["healed"] = "build.jobs: 2"
+    runrecords.written(root / "build" / "trial" / "records" / "runs", iter(told))
+    page, _, text = report_of(root)
+    for shown in (page, text):
+        assert "901f49d; healed: build.jobs: 2" in shown
+
+
 def test_what_to_do_is_said_once(root: Path) -> None:
     told = list(runrecords.events(runrecords.edges(2), failed=True))
     [done] = [one for one in told if one["event"] == "done" and one["outcome"] == "failed"]
