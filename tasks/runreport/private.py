@@ -1,5 +1,5 @@
 """What is nobody else's business is taken out of what a report shows: tokens in URLs, home folders,
-the names of the person and of the machine. Pure.
+the names of the person and of the machine, addresses of mail. Pure.
 
 Paths below the checkout are shown from there. A name that says nothing of a person, `root` or
 `runner`, stays: as a word it is in every other line of a log.
@@ -25,11 +25,18 @@ _NAMELESS = {
 # A path begins where no word does, or after the flag of a compiler
 _BEGIN = r"(?:(?<![\w.~-])|(?<=-[BFIL])|(?<=-isystem))"
 _SLASH = r"[\\/]+"
+_PART = r"[^\\/\s\"':;,()<>|]+"
+# On a drive of Windows, with WSL or MSYS as well, a name may be of some words
+_WORDS = rf"(?:{_PART}(?: (?!-){_PART}){{1,3}}(?=[\\/])|{_PART})"
 _OTHER_HOMES = re.compile(
-    rf"{_BEGIN}(?:/(?:home|Users)/[^/\s\"':;,()<>|]+|/root(?![\w.-])"
-    rf"|[A-Za-z]:{_SLASH}Users{_SLASH}[^\\/\s\"':;,()<>|]+)",
+    rf"{_BEGIN}(?:/(?:(?:mnt|cygdrive)/)?[a-z]/Users/{_WORDS}"
+    rf"|(?<![^/\\][/\\])[A-Z]:(?:{_SLASH}{_PART})*?{_SLASH}(?:home|users){_SLASH}{_WORDS}"
+    rf"|(?<!/)(?:/{_PART})*?/(?:home|users)/{_PART}"
+    r"|/root(?![\w.-]))",
     re.IGNORECASE,
 )
+# Neither `git@github.com:` nor the version of an action or a symbol, which end in no name
+_MAIL = re.compile(r"(?<![\w.+-])(?!git@)[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{2,}(?![\w-])")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +80,7 @@ class Private:
         homes = [(_folder(path), "~") for path in _longest(self.homes)]
         users = [(_word(name), "USER") for name in _named(self.users)]
         hosts = [(_word(name), "HOST") for name in _named(self.hosts)]
-        return (*root, *homes, (_OTHER_HOMES, "~"), *hosts, *users)
+        return (*root, *homes, (_OTHER_HOMES, "~"), *hosts, *users, (_MAIL, "MAIL"))
 
 
 def _checkout(path: str) -> Iterator[tuple[re.Pattern[str], str]]:
