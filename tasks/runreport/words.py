@@ -49,7 +49,8 @@ def headline(run: Run, at_work: bool = False) -> str:
 def decided(run: Run) -> Iterator[Row]:
     """The plan's decisions, the strategy with its reasons."""
     for key, value in run.decided.items():
-        yield key, "; ".join(map(listed, value)) if isinstance(value, list) else listed(value)
+        told = "; ".join(map(listed, value)) if isinstance(value, list) else listed(value)
+        yield key, told or "CPU" * (key == "targets")
 
 
 def asked(run: Run) -> Iterator[Row]:

@@ -150,6 +150,13 @@ def test_what_was_done_about_a_failure_stands_beside_the_reason(root: Path) -> N
         assert "901f49d; healed: build.jobs: 2" in shown
 
 
+def test_a_build_without_a_card_is_told_as_one_for_the_cpu(root: Path) -> None:
+    record(root, decided={"strategy": "source", "targets": []})
+    page, _, text = report_of(root)
+    assert "- targets: `CPU`" in text
+    assert "<dd>CPU</dd>" in page
+
+
 def test_what_to_do_is_said_once(root: Path) -> None:
     told = list(runrecords.events(runrecords.edges(2), failed=True))
     [done] = [one for one in told if one["event"] == "done" and one["outcome"] == "failed"]
