@@ -122,7 +122,8 @@ def chromium(folder: Path) -> Iterator[Page]:
     """A browser of its own, whose empty profile is `folder`; it ends with the block."""
     theirs, to = os.pipe()
     come, out = os.pipe()
-    started = ["sh", "-c", f'exec "$0" "$@" 3<&{theirs} 4>&{out}', str(program()), *FLAGS]
+    # bash, as dash takes descriptors of one digit alone
+    started = ["bash", "-c", f'exec "$0" "$@" 3<&{theirs} 4>&{out}', str(program()), *FLAGS]
     with (folder.parent / "chromium.log").open("wb") as log:
         browser = subprocess.Popen(
             [*started, f"--user-data-dir={folder}"],
