@@ -1,20 +1,16 @@
-"""Each row of the table that needs no full build is measured, and has what does not depend on the
-clock: nobody killed, and nothing compiled that did not change. The figures are shown, not judged.
-`eta`, both of `elastic` and `quickstart` are left to a run by hand: CI has no room for them on a
-machine where the Debian root is still to be made.
+"""The row of the table that takes seconds is measured. The figures are shown, not judged. Those that
+compile a slice of PyTorch twice (`cold`, `warm`, `flag`) and the longer ones are left to a run by
+hand, `python -m tests.benchmarks`: CI has no room for them.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from tests.benchmarks import part, state
+from tests.benchmarks import state
 from tests.benchmarks.rows import table
 
 ROWS = {
-    "cold": part.cold,
-    "warm": part.warm,
-    "flag": part.flag,
     "state": state.measure,
 }
 BY_THE_CLOCK = {"state"}  # what it asks for beside the ratio is a time as well
