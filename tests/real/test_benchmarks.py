@@ -1,5 +1,5 @@
-"""The row of the table that takes seconds is measured. The figures are shown, not judged. Those that
-compile a slice of PyTorch twice (`cold`, `warm`, `flag`) and the longer ones are left to a run by
+"""The row of the table that takes seconds is measured. The figures are shown, not judged. Those
+that compile a slice of PyTorch twice (`cold`, `warm`, `flag`), and the longer ones, are run by
 hand, `python -m tests.benchmarks`: CI has no room for them.
 """
 

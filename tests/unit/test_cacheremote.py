@@ -21,6 +21,7 @@ from tasks.settings.load import load
 from tasks.stages.deps.job import Cache
 from tests.checkout import Heard, opened, write
 from tests.redisserver import free_port
+from tests.systems import posix_only
 
 CCACHE = Cache("ccache", "/usr/bin/ccache", "4.7.5")
 SCCACHE = Cache("sccache", "/usr/bin/sccache", "0.16.0")
@@ -165,6 +166,7 @@ def sccache(folder: Path, start: str, location: str = "") -> Cache:
         ("echo 'sccache: error: region is missing' >&2; exit 2", "s3", "region is missing"),
     ],
 )
+@posix_only
 def test_a_server_of_sccache_that_does_not_use_it_is_told(
     heard: Heard, tmp_path: Path, start: str, location: str, why: str
 ) -> None:
@@ -172,6 +174,7 @@ def test_a_server_of_sccache_that_does_not_use_it_is_told(
     assert why in heard.text
 
 
+@posix_only
 def test_a_bucket_is_opened_by_what_the_environment_holds(
     heard: Heard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

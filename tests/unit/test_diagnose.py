@@ -260,6 +260,7 @@ def test_a_log_may_come_through_a_pipe(tmp_path: Path, capsys: pytest.CaptureFix
     assert "".join(said.split()).endswith(f"wholelog{pipe}")
 
 
+@posix_only
 def test_a_log_is_named_from_the_folder_where_doit_was_started(tmp_path: Path) -> None:
     log = written(tmp_path / "here", "a.log", ARCH)
     shutil.copytree(ROOT / "config", tmp_path / "config")

@@ -11,6 +11,7 @@ import pytest
 from tasks.effects import repack, wheelfile
 from tasks.effects.enclose import enclose
 from tasks.errors import BadArtifactError
+from tests.systems import posix_only
 from tests.unit.test_repack import compressed, good, listed, stored
 from tests.unit.test_wheelfile import INFO, PYTHON
 from tests.unit.wheels import MODULES, Venv, make
@@ -69,6 +70,7 @@ def test_with_the_wheel_before_or_without_the_bytes_are_the_same(tmp_path: Path)
     assert len(listed(again)) == len(listed(alone))
 
 
+@posix_only
 def test_an_installer_takes_it_along(tmp_path: Path) -> None:
     wheel = make(tmp_path, "1.0")
     enclose(wheel, ADDED)

@@ -17,6 +17,7 @@ from tasks.errors import BuildError
 from tasks.reports import matrix
 from tasks.reports.subject import Subject
 from tests.checkout import ROOT, Heard, write
+from tests.systems import posix_only
 
 MATRIX = """\
 matrix:
@@ -54,6 +55,7 @@ def program(name: str) -> str:
 
 
 @pytest.mark.parametrize("wheelhouse", ["wheelhouse", '/a b/"c"\\$(d)', "${{ secrets.A }}"])
+@posix_only
 def test_githubs_own_schema_takes_the_workflow(
     checkout: Path, heard: Heard, wheelhouse: str
 ) -> None:

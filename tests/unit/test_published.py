@@ -22,6 +22,7 @@ from tasks.publishing.pages import File
 from tasks.publishing.retention import kept
 from tests.checkout import ROOT
 from tests.smallwheels import wheel
+from tests.systems import posix_only
 
 TEMPLATES = ROOT / "templates" / "index"
 NOW = datetime.datetime(2026, 11, 22, 10, tzinfo=datetime.UTC)
@@ -151,6 +152,7 @@ def test_a_wheel_stays_a_day_after_the_last_page_that_named_it(
     ]
 
 
+@posix_only
 def test_who_reads_meanwhile_finds_every_wheel_that_a_page_names(
     index: Path, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ from packaging.requirements import Requirement
 from tasks.effects import manylinux
 from tasks.stages.wheel.job import Linkage
 from tasks.verification.outside import Outside, Surroundings, outside
+from tests.systems import linux_only
 
 SYSTEM = frozenset({"libc.so.6", "libstdc++.so.6"})
 CU13 = "$ORIGIN/../../nvidia/cu13/lib"
@@ -103,6 +104,7 @@ def test_an_extension_finds_what_torch_has_loaded_before_it() -> None:
         assert "does not declare" in one(needed, against="2.15.0").by
 
 
+@linux_only
 def test_auditwheels_list_is_read_where_it_is() -> None:
     names = manylinux.libraries()
     assert names

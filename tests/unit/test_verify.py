@@ -28,6 +28,7 @@ from tests.checkout import KNOWLEDGE, Heard, broken, opened
 from tests.fatbins import elf, fatbin
 from tests.sharedlibrary import linux, make_library
 from tests.smallwheels import wheel as small_wheel
+from tests.systems import posix_only
 
 TREE = Tree(commit="1a" * 20, submodules={"third_party/fmt": "2b" * 20}, patches=("cc" * 32,))
 MADE = Made("toy", "1.0", TREE, 1_795_321_330, (), torch="2.6.0", surface="3af753f7")
@@ -195,6 +196,7 @@ def test_what_it_needs_and_does_not_declare_is_listed_with_who_needs_it(tmp_path
     assert "nvidia-cuda-runtime: libcudart.so.13" in declared.told()["needs from outside"].detail
 
 
+@posix_only
 def test_a_wheel_without_an_sbom_says_by_its_version_which_torch_it_was_built_against(
     tmp_path: Path,
 ) -> None:
