@@ -23,7 +23,7 @@ from tasks.model import Plan
 from tasks.reports import diagnose, doctor
 from tasks.reports.subject import Subject
 from tests.checkout import ROOT, opened, write
-from tests.systems import posix_only
+from tests.systems import needs_links, posix_only
 
 ARCH = "k.cu\nnvcc fatal   : Unsupported gpu architecture 'compute_120'\nninja: build stopped: x.\n"
 
@@ -138,6 +138,7 @@ def test_without_a_log_the_last_stage_that_failed_is_looked_at(
     assert str(build / "logs" / "compile.log") in said
 
 
+@needs_links
 def test_where_the_profile_is_broken_its_newest_log_is_looked_at(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
