@@ -15,12 +15,11 @@ def reason(stage: Stage) -> str:
     """As `records.reason`, and what torchyard.lock holds otherwise; of a stage that asks whether
     its source moved the answer is known.
     """
-    if reasons(stage) or stage.asks != "moved":
-        return records.reason(stage, _teller(stage))
-    if unlike := unlocked(stage):
-        return unlike[0] + (f" (and {len(unlike) - 1} more)" if len(unlike) > 1 else "")
-    moved = room(stage, "moved").moved(stage.job)
-    return records.reason(stage) if moved else records.UNFINISHED
+    if found := reasons(stage) or unlocked(stage):
+        return records.shortened(found)
+    if stage.asks == "moved" and not room(stage, "moved").moved(stage.job):
+        return records.UNFINISHED
+    return records.ASKED[stage.asks]
 
 
 def unlocked(stage: Stage) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -52,8 +52,11 @@ def reason(stage: Stage, told: Told = _nothing) -> str:
     missing result.
     """
     found = reasons(stage, told)
-    if not found:
-        return _ASKED[stage.asks]
+    return shortened(found) if found else ASKED[stage.asks]
+
+
+def shortened(found: Sequence[str]) -> str:
+    """The first of several reasons, and how many more there are."""
     return found[0] + (f" (and {len(found) - 1} more)" if len(found) > 1 else "")
 
 
@@ -86,7 +89,7 @@ def _newer(stage: Stage, before: Mapping[str, str], told: Told) -> Iterator[str]
 
 
 UNFINISHED = "the last run failed, or did not finish"
-_ASKED = {
+ASKED = {
     "always": LOOKED,
     "moved": "its source moved, or could not be reached last time",
     "": UNFINISHED,

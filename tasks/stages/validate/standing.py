@@ -76,9 +76,5 @@ def warnings(job: ValidateJob) -> tuple[str, ...]:
     }
     if not moved:
         return ()
-    told = "; ".join(f"{name}: {_few(reasons)}" for name, reasons in moved.items())
+    told = "; ".join(f"{name}: {records.shortened(reasons)}" for name, reasons in moved.items())
     return (f"what was built is not what the settings ask for now ({told}): {job.again}",)
-
-
-def _few(reasons: tuple[str, ...]) -> str:
-    return reasons[0] + (f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else "")
