@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import sqlite3
 import sys
+from pathlib import Path
 from typing import Any
 
 from doit.dependency import DatabaseException, SqliteDB
 
 from tasks.effects import voice
+from tasks.effects.database import see_that_it_can_be_read
 
 _OPEN, _REMOVE, _DUMP = SqliteDB._sqlite3, SqliteDB.remove, SqliteDB.dump
 
@@ -24,6 +26,7 @@ def go_on_without_saving() -> None:
 
 
 def _opened(self: Any, name: str) -> Any:
+    see_that_it_can_be_read(Path(name))
     try:
         return _OPEN(self, name)
     except (DatabaseException, sqlite3.Error) as error:

@@ -17,7 +17,6 @@ from tasks.anchored import begin
 from tasks.commands import command_tasks
 from tasks.console import Console
 from tasks.effects import probe
-from tasks.effects.database import see_that_it_can_be_read
 from tasks.errors import BuildError, SettingsError
 from tasks.execution import Run, Yard
 from tasks.graph import Task, stage_tasks
@@ -63,15 +62,13 @@ def open_yard(root: Path, profile: str, environ: Mapping[str, str], argv: Sequen
         if not HELPERS & set(argv):
             raise
         yard, subject = None, Subject(root, profile, None, error)
-    known = root / database(profile)
-    see_that_it_can_be_read(known)
     if yard:
         yard.always = not _ALWAYS.isdisjoint(argv)
     go_on_without_saving()
     config = {
         "default_tasks": ["build"],
         "backend": "sqlite3",
-        "dep_file": str(known),
+        "dep_file": str(root / database(profile)),
         "reporter": _reporter(yard),
         "verbosity": 2,
         "continue": True,  # one extension that fails is no reason to lose another
