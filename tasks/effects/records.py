@@ -7,7 +7,6 @@ and versions.
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from tasks.digest import canonical, changes, plain, shown
+from tasks.effects import clock
 from tasks.effects.files import write_atomic
 from tasks.effects.manifests import record_of
 from tasks.errors import redact
@@ -37,7 +37,7 @@ def write(stage: Stage, reason: str, seconds: float, version: str, healed: str =
         "stage": stage.name,
         "reason": reason,
         "seconds": round(seconds, 3),
-        "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "finished": clock.now(),
         "torchyard": version,
         "inputs": plain(stage.inputs),
         "reads": _read_now(stage),

@@ -11,7 +11,6 @@ This is one of compile; an extension's has no `decision`, and its objects have n
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
 import re
@@ -19,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
+from tasks.effects import clock
 from tasks.effects.files import write_atomic
 from tasks.effects.ninjalog import Made
 from tasks.effects.voice import warn
@@ -35,8 +35,7 @@ def add(path: PurePath, seconds: float, objects: Iterable[Json], **facts: Json) 
     """Add a run that took so long, with what came of its objects and whatever else is told of
     it.
     """
-    when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    told = {"when": when, "seconds": round(seconds, 3), **facts, "objects": list(objects)}
+    told = {"when": clock.now(), "seconds": round(seconds, 3), **facts, "objects": list(objects)}
     try:
         _append(Path(path), redact(json.dumps(told, ensure_ascii=False)))
         _compact(Path(path))

@@ -58,9 +58,8 @@ def run(subject: Subject, json: str = "") -> None:
     """Print the decisions, a line for each stage in order, and what that takes. Raises the problem
     of a profile that is broken.
     """
-    if subject.opened is None:
-        raise subject.problem or BuildError("this profile cannot be opened", where=subject.name)
-    opened, plan = subject.opened, subject.opened.plan
+    opened = subject.of_build()
+    plan = opened.plan
     found = list(explain(plan))
     decided = decisions(opened, _found(plan, found))
     takes = expected(_past(plan, found), _by_facts(opened))

@@ -23,7 +23,7 @@ def run(
     subject: Subject, dest: str = "", check: bool = False, yank: str = "", because: str = ""
 ) -> None:
     """Publish, check or yank. Raises `BuildError` with all that is wrong."""
-    profile = _opened(subject)
+    profile = subject.of_build()
     asked = profile.loaded.settings.publish
     place = dest or asked.dest
     if not place:
@@ -42,12 +42,6 @@ def run(
     if not sending.is_folder(place):
         sending.send(place, index, profile.layout.logs / "publish.log")
         show(f"sent to {place}")
-
-
-def _opened(subject: Subject) -> Profile:
-    if subject.opened is None:
-        raise subject.problem or BuildError("this profile cannot be opened")
-    return subject.opened
 
 
 def _index(subject: Subject, place: str) -> Path:

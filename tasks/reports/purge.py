@@ -15,16 +15,14 @@ from tasks.effects import files, wheelhouse
 from tasks.effects.replaced import journal
 from tasks.effects.typed import with_profile
 from tasks.effects.voice import show
-from tasks.errors import BuildError, NotOwnedError
+from tasks.errors import NotOwnedError
 from tasks.reports.subject import Subject
 from tasks.size import size
 
 
 def run(subject: Subject, yes: bool = False) -> None:
     """Show what would go, and with `yes` remove it."""
-    if subject.opened is None:
-        raise subject.problem or BuildError("this profile did not open")
-    layout = subject.opened.layout
+    layout = subject.of_build().layout
     build = Path(layout.build)
     if build.exists() and not files.is_owned(build):
         raise NotOwnedError("torchyard did not make this and will not remove it", where=str(build))
