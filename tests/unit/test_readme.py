@@ -12,7 +12,7 @@ from tasks.knowledge import load
 from tasks.model import Arch
 
 CHECKOUT = Path(__file__).parents[2]
-READMES = ["README.md"]
+READMES = ["README.md", "README.zh-CN.md"]
 KNOWLEDGE = load(CHECKOUT / "config" / "knowledge")
 
 
@@ -41,3 +41,21 @@ def test_the_table_of_cards_says_where_cuda_13_makes_no_code(readme: str) -> Non
     for archs, _, cuda in cards(readme):
         gone = {Arch.parse(arch) not in makes for arch in archs}
         assert gone == {cuda.endswith("12.9")}, archs
+
+
+def test_both_languages_have_the_same_commands_links_and_figures() -> None:
+    one, other = ((CHECKOUT / readme).read_text(encoding="utf-8") for readme in READMES)
+    assert _commands(one) == _commands(other)
+    assert set(re.findall(r"\]\(([^)]+)\)", one)) - {"README.zh-CN.md"} == set(
+        re.findall(r"\]\(([^)]+)\)", other)
+    ) - {"README.md"}
+    assert [len(archs) for archs, _, _ in cards(READMES[0])] == [
+        len(archs) for archs, _, _ in cards(READMES[1])
+    ]
+    assert set(re.findall(r"\d+\.\d\d+", one)) == set(re.findall(r"\d+\.\d\d+", other))
+
+
+def _commands(text: str) -> list[str]:
+    """The blocks of code, without what is said beside them."""
+    blocks = re.findall(r"^```\w+\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return [re.sub(r" *#.*", "", block) for block in blocks]
