@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
+from filelock import FileLock
 
 from tests.yard import NAME, ROOT, Yard
 
@@ -43,12 +44,17 @@ class Debian:
         """Make it where it is not there, with a venv that has what torchyard needs."""
         self.script("up")
         project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-        self.must("python3", "-m", "venv", str(VENV))
-        self.must(f"{VENV}/bin/pip", "install", "--quiet", *project["dependencies"])
+        with self._alone():
+            self.must("python3", "-m", "venv", str(VENV))
+            self.must(f"{VENV}/bin/pip", "install", "--quiet", *project["dependencies"])
 
     def script(self, verb: str) -> None:
-        """`debian-root VERB`."""
-        subprocess.run([SCRIPT, verb, self.folder], check=True)
+        """`debian-root VERB`, one at a time."""
+        with self._alone():
+            subprocess.run([SCRIPT, verb, self.folder], check=True)
+
+    def _alone(self) -> FileLock:
+        return FileLock(f"{self.folder}.lock")
 
     def why_not(self) -> str:
         """Why it cannot be made here, "" where it can."""
