@@ -7,7 +7,7 @@ wheel; a test holds that to the plan. What follows them runs where what they lea
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 _DIGEST = "0" * 64
@@ -15,10 +15,13 @@ _DIGEST = "0" * 64
 
 @dataclass(frozen=True)
 class Example:
-    """A `value` to copy, and the `stages` that it has run again."""
+    """A `value` to copy, and the `stages` that it has run again; `beside` are other keys of its
+    section without which it is refused.
+    """
 
     value: Any
     stages: tuple[str, ...] = ()
+    beside: Mapping[str, Any] = field(default_factory=dict)
 
 
 EXAMPLES: Mapping[str, Example] = {

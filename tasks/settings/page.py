@@ -18,6 +18,7 @@ from tasks.settings import forms
 from tasks.settings.examples import EXAMPLES, OF_EXTENSION, Example
 from tasks.settings.jsonschema import text as schema_text
 from tasks.settings.schema import Settings
+from tasks.settings.section import Section
 
 _HEAD = """\
 # Settings
@@ -71,14 +72,14 @@ def text() -> str:
 def _plain(schema: Mapping[str, Any]) -> Iterator[str]:
     """The keys that stand in no section."""
     yield "## Without a section\n\n"
-    for name in Settings.model_fields:
-        if name in EXAMPLES:
+    for name, field in Settings.model_fields.items():
+        if not isinstance(field.default, Section):
             yield _key(name, schema["properties"][name], EXAMPLES[name])
 
 
 def _sections(schema: Mapping[str, Any]) -> Iterator[str]:
-    for name in Settings.model_fields:
-        if name in EXAMPLES:
+    for name, field in Settings.model_fields.items():
+        if not isinstance(field.default, Section):
             continue
         section = schema["$defs"][schema["properties"][name]["$ref"].rpartition("/")[2]]
         yield f"## {name}\n\n{section['description']}\n\n"
@@ -109,7 +110,7 @@ def entry(key: str) -> dict[str, Any]:
 
 def _key(dotted: str, described: Mapping[str, Any], example: Example, whole: Any = None) -> str:
     name, _, key = dotted.partition(".")
-    value = whole or ({key: example.value} if key else example.value)
+    value = whole or ({**example.beside, key: example.value} if key else example.value)
     again = ", ".join(f"`{stage}`" for stage in example.stages) or "*nothing*"
     default = f" **Default** {_default(described['default'])}." if "default" in described else ""
     return (

@@ -51,14 +51,9 @@ def test_every_key_of_the_model_has_an_example() -> None:
     assert OF_EXTENSION.keys() == Extension.model_fields.keys()
 
 
-def nested(dotted: str, value: Any) -> dict[str, Any]:
-    name, _, key = dotted.partition(".")
-    return {name: {key: value} if key else value}
-
-
 @pytest.mark.parametrize("dotted", EXAMPLES)
 def test_the_model_takes_each_example_and_it_is_no_default(dotted: str) -> None:
-    changed = Settings.model_validate(nested(dotted, EXAMPLES[dotted].value))
+    changed = Settings.model_validate(with_value({}, dotted))
     assert changed != Settings()
 
 
@@ -86,10 +81,10 @@ def moved(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
 
 def with_value(before: dict[str, Any], dotted: str) -> dict[str, Any]:
     name, _, key = dotted.partition(".")
-    value = EXAMPLES[dotted].value
+    value, beside = EXAMPLES[dotted].value, EXAMPLES[dotted].beside
     if name == "extensions":
         return {**before, name: [*before.get(name, ()), *value]}
-    return {**before, name: {**before.get(name, {}), key: value} if key else value}
+    return {**before, name: {**before.get(name, {}), **beside, key: value} if key else value}
 
 
 def host_of(dotted: str) -> tuple[Host, Host]:
