@@ -1,4 +1,4 @@
-"""`doit check`: lint, types and tests of torchyard itself."""
+"""`doit check`: lint, types and tests of torchyard itself, and its site where that can be built."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ _CHECKS = (
     ("mypy",),
     ("pytest", "-q", "tests/unit"),
 )
+_SITE = ("mkdocs", "build", "--strict", "--quiet")
+_QUIET = {"NO_MKDOCS_2_WARNING": "1"}  # what its theme says of other programs, in each run
 
 
 def run(subject: Subject) -> None:
@@ -26,12 +28,14 @@ def run(subject: Subject) -> None:
         raise MissingToolError(
             f"{', '.join(missing)} not installed here", todo="pip install -e '.[test]'"
         )
-    for check in _CHECKS:
+    site = all(importlib.util.find_spec(name) for name in ("mkdocs", "material"))
+    for check in (*_CHECKS, *((_SITE,) if site else ())):
         show(" ".join(check))
-        command = Command(
-            (sys.executable, "-m", *check), shell.host_env(), check[0], cwd=subject.root
-        )
+        env = {**shell.host_env(), **_QUIET}
+        command = Command((sys.executable, "-m", *check), env, check[0], cwd=subject.root)
         try:
             shell.run(command, show)
         except BuildError as error:
             raise BuildError(error.what, todo="the lines above say where") from error
+    if not site:
+        show("not run: the site (pip install -e '.[docs]')")

@@ -1,0 +1,148 @@
+"""docs/settings.md: every key with its type, its default, what it does, what it has run again, and
+a value to copy.
+
+`python -m tasks.settings.page > docs/settings.md` writes it; a test keeps it fresh. Types, defaults
+and texts are the model's, values and stages those of `tasks.settings.examples`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from tasks.settings import forms
+from tasks.settings.examples import EXAMPLES, OF_EXTENSION, Example
+from tasks.settings.jsonschema import text as schema_text
+from tasks.settings.schema import Settings
+from tasks.settings.section import Section
+
+_HEAD = """\
+# Settings
+
+<!-- Made of the settings model: python -m tasks.settings.page > docs/settings.md.
+     Change tasks/settings, not this page. -->
+
+A value comes from the first of these that has it:
+
+1. `TORCHYARD__SECTION__KEY` in the environment: `TORCHYARD__TORCH__VERSION=2.14.1`
+2. `config/local.yaml`: yours; git ignores it
+3. `config/profiles/NAME.yaml`: the profile, chosen by `profile=NAME`; it holds only what differs
+4. `config/default.yaml`: every key with its default
+
+A list replaces the list of an earlier file. `doit settings` shows every value and where it is from.
+An unknown key, or a value of another type, is refused with file and line before anything runs.
+
+**Runs again** names the stages that a change sets going. What comes after them runs only where what
+they leave has other bytes. *Nothing* means that no stage runs for it.
+
+"""
+_WORDS = {
+    "string": "text",
+    "boolean": "true or false",
+    "integer": "whole number",
+    "null": "null",
+    "object": "names with values",
+}
+_REFERRED = {
+    "Extension": "[an extension](#one-of-extensions)",
+    "Smoke": "`script` (a Python file; exit 0 passes) and `gpu` (whether it needs a card)",
+    "Entry": "some of `torch`, `python`, `cuda`, `gpus`",
+}
+_HINTS = {
+    forms.SHA256: "64 hexadecimal digits",
+    forms.CUDA: '`auto` or "major.minor"',
+    forms.SIZE: "`auto` or a number with M, G or T",
+    forms.LOCAL_VERSION: "`auto`, `none` or a text",
+    forms.REMOTE: "URL",
+    forms.SDIST: "name==version",
+}
+
+
+def text() -> str:
+    """The page."""
+    schema = json.loads(schema_text())
+    parts = [_HEAD, *_plain(schema), *_sections(schema), *_extension(schema)]
+    return "".join(parts).rstrip("\n") + "\n"
+
+
+def _plain(schema: Mapping[str, Any]) -> Iterator[str]:
+    """The keys that stand in no section."""
+    yield "## Without a section\n\n"
+    for name, field in Settings.model_fields.items():
+        if not isinstance(field.default, Section):
+            yield _key(name, schema["properties"][name], EXAMPLES[name])
+
+
+def _sections(schema: Mapping[str, Any]) -> Iterator[str]:
+    for name, field in Settings.model_fields.items():
+        if not isinstance(field.default, Section):
+            continue
+        section = schema["$defs"][schema["properties"][name]["$ref"].rpartition("/")[2]]
+        yield f"## {name}\n\n{section['description']}\n\n"
+        for key in _fields(name):
+            dotted = f"{name}.{key}"
+            yield _key(dotted, section["properties"][key], EXAMPLES[dotted])
+
+
+def _fields(section: str) -> Iterator[str]:
+    """In the order of the model; the schema is sorted."""
+    yield from type(Settings.model_fields[section].default).model_fields
+
+
+def _extension(schema: Mapping[str, Any]) -> Iterator[str]:
+    section = schema["$defs"]["Extension"]
+    yield f"## One of extensions\n\n{section['description']}\n\n"
+    for key, example in OF_EXTENSION.items():
+        described = section["properties"][key]
+        yield _key(f"extensions.{key}", described, example, [entry(key)])
+
+
+def entry(key: str) -> dict[str, Any]:
+    """An extension that has this key, among those that it needs."""
+    told = OF_EXTENSION[key].value
+    source = {} if key in {"git", "sdist"} else {"path": OF_EXTENSION["path"].value}
+    return {"name": "mine", **source, key: told}
+
+
+def _key(dotted: str, described: Mapping[str, Any], example: Example, whole: Any = None) -> str:
+    name, _, key = dotted.partition(".")
+    value = whole or ({**example.beside, key: example.value} if key else example.value)
+    again = ", ".join(f"`{stage}`" for stage in example.stages) or "*nothing*"
+    default = f" **Default** {_default(described['default'])}." if "default" in described else ""
+    return (
+        f"### {dotted}\n\n{described['description']}\n\n"
+        f"**Type** {_type(described)}.{default} **Runs again** {again}.\n\n"
+        f"```yaml\n{name}: {_written(value)}\n```\n\n"
+    )
+
+
+def _written(value: Any) -> str:
+    """In one line, as the profiles have it."""
+    flow = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=1000)
+    return flow.removesuffix("...\n").rstrip("\n")
+
+
+def _default(value: Any) -> str:
+    return f"`{json.dumps(value) if not isinstance(value, str) else value}`"
+
+
+def _type(described: Mapping[str, Any]) -> str:
+    if "anyOf" in described:
+        return " or ".join(dict.fromkeys(map(_type, described["anyOf"])))
+    if "$ref" in described:
+        return _REFERRED[described["$ref"].rpartition("/")[2]]
+    if "const" in described:
+        return f"`{described['const']}`"
+    if "enum" in described:
+        return "one of " + ", ".join(f"`{word}`" for word in described["enum"])
+    if described["type"] == "array":
+        return f"list ({_type(described['items'])})"
+    return _HINTS.get(described.get("pattern", ""), _WORDS[described["type"]])
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(text().encode())  # whatever a terminal or a pipe is in otherwise

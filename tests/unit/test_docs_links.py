@@ -1,0 +1,95 @@
+"""Links of the documentation: to pages and titles that are there, in the site and on GitHub, and to
+addresses that can be ones. Nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from tests.snippets import ROOT, anchors, links, name_of, pages
+
+SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+# Hosts that pages of the documentation send a person to
+HOSTS = {
+    *("github.com", "gitlab.inria.fr", "peps.python.org", "pypi.org", "slsa.dev"),
+    *("ui.perfetto.dev", "www.nvidia.com", "keepachangelog.com", "semver.org"),
+}
+
+
+# Another part of the work brings them
+AWAITED = {
+    "docs/pictures/build.svg",
+    "docs/pictures/report.png",
+    "docs/scale.md",
+    "docs/distribute.md",
+    "docs/terminal.md",
+}
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_a_link_leads_to_a_page_and_a_title_that_are_there(page: Path) -> None:
+    for link in links(page):
+        address, _, anchor = link.partition("#")
+        if urlsplit(link).scheme:
+            continue
+        target = page.parent / address if address else page
+        if not target.exists() and name_of(target) in AWAITED:
+            continue
+        assert target.exists(), f"{name_of(page)}: {link}"
+        if anchor:
+            assert anchor in anchors(target), f"{name_of(page)}: {link}"
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_a_link_to_another_host_is_https_and_to_one_that_is_known(page: Path) -> None:
+    for link in links(page):
+        parts = urlsplit(link)
+        if parts.scheme:
+            assert parts.scheme == "https", f"{name_of(page)}: {link}"
+            assert parts.hostname in HOSTS, f"{name_of(page)}: {link}"
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=name_of)
+def test_a_page_of_the_site_links_to_nothing_outside_of_it(page: Path) -> None:
+    """What lies elsewhere in the checkout is named, and no link: the site does not have it."""
+    docs = (ROOT / "docs").resolve()
+    for link in links(page):
+        if not urlsplit(link).scheme and (address := link.partition("#")[0]):
+            assert (page.parent / address).resolve().is_relative_to(docs), (
+                f"{name_of(page)}: {link}"
+            )
+
+
+def listed(node: Any) -> list[str]:
+    """The pages of the navigation."""
+    if isinstance(node, str):
+        return [node]
+    parts = node if isinstance(node, list) else list(node.values())
+    return [name for part in parts for name in listed(part)]
+
+
+def test_the_navigation_has_every_page_once() -> None:
+    there = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    named = listed(SITE["nav"])
+    assert len(named) == len(set(named))
+    assert {f"docs/{name}" for name in set(named) - there} <= AWAITED
+    assert {name for name in there if not re.match(r"adr/\d", name)} <= set(named)
+
+
+def test_every_decision_is_listed_with_its_title() -> None:
+    page = (ROOT / "docs" / "adr" / "index.md").read_text(encoding="utf-8")
+    for decision in sorted((ROOT / "docs" / "adr").glob("[0-9]*.md")):
+        number, title = decision.read_text(encoding="utf-8").splitlines()[0][2:].split(". ", 1)
+        assert f"{number}. [{title}]({decision.name})\n" in page
+
+
+def test_the_site_asks_no_other_host_for_anything() -> None:
+    assert SITE["theme"]["font"] is False
+    assert not {"repo_url", "extra_javascript", "extra_css"} & SITE.keys()
+    assert SITE["strict"] is True

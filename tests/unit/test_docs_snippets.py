@@ -1,0 +1,146 @@
+"""Every command and setting that the documentation shows can be meant: it is run by a test, or says
+why not; YAML is taken by the settings, shells can read what is for them, `doit` has what is named.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import tree_sitter_powershell
+from tree_sitter import Language, Parser
+
+from tasks.settings.load import load
+from tests.checkout import write
+from tests.doitcommands import uses, wrong
+from tests.snippets import ROOT, Mark, Snippet, commands, every, inline, name_of, pages, snippets
+from tests.systems import posix_only
+
+RUNNER = "tests/integration/test_docs_commands.py"
+SHELLS = ("sh", "console", "powershell", "bat")
+OTHERS = ("", "text", "yaml", "toml", "json", "ini", "python")
+
+
+def where(snippet: Snippet) -> str:
+    return snippet.where
+
+
+def missing(snippet: Snippet) -> str:
+    """What the mark of a block lacks; "" where it is a whole one."""
+    mark = snippet.mark
+    if mark is None or mark.kind == "not settings":
+        return "say before it <!-- run by FILE --> or <!-- not run: REASON -->"
+    if mark.kind == "not run":
+        return "" if len(mark.text.split()) > 1 else "give the reason"
+    if not (ROOT / mark.text).is_file():
+        return f"there is no {mark.text}"
+    if mark.text == RUNNER:
+        return "" if snippet.language == "sh" else f"{RUNNER} runs sh alone"
+    text = (ROOT / mark.text).read_text(encoding="utf-8").replace("--quiet ", "")
+    return ", ".join(
+        f"{mark.text} has no {one!r}" for one in commands(snippet.text) if one not in text
+    )
+
+
+@pytest.mark.parametrize("snippet", every(*SHELLS), ids=where)
+def test_a_command_is_run_by_a_test_or_says_why_not(snippet: Snippet) -> None:
+    assert not missing(snippet), f"{snippet.where}: {missing(snippet)}"
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_a_block_says_what_language_it_is_in(page: Path) -> None:
+    assert {one.language for one in snippets(page)} <= {*SHELLS, *OTHERS}
+
+
+@posix_only
+@pytest.mark.parametrize("snippet", every("sh"), ids=where)
+def test_bash_can_read_what_is_for_it(snippet: Snippet) -> None:
+    done = subprocess.run(
+        ["bash", "-n"], input=snippet.text, text=True, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("snippet", every("powershell"), ids=where)
+def test_powershell_can_read_what_is_for_it(snippet: Snippet) -> None:
+    parser = Parser(Language(tree_sitter_powershell.language()))
+    assert not parser.parse(snippet.text.encode()).root_node.has_error
+
+
+@pytest.mark.parametrize("snippet", every("yaml"), ids=where)
+def test_the_settings_take_what_is_shown_of_them(snippet: Snippet, yard: Path) -> None:
+    if snippet.mark and snippet.mark.kind == "not settings":
+        return
+    write(yard, snippet.text)
+    assert load(yard / "config", "mine", {}).profile == "mine"
+
+
+@pytest.mark.parametrize("snippet", every("toml", "json"), ids=where)
+def test_toml_and_json_are_such(snippet: Snippet) -> None:
+    assert {"toml": tomllib.loads, "json": json.loads}[snippet.language](snippet.text)
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_doit_has_what_a_page_names(page: Path) -> None:
+    shown = [
+        line for one in snippets(page) if one.language in SHELLS for line in one.text.splitlines()
+    ]
+    for line in (*inline(page), *shown):
+        for words in uses(line):
+            assert not wrong(words), f"{name_of(page)}: {line}"
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_modules_and_files_that_a_page_names_are_there(page: Path) -> None:
+    """Of the checkout: those of a build, and names that stand for others, are not."""
+    for code in (*inline(page), *(one.text for one in snippets(page))):
+        for module in re.findall(r"python -m (tasks\.[\w.]+|tests(?:\.[\w.]+)?)", code):
+            path = ROOT / module.replace(".", "/")
+            assert path.is_dir() or path.with_suffix(".py").is_file(), f"{name_of(page)}: {code}"
+    for code in inline(page):
+        if re.fullmatch(r"(?:tasks|tests|templates|docs|\.ci|\.github)/[a-z0-9_./-]+", code):
+            assert (ROOT / code).exists(), f"{name_of(page)}: {code}"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("```sh\nls\n```", "say before it"),
+        ("<!-- not run: why -->\n```sh\nls\n```", "give the reason"),
+        ("<!-- run by tests/nothing.py -->\n```sh\nls\n```", "there is no"),
+        ("<!-- run by .ci/run -->\n```sh\nls --nothing # comment\n```", "has no 'ls --nothing'"),
+        ("<!-- run by .ci/run -->\n```sh\nmypy && doit build  # all\n```", ""),
+        (f"<!-- run by {RUNNER} -->\n```bat\ndir\n```", "runs sh alone"),
+    ],
+)
+def test_a_block_without_a_whole_mark_is_found(text: str, told: str) -> None:
+    (found,) = snippets(ROOT / "README.md", text)
+    assert told in missing(found)
+    assert bool(told) == bool(missing(found))
+
+
+def test_a_mark_belongs_to_the_block_after_it() -> None:
+    text = "<!-- not settings: of GitHub -->\n```yaml\na: 1\n```\n\n   ```\n   out\n   ```\n"
+    first, other = snippets(ROOT / "README.md", text)
+    assert first.mark == Mark("not settings", "of GitHub")
+    assert (other.text, other.mark) == ("out\n", None)
+
+
+@pytest.mark.parametrize(
+    ("line", "bad"),
+    [
+        ("doit matrix [--build] [--workflow github\\|slurm --out FILE] [--json FILE]", []),
+        ("doit build && doit bundle --dest /media/usb/torch.tar", []),
+        (".venv\\Scripts\\doit doctor profile=x", []),
+        ("doit extensions:NAME", []),
+        ("doit report --rum NAME", ["--rum"]),
+        ("doit biuld", ["biuld"]),
+        ("doit validate --json FILE", ["--json"]),
+    ],
+)
+def test_what_doit_has_not_is_found(line: str, bad: list[str]) -> None:
+    assert [one for words in uses(line) for one in wrong(words)][:1] == bad

@@ -1,0 +1,56 @@
+"""docs/stages: a page for each stage, which names all that the plan knows of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+
+import pytest
+
+from tasks.model import Stage
+from tasks.plan import STAGES, layout_of, make_plan
+from tasks.settings.examples import EXAMPLES
+from tasks.settings.schema import Settings
+from tests.checkout import HOST, KNOWLEDGE, ROOT
+
+SETTINGS = Settings.model_validate(
+    {
+        "torch": {"strategy": "source"},
+        "extensions": [{"name": "NAME", "path": "mine"}],
+        "install": {"into": "/home/me/env/bin/python"},
+    }
+)
+
+
+def stages() -> dict[str, Stage]:
+    layout = layout_of(PurePosixPath("/yard"), "PROFILE", SETTINGS)
+    _, plan = make_plan(SETTINGS, HOST, KNOWLEDGE, layout)
+    return {stage.room: stage for stage in (*plan.stages, plan.validate)}
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / "stages" / f"{name}.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_a_page_names_what_the_stage_leaves_and_its_log(name: str) -> None:
+    stage = stages()[name]
+    for path in (*stage.leaves, *(path for path in stage.also if path.suffix in {".sh", ".xml"})):
+        assert path.name in page(name), path
+    assert f"build/PROFILE/logs/{stage.job.log.name}`" in page(name)
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_a_page_links_to_every_setting_that_runs_the_stage_again(name: str) -> None:
+    linked = set(re.findall(r"settings\.md#([\w-]+)", page(name)))
+    for key, example in EXAMPLES.items():
+        if name in example.stages and key != "python":
+            assert key.replace(".", "") in linked, key
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_a_page_has_the_sections_that_all_have_and_how_it_is_run_alone(name: str) -> None:
+    titles = re.findall(r"^## (.*)$", page(name), re.MULTILINE)
+    assert titles == ["Makes", "Runs again", "Settings", "Log", "What can go wrong"]
+    assert f"```sh\ndoit {name}\n```" in page(name)
+    assert f"[{name}]({name}.md)" in page("index")

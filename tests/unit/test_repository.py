@@ -1,0 +1,132 @@
+"""What stands around the code: workflow and issue forms by GitHub's own schemas, the recipes of
+CONTRIBUTING, the hooks before a commit, and one version.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import tasks
+from tasks.commands import command_tasks
+from tasks.reports.subject import Subject
+from tests.checkout import ROOT
+from tests.snippets import commands
+from tests.systems import posix_only
+
+FORMS = sorted(
+    path for path in (ROOT / ".github/ISSUE_TEMPLATE").iterdir() if path.stem != "config"
+)
+SCHEMAS = [
+    *((form, "vendor.github-issue-forms") for form in FORMS),
+    (ROOT / ".github/ISSUE_TEMPLATE/config.yml", "vendor.github-issue-config"),
+    (ROOT / ".github/workflows/ci.yml", "vendor.github-workflows"),
+    (ROOT / ".github/workflows/ci.yml", "custom.github-workflows-require-timeout"),
+]
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+RECIPES = dict(
+    re.findall(r"^## (Add a .*?)\n\n(.*?)(?=^## )", CONTRIBUTING, re.DOTALL | re.MULTILINE)
+)
+
+
+def read(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(("path", "schema"), SCHEMAS, ids=[f"{p.name}-{s}" for p, s in SCHEMAS])
+@posix_only
+def test_githubs_own_schema_takes_it(path: Path, schema: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, path],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def steps(job: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = read(ROOT / ".github/workflows/ci.yml")["jobs"][job]["steps"]
+    return found
+
+
+def test_the_workflow_runs_what_ci_runs_and_the_unit_tests_on_windows() -> None:
+    jobs = read(ROOT / ".github/workflows/ci.yml")["jobs"]
+    assert [step["run"] for step in steps("linux") if "run" in step] == [".ci/run"]
+    assert jobs["windows"]["runs-on"].startswith("windows-")
+    assert "python -m pytest -q tests/unit" in [step.get("run") for step in steps("windows")]
+    assert "python -m mkdocs build --strict" in [step.get("run") for step in steps("docs")]
+
+
+def test_the_workflow_may_read_and_no_more_and_puts_no_value_into_a_command() -> None:
+    workflow = read(ROOT / ".github/workflows/ci.yml")
+    assert workflow["permissions"] == {"contents": "read"}
+    for step in (one for job in workflow["jobs"] for one in steps(job)):
+        assert "${{" not in step.get("run", "")
+        if step.get("uses", "").startswith("actions/checkout"):
+            assert step["with"]["persist-credentials"] is False
+        assert re.fullmatch(r"actions/[\w-]+@v\d+", step.get("uses", "actions/none@v0"))
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+def test_each_form_asks_for_what_our_own_commands_print(form: Path) -> None:
+    text = form.read_text(encoding="utf-8")
+    assert re.search(r"doit report`.*report/report\.md|doit diagnose", text, re.DOTALL)
+    if form.name == "build.yml":
+        report = next(one for one in read(form)["body"] if one.get("id") == "report")
+        assert "report.md" in report["attributes"]["description"]
+        assert report["validations"] == {"required": True}
+
+
+def test_there_are_four_recipes_of_five_steps() -> None:
+    names = ["Add a fact", "Add a failure signature", "Add a profile", "Add a stage"]
+    assert list(RECIPES) == names
+    for recipe in RECIPES.values():
+        assert re.findall(r"^(\d)\. ", recipe, re.MULTILINE) == ["1", "2", "3", "4", "5"]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_files_of_a_recipe_are_there(name: str) -> None:
+    for code in re.findall(r"`([^`]+)`", RECIPES[name]):
+        for word in re.findall(
+            r"(?<![\w/])(?:tasks|tests|docs|config)/[\w./-]+|\w+\.(?:md|yml)\b", code
+        ):
+            assert "NAME" in word or (ROOT / word).exists(), word
+
+
+def test_hooks_before_a_commit_fetch_nothing_and_name_tests_that_are_there() -> None:
+    (local,) = read(ROOT / ".pre-commit-config.yaml")["repos"]
+    assert local["repo"] == "local"
+    for hook in local["hooks"]:
+        assert hook["language"] == "system"
+        for file in hook.get("args", ()):
+            assert "_is_fresh()" in (ROOT / file).read_text(encoding="utf-8"), file
+
+
+def test_doit_check_is_among_the_commands_and_ci_builds_the_site() -> None:
+    assert "check" in {one["basename"] for one in command_tasks(Subject(ROOT, "mine", None))}
+    script = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    assert any("mkdocs build --strict" in line for line in commands(script))
+
+
+def test_one_place_states_the_version() -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+", tasks.__version__)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert "version" in project["project"]["dynamic"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "tasks.__version__"}
+    released = re.findall(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert released[:1] in ([], [tasks.__version__])
+
+
+def test_what_is_installed_has_that_version() -> None:
+    try:
+        installed = importlib.metadata.version("torchyard")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("not run: only the dependencies are installed here")
+    assert installed == tasks.__version__

@@ -1,0 +1,131 @@
+"""docs/settings.md: made of the model, with values that it takes and stages that the plan runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from tasks.model import Host, ToolkitFound
+from tasks.plan import STAGES, layout_of, make_plan
+from tasks.settings.examples import EXAMPLES, OF_EXTENSION
+from tasks.settings.extension import Extension
+from tasks.settings.page import entry, text
+from tasks.settings.schema import Settings
+from tests.checkout import HOST, KNOWLEDGE, ROOT
+
+MINE = {"extensions": [{"name": "mine", "path": "mine"}]}
+SOURCE = {"torch": {"strategy": "source"}, **MINE}
+PREBUILT = {"torch": {"strategy": "prebuilt"}, **MINE}
+SYSTEM = replace(HOST, toolkits=(ToolkitFound("/usr/local/cuda-13.2", "13.2.51"),))
+# Where the value alone means nothing: what it is changed in
+BEFORE: Mapping[str, tuple[dict[str, Any], ...]] = {
+    "source.sha256": (
+        {**SOURCE, "source": {"tarball": "https://a.example/b", "sha256": "1" * 64}},
+    ),
+    "build.backend": ({"torch": {"strategy": "source"}},),
+    "torch.strategy": (PREBUILT,),
+    "toolkit.provider": ({**PREBUILT, "toolkit": {"provider": "pypi"}},),
+    "toolkit.path": ({**PREBUILT, "toolkit": {"provider": "path", "path": "/opt/cuda"}},),
+}
+
+
+def sections() -> dict[str, type[BaseModel]]:
+    defaults = {name: field.default for name, field in Settings.model_fields.items()}
+    return {name: type(value) for name, value in defaults.items() if isinstance(value, BaseModel)}
+
+
+def test_the_page_is_fresh() -> None:
+    kept = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    assert kept == text(), "python -m tasks.settings.page > docs/settings.md"
+
+
+def test_every_key_of_the_model_has_an_example() -> None:
+    plain = Settings.model_fields.keys() - sections().keys()
+    dotted = {f"{name}.{key}" for name, model in sections().items() for key in model.model_fields}
+    assert EXAMPLES.keys() == plain | dotted
+    assert OF_EXTENSION.keys() == Extension.model_fields.keys()
+
+
+@pytest.mark.parametrize("dotted", EXAMPLES)
+def test_the_model_takes_each_example_and_it_is_no_default(dotted: str) -> None:
+    changed = Settings.model_validate(with_value({}, dotted))
+    assert changed != Settings()
+
+
+@pytest.mark.parametrize("key", OF_EXTENSION)
+def test_the_model_takes_each_example_of_an_extension(key: str) -> None:
+    assert Settings.model_validate({"extensions": [entry(key)]}).extensions
+
+
+def rooms(settings: dict[str, Any], host: Host = HOST) -> dict[str, Any]:
+    """What doit compares of each stage, in one value for all extensions."""
+    made = Settings.model_validate(settings)
+    layout = layout_of(PurePosixPath("/yard"), "mine", made)
+    _, plan = make_plan(made, host, KNOWLEDGE, layout)
+    found: dict[str, Any] = {}
+    for stage in (*plan.stages, plan.validate):
+        found.setdefault(stage.room, []).append(
+            (stage.name, stage.inputs, sorted(map(str, stage.reads)))
+        )
+    return found
+
+
+def moved(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
+    return {room for room, value in after.items() if before.get(room) != value}
+
+
+def with_value(before: dict[str, Any], dotted: str) -> dict[str, Any]:
+    name, _, key = dotted.partition(".")
+    value, beside = EXAMPLES[dotted].value, EXAMPLES[dotted].beside
+    if name == "extensions":
+        return {**before, name: [*before.get(name, ()), *value]}
+    return {**before, name: {**before.get(name, {}), **beside, key: value} if key else value}
+
+
+def host_of(dotted: str) -> tuple[Host, Host]:
+    if dotted == "python":
+        return HOST, replace(HOST, python=replace(HOST.python, version="3.13.1"))
+    if dotted == "toolkit.provider":
+        return SYSTEM, SYSTEM
+    if dotted == "toolkit.path":
+        there = (
+            ToolkitFound(home, "13.2.51", asked=True)
+            for home in ("/opt/cuda", "/usr/local/cuda-13.2")
+        )
+        before, after = (replace(HOST, toolkits=(one,)) for one in there)
+        return before, after
+    return HOST, HOST
+
+
+@pytest.mark.parametrize("dotted", EXAMPLES)
+def test_the_stages_that_are_told_are_those_that_the_plan_moves(dotted: str) -> None:
+    first, then = host_of(dotted)
+    found: set[str] = set()
+    for before in BEFORE.get(dotted, (SOURCE, PREBUILT)):
+        found |= moved(rooms(before, first), rooms(with_value(before, dotted), then))
+    assert tuple(name for name in STAGES if name in found) == EXAMPLES[dotted].stages
+
+
+@pytest.mark.parametrize("key", OF_EXTENSION)
+def test_the_stages_of_an_extensions_key_are_those_that_the_plan_moves(key: str) -> None:
+    other = {"name": "simple-knn", "path": "knn"}
+    bare = (
+        {"name": "mine", "path": "elsewhere"}
+        if key == "path"
+        else {"name": "mine", "path": "~/code/my-extension"}
+    )
+    before, after = ({"extensions": [other, one]} for one in (bare, entry(key)))
+    if key == "name":
+        before = {"extensions": [other]}
+    found = moved(rooms(before), rooms(after)) - {"validate"}
+    assert tuple(name for name in STAGES if name in found) == OF_EXTENSION[key].stages
+
+
+def test_each_key_can_be_linked_to() -> None:
+    titles = [line for line in text().splitlines() if line.startswith("### ")]
+    assert len(titles) == len(set(titles)) == len(EXAMPLES) + len(OF_EXTENSION)
