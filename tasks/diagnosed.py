@@ -14,6 +14,7 @@ from tasks import onsite
 from tasks.diagnosis.decide import Diagnosis, diagnose
 from tasks.diagnosis.document import document
 from tasks.diagnosis.facts import Facts, judged_by
+from tasks.diagnosis.original import of_original
 from tasks.diagnosis.remedy import remedy
 from tasks.effects import witness
 from tasks.effects.logreading import read_log, spooled
@@ -65,6 +66,8 @@ def read(
     with spooled(log) as file:
         raws = read_log(file, facts.begun if facts else 0)
         found = judged_by(facts, diagnose(failures, raws), failures)
+    if stage and stage.room == "extensions":
+        found = of_original(found, stage.job.tree, stage.job.original)
     if found.failure is None:
         return Diagnosed(log, found, _around(log, found))
     if profile is None:

@@ -85,7 +85,7 @@ def _clones(finished: Finished) -> Iterator[Wanted]:
             case SourceJob(kind="path") as job:
                 warn(f"the tree {job.location} is your own, and not in the bundle")
             case ExtensionJob(kind="git") as job:
-                yield from repositories.wanted(job.location, Path(job.work / "clone"), job.ref)
+                yield from repositories.wanted(job.location, Path(job.clone), job.ref)
 
 
 def _packages(finished: Finished, section: Profile, wheels: Path) -> None:

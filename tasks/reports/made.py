@@ -159,7 +159,7 @@ class Finished:
             case "sdist":
                 return {"sdist": job.location, "sha256": source["sha256"], "patches": patches}
         known = {"git": source["git"], "ref": job.ref, "commit": source["commit"]}
-        submodules = dict(git.state(job.work / "clone").submodules) if job.submodules else {}
+        submodules = dict(git.state(job.clone).submodules) if job.submodules else {}
         return {**known, "submodules": submodules, "patches": patches}
 
     def _relative(self, location: str) -> str:

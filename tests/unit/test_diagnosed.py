@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -180,6 +180,29 @@ def test_what_has_no_log_stays_as_it_is(profile: Profile, error: BuildError) -> 
     before = str(error)
     assert explained(profile, error) == before
     assert error.diagnosis is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "whose"),
+    [
+        ({"kind": "path", "location": "/home/me/rast"}, "/home/me/rast"),
+        ({"kind": "git"}, "{work}/clone"),
+        ({"kind": "sdist"}, "{work}/tree"),
+        ({"kind": "path", "location": "/home/me/rast", "patches": ("a.patch",)}, "{work}/tree"),
+    ],
+    ids=["path", "git", "sdist", "patched"],
+)
+def test_an_error_names_the_file_that_a_person_mends_and_not_the_copy_that_is_built(
+    tmp_path: Path, profile: Profile, changes: dict[str, Any], whose: str
+) -> None:
+    stage = stage_of(profile, "extensions:rast")
+    job = replace(stage.job, **changes)
+    file = PurePath(whose.format(work=job.work)) / "k.cu"
+    log = tmp_path / "rast.log"
+    failing(log, "FAILED: k.o", f"{job.tree / 'k.cu'}(9): error: expected a ';'")
+    told = diagnosed.read(log, KNOWLEDGE, None, profile, replace(stage, job=job))
+    assert told.document["first_error"]["file"] == str(file)
+    assert told.document["first_error"]["text"] == f"{file}(9): error: expected a ';'"
 
 
 def known(profile: Profile, name: str, **facts: Any) -> dict[str, str]:

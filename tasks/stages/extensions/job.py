@@ -87,6 +87,25 @@ class ExtensionJob:
     locked: Locked = field(default_factory=dict)
     locked_requires: Locked = field(default_factory=dict)
 
+    @property
+    def clone(self) -> PurePath:
+        """Where git keeps it, and what a person edits of it; none but a `git` one has it."""
+        return self.work / "clone"
+
+    @property
+    def tree(self) -> PurePath:
+        """The copy that is built in, made anew each time."""
+        return self.work / "tree"
+
+    @property
+    def original(self) -> PurePath:
+        """Where a file of the copy is to be mended: where it was copied from. The copy itself where
+        a patch may have moved its lines, or it came out of an archive.
+        """
+        if self.patches:
+            return self.tree
+        return {"path": PurePath(self.location), "git": self.clone}.get(self.kind, self.tree)
+
 
 @dataclass(frozen=True)
 class Built:

@@ -23,13 +23,13 @@ def fetch(job: ExtensionJob, deps: Deps) -> tuple[Path, Mapping[str, str]]:
     the sdist or wheel; and the digests of its patches. `BuildError` where one does not fit.
     """
     work = files.own(job.work)
-    tree = work / "tree"
+    tree = Path(job.tree)
     files.remove_owned(tree)
     match job.kind:
         case "wheel":
             return _wheel(job, deps, work / "wheel")
         case "git":
-            found = _clone(job, _clone_of(job), tree)
+            found = _clone(job, Path(job.clone), tree)
         case "path":
             trees.copy(Path(job.location), tree)
             found = {"path": job.location, "digest": trees.digest(tree)}
@@ -49,18 +49,14 @@ def tree_of(job: ExtensionJob, found: Mapping[str, str]) -> Tree:
         url="" if is_local(found["git"]) else found["git"],
         commit=found["commit"],
         edits=found["edits"],
-        submodules=git.state(_clone_of(job)).submodules,
+        submodules=git.state(job.clone).submodules,
         patches=patches,
     )
 
 
 def date(job: ExtensionJob) -> int:
     """When its commit was made, 0 where it is no checkout of ours."""
-    return git.date(_clone_of(job)) if job.kind == "git" else 0
-
-
-def _clone_of(job: ExtensionJob) -> Path:
-    return Path(job.work) / "clone"
+    return git.date(job.clone) if job.kind == "git" else 0
 
 
 def path_digest(job: ExtensionJob) -> str:
