@@ -17,7 +17,7 @@ def command_tasks(subject: Subject) -> Iterator[Task]:
         run = (failing, [_report(name, subject)])
         return {"basename": name, "doc": doc, "actions": [run], "params": list(params)}
 
-    json = _value("json", "write it to FILE as JSON too")
+    json = _file("json", "write it to FILE as JSON too")
     yes = _flag("yes", "do it")
     yield command("settings", "show the resolved settings and where each value came from", json)
     yield command(
@@ -29,7 +29,7 @@ def command_tasks(subject: Subject) -> Iterator[Task]:
     yield command(
         "diagnose",
         "why the last build failed, or what a log tells (--log FILE): the cause, what to do",
-        _value("log", "read FILE, from anywhere"),
+        _file("log", "read FILE, from anywhere"),
         json,
     )
     yield command(
@@ -42,7 +42,7 @@ def command_tasks(subject: Subject) -> Iterator[Task]:
         "the last run on one HTML page, for Perfetto, and as text for a bug report",
         _value("run", "the run of that name"),
         _value("against", "beside that run"),
-        _value("out", "write it into FOLDER"),
+        _file("out", "write it into FOLDER"),
     )
     yield command(
         "explain", "what doit build would do now and why; for compile, how many objects", json
@@ -51,7 +51,7 @@ def command_tasks(subject: Subject) -> Iterator[Task]:
         **command(
             "verify",
             "verify WHEEL: against what is recorded of it, and what it declares to need",
-            _value("wheel", "look at FILE"),
+            _file("wheel", "look at FILE"),
         ),
         "pos_arg": "wheels",
     }
@@ -60,7 +60,7 @@ def command_tasks(subject: Subject) -> Iterator[Task]:
         "the builds of this profile's matrix and how each stands (--build builds them)",
         _flag("build", "build what is not up to date, each by itself, and publish"),
         _value("workflow", "write the matrix for github or slurm"),
-        _value("out", "write it to FILE"),
+        _file("out", "write it to FILE"),
         json,
     )
     yield command("purge", "remove what this profile built (--yes to do it)", yes)
@@ -72,7 +72,10 @@ def command_tasks(subject: Subject) -> Iterator[Task]:
     yield command(
         "publish",
         "put the wheels on a package index that pip and uv can use (--dest, --check)",
-        _value("dest", "a folder, user@host:path, or a command with {index} in it"),
+        {
+            **_value("dest", "a folder, user@host:path, or a command with {index} in it"),
+            "type": _destination,
+        },
         _flag("check", "read all that is on it, and change nothing"),
         _value("yank", "keep the wheel NAME from who does not ask for exactly it"),
         _value("because", "why it is yanked"),
@@ -86,13 +89,24 @@ def command_tasks(subject: Subject) -> Iterator[Task]:
     yield command(
         "bundle",
         "collect all that this profile is built of, for a machine without a network",
-        _value("dest", "a folder, or FILE.tar"),
+        _file("dest", "a folder, or FILE.tar"),
     )
     yield command("check", "for work on torchyard itself: lint, types and tests")
 
 
 def _value(name: str, meaning: str) -> Task:
     return {"name": name, "long": name, "default": "", "help": meaning}
+
+
+def _file(name: str, meaning: str) -> Task:
+    """A file or folder, from where doit was started."""
+    return {**_value(name, meaning), "type": from_where}
+
+
+def _destination(typed: str) -> str:
+    from tasks.effects.published.sending import is_folder  # noqa: PLC0415 - only for publish
+
+    return from_where(typed) if is_folder(typed) else typed
 
 
 def _flag(name: str, meaning: str) -> Task:
@@ -103,8 +117,8 @@ def _report(name: str, subject: Subject) -> Callable[..., None]:
     def run(**params: Any) -> None:
         import importlib  # noqa: PLC0415 - a report is loaded when it is asked for
 
-        if "log" in params:
-            params["log"] = from_where(params["log"])
+        if params.get("wheels"):
+            params["wheels"] = [from_where(one) for one in params["wheels"]]
         importlib.import_module(f"tasks.reports.{name}").run(subject, **params)
 
     return run

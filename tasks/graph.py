@@ -7,6 +7,7 @@ targets and file_deps, fresh dicts each time, and no claim left standing while a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ Task = dict[str, Any]
 
 def from_where(path: str) -> str:
     """A path that a person typed, from the folder where doit was started: `doit -f` leaves it."""
-    return str(Path(get_initial_workdir() or "", path)) if path else ""
+    typed = os.path.expanduser(path)  # noqa: PTH111 - Path's raises where there is no such user
+    return str(Path(get_initial_workdir() or "", typed)) if path else ""
 
 
 def stage_tasks(yard: Yard) -> Iterator[Task]:

@@ -1,0 +1,58 @@
+"""What is typed after a command: files are meant from the folder where doit was started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks import graph
+from tasks.commands import command_tasks
+from tasks.reports import verify
+from tasks.reports.subject import Subject
+
+
+def commands() -> dict[str, dict[str, Any]]:
+    return {one["basename"]: one for one in command_tasks(Subject(Path("/checkout"), "p", None))}
+
+
+FILES = [
+    (name, param["name"])
+    for name, command in commands().items()
+    for param in command["params"]
+    if param["name"] in {"json", "out", "log", "wheel", "dest"}
+]
+
+
+@pytest.fixture
+def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder where doit was started; `doit -f` works in that of dodo.py."""
+    monkeypatch.setattr(graph, "get_initial_workdir", lambda: str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize(("command", "name"), FILES)
+def test_a_file_is_meant_from_where_doit_was_started(
+    started: Path, command: str, name: str
+) -> None:
+    (param,) = (one for one in commands()[command]["params"] if one["name"] == name)
+    assert param["type"]("sub/file") == str(started / "sub" / "file")
+    assert param["type"](str(started / "file")) == str(started / "file")
+    assert param["type"]("") == ""
+
+
+@pytest.mark.parametrize("typed", ["me@there:index", "cp -r {index} there"])
+def test_an_index_that_is_sent_has_no_folder_here(started: Path, typed: str) -> None:
+    (param,) = (one for one in commands()["publish"]["params"] if one["name"] == "dest")
+    assert param["type"](typed) == typed
+
+
+def test_wheels_that_are_named_without_an_option_are_meant_from_there_too(
+    started: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(verify, "run", lambda _, **params: given.update(params))
+    _, (report,) = commands()["verify"]["actions"][0]
+    report(wheel="", wheels=["a.whl"])
+    assert given["wheels"] == [str(started / "a.whl")]
