@@ -5,7 +5,7 @@ this host and profile, and the diagnosis for programs. What somebody wrote by ha
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,7 +91,8 @@ def explained(
     log = _log(failed) if failed else None
     if failed is None or log is None:
         return None
-    facts = replace(seen.facts(log), begun=failed.begun, code=failed.code, **_of(stage, profile))
+    ended = replace(seen.facts(log), begun=failed.begun, code=failed.code)
+    facts = replace(ended, jobs=_jobs(stage), compiler=_compiler(stage))
     witness.keep(log, facts)
     told = read(log, profile.knowledge, facts, profile, stage)
     _tell(error, told, {one.slug for one in profile.knowledge.failures})
@@ -130,15 +131,6 @@ def _log(failed: CommandFailedError) -> Path | None:
     return log if number.isdecimal() and log.is_file() else None
 
 
-def _of(stage: Stage, profile: Profile) -> Mapping[str, Any]:
-    """What the stage was asked for, and the compilers that it had."""
-    return {
-        "jobs": _jobs(stage),
-        "archs": tuple(map(str, profile.choice.targets)),
-        "compilers": _compilers(stage),
-    }
-
-
 def _jobs(stage: Stage) -> int | None:
     """How many compilers there may have been at once, by the line of the run that just ended."""
     from tasks.effects import runs  # noqa: PLC0415 - only where something failed
@@ -148,12 +140,12 @@ def _jobs(stage: Stage) -> int | None:
     return next((run["jobs"] for run in last if isinstance(run.get("jobs"), int)), None)
 
 
-def _compilers(stage: Stage) -> dict[str, str]:
-    """Versions by name, out of the manifest deps.json."""
+def _compiler(stage: Stage) -> str:
+    """Of C++, out of the manifest deps.json; "" where the stage may have had another."""
+    if "CXX" in getattr(stage.job, "env", {}):
+        return ""
     try:
-        deps = json.loads(Path(stage.job.deps).read_text(encoding="utf-8"))
-        named = {name: (deps[name] or {}).get("version", "") for name in ("cc", "cxx", "cmake")}
-        kit = {"cuda": (deps["toolkit"] or {}).get("version", "")}
-        return {name: version for name, version in (named | kit).items() if version}
+        found = json.loads(Path(stage.job.deps).read_text(encoding="utf-8"))["cxx"]
+        return f"{found['path']} {found['version']}".strip()
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
-        return {}
+        return ""

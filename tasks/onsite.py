@@ -50,6 +50,7 @@ def of_profile(profile: Profile, stage: Stage | None, facts: Facts | None) -> di
         "archs": ", ".join(map(str, choice.targets)),
         "cards": ", ".join(f'"{gpu.capability}"' for gpu in profile.host.gpus),
         "torch_cuda": choice.cuda or "",
+        "compiler": facts.compiler if facts else "",
         **_of_jobs(facts),
         **_of_stage(profile, stage),
         **_of_cuda(profile),

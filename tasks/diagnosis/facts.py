@@ -5,8 +5,8 @@ a compiler, and whether the disk was full.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from tasks.diagnosis.decide import Diagnosis
 from tasks.knowledge.facts import Failure
@@ -27,7 +27,7 @@ class Facts:
     the signal's number where one ended it. `kills` counts what the kernel ended for want of memory
     meanwhile, None where it does not tell; `lowest_mib` is the least memory that was available of
     `limit_mib`, and `free_mib` the room on the log's disk afterwards. `jobs` are compilers at once,
-    `compilers` versions by name, `archs` what was asked for.
+    `compiler` is path and version of the one for C++, "" where that is not known.
     """
 
     size: int = 0
@@ -38,8 +38,7 @@ class Facts:
     limit_mib: int | None = None
     free_mib: int | None = None
     jobs: int | None = None
-    compilers: Mapping[str, str] = field(default_factory=dict)
-    archs: tuple[str, ...] = ()
+    compiler: str = ""
 
 
 def judged_by(facts: Facts | None, found: Diagnosis, failures: Sequence[Failure]) -> Diagnosis:

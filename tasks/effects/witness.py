@@ -12,7 +12,7 @@ import json
 import shutil
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from tasks.diagnosis.facts import Facts, pressure
@@ -105,8 +105,7 @@ def kept(log: Path) -> Facts | None:
         found = json.loads(_beside(log).read_text(encoding="utf-8"))
         known = {one.name for one in fields(Facts)}
         facts = Facts(**{name: value for name, value in found.items() if name in known})
-        belongs = facts.size == log.stat().st_size
-        return replace(facts, archs=tuple(facts.archs)) if belongs else None
+        return facts if facts.size == log.stat().st_size else None
     except (OSError, ValueError, TypeError, AttributeError):
         return None
 

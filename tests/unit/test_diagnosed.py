@@ -16,6 +16,7 @@ from tasks import diagnosed, onsite
 from tasks.diagnosis.facts import Facts
 from tasks.diagnosis.remedy import remedy, words
 from tasks.effects import shell, witness
+from tasks.effects.files import write_atomic
 from tasks.effects.typed import for_profile
 from tasks.errors import BuildError, CommandFailedError, FetchError
 from tasks.model import Command, Host, Interpreter, Stage, ToolkitFound
@@ -83,10 +84,12 @@ def test_error_cause_remedy_and_log_are_said_in_this_order(
 
 def test_the_facts_of_the_run_are_kept_beside_the_log(tmp_path: Path, profile: Profile) -> None:
     log = tmp_path / "compile.log"
+    deps = Path(stage_of(profile, "compile").job.deps)
+    write_atomic(deps, '{"cxx": {"path": "/a/g++", "version": "12.2"}}')
     explained(profile, failing(log, ARCH, code=3))
     facts = witness.kept(log)
     assert facts is not None
-    assert (facts.code, facts.archs) == (3, ("12.0",))
+    assert (facts.code, facts.compiler) == (3, "/a/g++ 12.2")
     assert facts.begun == 0
 
 
@@ -231,6 +234,11 @@ def test_a_remedy_names_the_newest_compiler_here_that_this_nvcc_takes(
     assert f"takes GCC up to {gcc}: sudo apt install gcc-{gcc} g++-{gcc}," in said
 
 
+def test_a_remedy_names_the_compiler_that_crashed(profile: Profile) -> None:
+    said = remedy(failure("compiler-crash"), known(profile, "compile", compiler="/a/g++ 12.2"))
+    assert "another compiler than /a/g++ 12.2: build.env.CC and build.env.CXX in" in said
+
+
 def test_a_remedy_names_packages_as_this_system_does(
     profile: Profile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,7 +266,7 @@ def test_a_remedy_names_extension_card_and_tree(profile: Profile) -> None:
 
 def test_every_word_of_a_remedy_is_one_that_a_host_may_know(profile: Profile) -> None:
     full = {*known(profile, "extensions:rast", jobs=8), *known(profile, "compile", jobs=8)}
-    full |= {"home", "cc", "cxx", "toolkit_for_archs", "free"}  # where there are such
+    full |= {"home", "cc", "cxx", "toolkit_for_archs", "free", "compiler"}  # where there are such
     managers = KNOWLEDGE.package_managers.values()
     full |= {f"install:{name}" for one in managers for name in one}
     for one in KNOWLEDGE.failures:

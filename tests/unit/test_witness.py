@@ -70,7 +70,7 @@ def test_it_looks_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_facts_are_kept_for_the_log_as_it_is(log: Path) -> None:
-    facts = Facts(log.stat().st_size, 3, -9, 1, 2, 3, 4, 8, {"cxx": "13.2"}, ("12.0",))
+    facts = Facts(log.stat().st_size, 3, -9, 1, 2, 3, 4, 8, "/usr/bin/g++ 13.2")
     witness.keep(log, facts)
     assert witness.kept(log) == facts
     log.write_text("another run\n", encoding="utf-8")
