@@ -8,8 +8,8 @@ import re
 _STAGES = "deps|source|env|compile|wheel|install|extensions|validate"
 # As they stand in what a person is told to do, alone or in a sentence
 _OURS = re.compile(
-    rf"\bdoit (?:clean(?: (?:{_STAGES})\b)?|{_STAGES}|build|doctor|settings|explain|diagnose"
-    r"|history|report|purge|restore|publish|lock|bundle)\b(?: --[a-z]+)*(?! profile=)"
+    rf"\bdoit (?>(?:clean(?: (?:{_STAGES})\b)?|{_STAGES}|build|doctor|settings|explain|diagnose"
+    r"|history|report|purge|restore|publish|lock|bundle)\b(?: --[a-z]+)*)(?! profile=)"
 )
 
 

@@ -164,6 +164,8 @@ def test_our_commands_in_a_remedy_are_for_this_profile(
         ),
         ("doit clean, then go on", "doit clean profile=p, then go on"),
         ("doit build profile=q", "doit build profile=q"),
+        ("doit clean extensions profile=q", "doit clean extensions profile=q"),
+        ("doit doctor --accept profile=q", "doit doctor --accept profile=q"),
         ("doit is told; doit builds", "doit is told; doit builds"),
     ],
 )

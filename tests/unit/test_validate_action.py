@@ -89,6 +89,15 @@ def test_a_failure_is_written_down_before_it_is_raised(yard: Yard) -> None:
     assert "<failure" in (yard.folder / "validate.xml").read_text(encoding="utf-8")
 
 
+def test_a_remedy_is_a_command_for_this_profile(yard: Yard) -> None:
+    yard.python(probing(ALL_GOOD, gpu=""))
+    yard.library("torch/lib/libtorch_cuda.so", "9.0")
+    with pytest.raises(ValidationFailedError, match="then doit build profile=mine"):
+        run(yard.job())
+    remedy = "build for it: name the card in target.gpus, then doit build profile=mine"
+    assert yard.written()["machine_code"].remedy == remedy
+
+
 def test_a_smoke_check_that_fails_or_hangs_is_a_failure(yard: Yard) -> None:
     yard.python(probing(ALL_GOOD, gpu=""))
     yard.smoke("echo 'axpy: WRONG'; exit 1")

@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Event
 
 from tasks.effects import files, manifests, process_group, shell
+from tasks.effects.typed import for_profile
 from tasks.effects.voice import show
 from tasks.errors import ValidationFailedError, redact
 from tasks.knowledge import load
@@ -101,11 +102,13 @@ def _cpp(job: ValidateJob, deps: Deps, wheel: Wheel, env: Mapping[str, str]) -> 
 
 
 def _with_remedy(job: ValidateJob, check: Check) -> Check:
-    """Nothing fails without a word on what to do then."""
+    """Nothing fails without a word on what to do then, and our commands in it are for this
+    profile.
+    """
     if check.status != "failed":
         return check
     told = diagnosed(load(Path(job.knowledge)), check)
-    return told if told.remedy else replace(told, remedy=f"see {job.log.parent}")
+    return replace(told, remedy=for_profile(told.remedy or f"see {job.log.parent}", job.profile))
 
 
 def _show(found: Validation) -> None:
