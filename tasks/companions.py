@@ -94,7 +94,7 @@ def _library(name: str, settings: Settings, choice: Choice, knowledge: Knowledge
             why = f"{torch} is an official build by its version, and it is made for that"
             return Companion(name, "wheel", why, f"{name}{exact}", _index(choice, knowledge))
     if free := _independent(name, choice, knowledge):
-        return Companion(name, "wheel", free.why, free.wheel)
+        return Companion(name, "wheel", _why_free(free), free.wheel)
     return _built(name, exact, choice, knowledge)
 
 
@@ -134,6 +134,12 @@ def _independent(name: str, choice: Choice, knowledge: Knowledge) -> Independent
         if here and fits and all(covers(knowledge, free.code, arch) for arch in choice.targets):
             return free
     return None
+
+
+def _why_free(free: IndependentWheel) -> str:
+    """Nothing that only should work is told as if somebody had tried it."""
+    doubt = "; with a torch that is no official wheel that is not verified"
+    return f"{free.why}{doubt if free.beside_built.startswith('unverified') else ''}"
 
 
 def _triton(name: str, settings: Settings, choice: Choice, knowledge: Knowledge) -> Companion:

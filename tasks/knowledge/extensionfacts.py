@@ -91,7 +91,8 @@ class ExtensionFact:
 class IndependentWheel:
     """A wheel that runs with any torch of a range, whoever built it: it uses the stable ABI alone.
 
-    `torch` and `cuda` are version specifiers, `code` is the machine code in it.
+    `torch` and `cuda` are version specifiers, `code` is the machine code in it; `beside_built` is
+    the evidence that it runs with a torch that no official wheel is.
     """
 
     wheel: str
@@ -101,6 +102,7 @@ class IndependentWheel:
     machine: str
     code: MachineCode
     why: str
+    beside_built: str
     status: str
 
 

@@ -86,6 +86,6 @@ def _companion(name: str, row: Mapping[str, Any]) -> CompanionFact:
 
 
 def _independent(row: Mapping[str, Any]) -> IndependentWheel:
-    same = ("wheel", "torch", "cuda", "system", "machine", "why", "status")
+    same = ("wheel", "torch", "cuda", "system", "machine", "why", "beside_built", "status")
     code = MachineCode(archs(row["archs"]), archs(row["ptx"]))
     return IndependentWheel(code=code, **{key: row[key] for key in same})

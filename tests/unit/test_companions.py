@@ -75,6 +75,7 @@ def test_beside_a_built_torch_libraries_are_built_and_triton_is_fetched(release:
     if release.minor in {"2.14", "2.15"}:
         assert (vision.way, vision.requirement) == ("wheel", "torchvision==0.29.2")
         assert "stable ABI" in vision.why
+        assert vision.why.endswith("with a torch that is no official wheel that is not verified")
     else:
         version = release.torchvision.removeprefix("==")
         assert (vision.way, vision.ref, vision.version) == ("git", f"v{version}", version)
