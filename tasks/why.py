@@ -7,6 +7,7 @@ from pathlib import PurePath
 from tasks.effects import records
 from tasks.effects.records import Told
 from tasks.errors import BuildError
+from tasks.few import shortened
 from tasks.model import Stage
 from tasks.rooms import room
 
@@ -16,7 +17,7 @@ def reason(stage: Stage) -> str:
     its source moved the answer is known.
     """
     if found := reasons(stage) or unlocked(stage):
-        return records.shortened(found)
+        return shortened(found)
     if stage.asks == "moved" and not room(stage, "moved").moved(stage.job):
         return records.UNFINISHED
     return records.ASKED[stage.asks]

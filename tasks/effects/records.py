@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -18,6 +18,7 @@ from tasks.effects import clock
 from tasks.effects.files import write_atomic
 from tasks.effects.manifests import record_of
 from tasks.errors import redact
+from tasks.few import shortened
 from tasks.model import Stage
 from tasks.runrecord import LOOKED
 
@@ -53,11 +54,6 @@ def reason(stage: Stage, told: Told = _nothing) -> str:
     """
     found = reasons(stage, told)
     return shortened(found) if found else ASKED[stage.asks]
-
-
-def shortened(found: Sequence[str]) -> str:
-    """The first of several reasons, and how many more there are."""
-    return found[0] + (f" (and {len(found) - 1} more)" if len(found) > 1 else "")
 
 
 def reasons(stage: Stage, told: Told = _nothing) -> tuple[str, ...]:

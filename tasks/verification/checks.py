@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tasks.few import few
 from tasks.knowledge import Knowledge
 from tasks.knowledge.covers import covers
 from tasks.model import Arch, Artifact
@@ -122,8 +123,7 @@ def _plain(arch: str) -> str:
 
 def _told(libraries: Mapping[str, Iterable[str]]) -> str:
     parts = [f"{name.rpartition('/')[2]}: {', '.join(sorted(a))}" for name, a in libraries.items()]
-    more = f" and {len(parts) - _FEW} more" if len(parts) > _FEW else ""
-    return "; ".join(sorted(parts)[:_FEW]) + more or "no device code"
+    return few(sorted(parts), _FEW, "; ") or "no device code"
 
 
 def _missing(found: Looked, wanted: Sequence[Arch], knowledge: Knowledge) -> Iterator[str]:
@@ -164,5 +164,4 @@ def _labelled(version: str) -> str:
 
 
 def _whose(one: Outside) -> str:
-    more = f" and {len(one.users) - _FEW} more" if len(one.users) > _FEW else ""
-    return f"{one.name} (needed by {', '.join(one.users[:_FEW])}{more}): {one.by}"
+    return f"{one.name} (needed by {few(one.users, _FEW)}): {one.by}"

@@ -208,7 +208,7 @@ def test_a_wheel_without_elf_libraries_says_nothing(bench: Bench, heard: Heard) 
 def test_the_line_for_people_stays_short() -> None:
     needed: dict[str, Origin] = {f"lib{number:02}.so": "system" for number in range(11)}
     found = WheelLibraries(NAME, {"torch/_C.so": Linked(needed, {})})
-    assert summary(found).endswith("lib06.so, lib07.so, and 3 more")
+    assert summary(found).endswith("lib06.so, lib07.so and 3 more")
 
 
 def test_a_library_is_read_once_for_each_content(bench: Bench) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from tasks.few import shortened
 from tasks.knowledge.facts import Effect, FolderRule
 from tasks.stages.compile.fingerprint import (
     TOOLS,
@@ -55,9 +56,7 @@ class Decision:
 
     def __str__(self) -> str:
         asking = [str(change) for change in self.changes if change.effect == self.do]
-        shown = ", ".join(asking[:_SHOWN])
-        more = f" (and {len(asking) - _SHOWN} more)" if len(asking) > _SHOWN else ""
-        return f"{_WORDS[self.do]}: {shown}{more}" if shown else _WORDS[self.do]
+        return ": ".join(filter(None, (_WORDS[self.do], shortened(asking, _SHOWN))))
 
 
 def decide(

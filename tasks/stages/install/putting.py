@@ -19,6 +19,7 @@ from tasks.effects.theirs.unpacked import Unpacked
 from tasks.effects.typed import with_profile
 from tasks.effects.voice import say, tick, warn
 from tasks.errors import BadArtifactError
+from tasks.few import few
 from tasks.stages.install import alone, fit, imported
 from tasks.stages.install.coming import Versions
 from tasks.stages.install.job import InstallJob
@@ -115,18 +116,13 @@ def _tell(order: Order, new: Exchange, settled: Settled) -> None:
     if settled.edited:
         warn(
             "files were changed since they were put there, and are now in "
-            f"{aside}: {_few(settled.edited)}"
+            f"{aside}: {few(settled.edited, 3)}"
         )
     if settled.left:
         warn(
             f"what was there at first was replaced by somebody else since; it is now in {aside}, "
             "and doit restore puts back what took its place"
         )
-
-
-def _few(paths: Sequence[str], limit: int = 3) -> str:
-    more = f" and {len(paths) - limit} more" if len(paths) > limit else ""
-    return f"{', '.join(paths[:limit])}{more}"
 
 
 def _came(new: Exchange) -> Iterator[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tasks.effects import manifests, records
 from tasks.errors import BuildError
+from tasks.few import shortened
 from tasks.stages.extensions.job import Built
 from tasks.stages.validate.checks import made_for
 from tasks.stages.validate.job import Check, ValidateJob
@@ -76,5 +77,5 @@ def warnings(job: ValidateJob) -> tuple[str, ...]:
     }
     if not moved:
         return ()
-    told = "; ".join(f"{name}: {records.shortened(reasons)}" for name, reasons in moved.items())
+    told = "; ".join(f"{name}: {shortened(reasons)}" for name, reasons in moved.items())
     return (f"what was built is not what the settings ask for now ({told}): {job.again}",)

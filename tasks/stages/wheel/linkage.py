@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from tasks.errors import BadArtifactError
+from tasks.few import few
 from tasks.stages.wheel.job import Linkage, Linked, Origin, WheelLibraries
 from tasks.stages.wheel.loading import Need
 
@@ -110,8 +111,7 @@ def summary(found: WheelLibraries) -> str:
             }
         )
         if names:
-            more = [f"and {len(names) - _AT_MOST} more"] if len(names) > _AT_MOST else []
-            parts.append(f"{words}: {', '.join([*names[:_AT_MOST], *more])}")
+            parts.append(f"{words}: {few(names, _AT_MOST)}")
     return "; ".join(parts)
 
 
