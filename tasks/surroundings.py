@@ -164,7 +164,8 @@ class Wanted:
 @dataclass(frozen=True)
 class Asked:
     """Where to look. Paths are absolute; `build` is "" where no profile says it. `torch` is the
-    folder of one that is there already, None where it comes into `venv`.
+    folder of one that is there already, None where it comes into `venv`. `sources` are folders of
+    extensions, which may have yet to be fetched.
     """
 
     root: PurePath
@@ -180,6 +181,7 @@ class Asked:
     toolkit_home: str = ""
     urls: tuple[Wanted, ...] = ()
     distributions: tuple[str, ...] = ()
+    sources: tuple[tuple[str, PurePath], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,8 @@ class Surroundings:
     `begun`: something of this profile is built already, so that its room on the disk is taken.
     `python_bits` is of the interpreter that is built for, `glibc` "" where there is none (musl,
     Windows). `cmake`, `ninja` and `setuptools` are those of the build environment where there is
-    one, else those on PATH (`setuptools` then is not there). `environ` are the variables that
+    one, else those on PATH (`setuptools` then is not there). `without_cuda` are extensions whose
+    sources are here and have none for nvcc. `environ` are the variables that
     checks ask for, by name.
     """
 
@@ -207,6 +210,7 @@ class Surroundings:
     windows_sdk: tuple[str, ...] | None = None
     nvcc: Tool | None = None
     torch: TorchSeen | None = None
+    without_cuda: frozenset[str] | None = None
     nvidia: Nvidia | None = None
     cmake: Tool | None = None
     ninja: Tool | None = None

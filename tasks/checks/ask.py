@@ -40,6 +40,7 @@ def ask(root: PurePath, host: Host, profile: Profile | None) -> Asked:
         toolkit_home=profile.choice.toolkit.home,
         urls=tuple(_urls(profile)),
         distributions=tuple(stage.job.name for stage in _extensions(profile)),
+        sources=tuple((stage.job.name, stage.job.original) for stage in _extensions(profile)),
     )
 
 

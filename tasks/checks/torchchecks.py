@@ -32,7 +32,7 @@ def judge(s: Surroundings, profile: Profile | None, _: Knowledge) -> Iterator[Sy
     if profile is None:
         yield unchecked(_ID, "the profile does not open")
         return
-    if not _extensions(profile) or not profile.choice.cuda:
+    if not _extensions(s, profile) or not profile.choice.cuda:
         yield ok(_ID, "not needed: no CUDA extension is built")
     elif s.torch is None:
         yield unchecked(_ID)
@@ -62,7 +62,7 @@ def _torch(s: Surroundings, torch: TorchSeen, profile: Profile) -> Symptom:
     if s.host.system == "windows":
         return _windows(torch, s.cxx)
     if s.host.system == "linux":
-        return _linux(torch, ".".join(cuda.split(".")[:2]), s.cxx, profile)
+        return _linux(s, torch, ".".join(cuda.split(".")[:2]), s.cxx, profile)
     return ok(_ID, f"torch {torch.version} looks at no version of a compiler here")
 
 
@@ -72,7 +72,7 @@ def _windows(torch: TorchSeen, cl: Tool) -> Symptom:
     return _least(torch, f"cl.exe {named or cl.version}", named, torch.says.least_msvc)
 
 
-def _linux(torch: TorchSeen, cuda: str, cxx: Tool, profile: Profile) -> Symptom:
+def _linux(s: Surroundings, torch: TorchSeen, cuda: str, cxx: Tool, profile: Profile) -> Symptom:
     whose, table = torch.says.table(cxx.path)
     named = f"{cxx.path} {cxx.version}"
     bounds = table.get(cuda)
@@ -81,17 +81,18 @@ def _linux(torch: TorchSeen, cuda: str, cxx: Tool, profile: Profile) -> Symptom:
     taken = f"torch {torch.version} takes {whose} {bounds} with CUDA {cuda}"
     if bounds.hold(cxx.version):
         return ok(_ID, taken)
-    names = ", ".join(job.name for job in _extensions(profile) if _is_checked(job))
+    names = ", ".join(job.name for job in _extensions(s, profile) if _is_checked(job))
     if not names:
         return ok(_ID, f"{taken}; no extension has it look at {named}")
     seen = f"{taken}, and would refuse {named} for {names}"
     return problem(_ID, seen, _todo(profile, cxx, bounds, names))
 
 
-def _extensions(profile: Profile) -> list[ExtensionJob]:
-    """Those that are compiled; a companion may come as a wheel."""
+def _extensions(s: Surroundings, profile: Profile) -> list[ExtensionJob]:
+    """Those that nvcc compiles; a companion may come as a wheel."""
     jobs = [stage.job for stage in profile.plan.stages if stage.room == "extensions"]
-    return [job for job in jobs if job.kind != "wheel"]
+    without = s.without_cuda or ()
+    return [job for job in jobs if job.kind != "wheel" and job.name not in without]
 
 
 def _is_checked(job: ExtensionJob) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path, PurePath
 _OF_PROJECT = frozenset({"build", "dist", ".venv", "venv"})
 _PROJECT = ("setup.py", "pyproject.toml")
 _ANYWHERE = frozenset({".git", ".hg", "__pycache__"})
+_OF_CUDA = frozenset({".cu", ".cuh"})  # by which cpp_extension goes, too
 _BUILT_IN = (".ninja_log", "CMakeCache.txt")  # what a folder that was built in has
 
 
@@ -25,6 +26,11 @@ def digest(folder: PurePath) -> str:
         content = path.read_bytes()
         whole.update(b"%d:%s%d:" % (len(name), name, len(content)) + content)
     return whole.hexdigest()
+
+
+def has_cuda(folder: PurePath) -> bool:
+    """Whether there is a source among them that nvcc compiles."""
+    return any(path.suffix in _OF_CUDA for path in _sources(Path(folder)))
 
 
 def copy(folder: PurePath, dest: PurePath) -> None:

@@ -13,6 +13,7 @@ from tasks.checks.ids import ALL
 from tasks.checks.judging import judge
 from tasks.checks.symptom import Symptom
 from tasks.cppextension import PLACE, SWITCH, Bounds, CppExtension, parse, switched_off
+from tasks.effects.files import write_atomic
 from tasks.effects.surroundings import look
 from tasks.model import Interpreter, TorchFound
 from tasks.surroundings import Asked, Surroundings, Tool, TorchSeen
@@ -185,6 +186,21 @@ def test_a_torch_of_another_plan_is_not_judged() -> None:
 def test_where_no_cuda_extension_is_built_nothing_is_asked() -> None:
     assert told(REFUSING, **ASKED_2_11, extensions=[]).seen.startswith("not needed")
     assert told(replace(LINUX, torch=None), target={"gpus": []}).seen.startswith("not needed")
+
+
+def test_an_extension_without_cuda_sources_is_no_problem() -> None:
+    cpp = replace(REFUSING, without_cuda=frozenset({"toy"}))
+    assert told(cpp, **ASKED_2_11).seen.startswith("not needed: no CUDA extension")
+    other = {**EXTENSION, "name": "other"}
+    assert told(cpp, **ASKED_2_11, extensions=[other, EXTENSION]).seen.endswith("for other")
+
+
+def test_sources_that_are_here_already_are_looked_at(tmp_path: Path) -> None:
+    for name in ("toy/csrc/toy.cpp", "rast/csrc/rast.cu", "rast/rast.cpp"):
+        write_atomic(tmp_path / name, "")
+    sources = tuple((name, tmp_path / name) for name in ("toy", "rast", "not-fetched-yet"))
+    asked = Asked(tmp_path, LINUX_HOST, (), build=tmp_path, sources=sources)
+    assert look(asked, frozenset({"torch-checks"})).without_cuda == frozenset({"toy"})
 
 
 def test_a_companion_that_comes_as_a_wheel_is_not_compiled() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import sys
@@ -11,19 +12,20 @@ from typing import Any
 
 from tasks.checks.ids import CheckId
 from tasks.cppextension import PLACE, parse
-from tasks.effects import pythons, shell
+from tasks.effects import pythons, shell, trees
 from tasks.errors import CommandFailedError, MissingToolError
 from tasks.model import Command, Interpreter
 from tasks.surroundings import Asked, Installed, Shadow, TorchSeen
 
 
 def look(asked: Asked, wanted: frozenset[CheckId]) -> dict[str, Any]:
-    """`python_bits`, `torch`, `shadows`, `installed`."""
+    """`python_bits`, `torch`, `without_cuda`, `shadows`, `installed`."""
     found: dict[str, Any] = {}
     if "python" in wanted:
         found["python_bits"] = _bits(asked.host.python.path)
     if "torch-checks" in wanted and asked.build:
         found["torch"] = _built_against(asked)
+        found["without_cuda"] = frozenset(_without_cuda(asked))
     if "torch-shadow" in wanted:
         found["shadows"] = tuple(_shadows(asked))
     if "names" in wanted and asked.build:
@@ -54,6 +56,13 @@ def _built_against(asked: Asked) -> TorchSeen:
     except OSError:
         text = ""
     return TorchSeen(found.version, found.cuda, parse(text))
+
+
+def _without_cuda(asked: Asked) -> Iterator[str]:
+    for name, folder in asked.sources:
+        with contextlib.suppress(OSError):  # who copies it tells what is wrong with it
+            if not trees.has_cuda(folder):
+                yield name
 
 
 def _shadows(asked: Asked) -> Iterator[Shadow]:
