@@ -17,7 +17,6 @@ _TESTS = (
     "jsonschema",
     "ninja",
     "pytest",
-    "pytest-mock",
     "colorama",
     "tree-sitter",
     "tree-sitter-powershell",
