@@ -10,6 +10,7 @@ from tasks.errors import KnowledgeError
 from tasks.knowledge.archs import MachineCode
 from tasks.knowledge.covers import covers
 from tasks.knowledge.toolkits import driver_floor
+from tasks.knowledge.versions import numbers
 from tasks.model import Arch
 from tasks.size import size
 
@@ -165,14 +166,10 @@ def _ptx(s: Surroundings, nvidia: Nvidia, profile: Profile, seen: str) -> Sympto
     (config/knowledge/toolkits.yaml, binary_rules).
     """
     made = profile.choice.toolkit.version
-    if not (profile.choice.ptx and nvidia.cuda and made) or _pair(nvidia.cuda) >= _pair(made):
+    if not (profile.choice.ptx and nvidia.cuda and made) or numbers(nvidia.cuda) >= numbers(made):
         return ok("driver", seen)
     return warning(
         "driver",
         f"{nvidia.driver} compiles PTX up to CUDA {nvidia.cuda}; PTX of CUDA {made} is no use here",
         "install a newer driver, or leave target.ptx at false",
     )
-
-
-def _pair(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tasks.checks.symptom import Symptom, command, ok, problem, unchecked, warning
 from tasks.knowledge.costs import cost
 from tasks.knowledge.thresholds import CUDA_COMPILER, CXX_COMPILER, SWAP_BELOW
+from tasks.knowledge.versions import numbers
 from tasks.size import size
 
 if TYPE_CHECKING:
@@ -57,15 +58,11 @@ def _os(s: Surroundings, profile: Profile | None) -> Symptom:
         if not s.glibc:
             todo = "choose torch.strategy: source, or a distribution with glibc"
             return problem("os", f"{name}, with no glibc: official wheels need it", todo)
-        if _numbers(s.glibc) < _GLIBC:
+        if numbers(s.glibc) < _GLIBC:
             todo = "use a newer distribution, or choose torch.strategy: source"
             seen = f"{name}, glibc {s.glibc}: official wheels are made for 2.28 and later"
             return warning("os", seen, todo)
     return ok("os", f"{name}, glibc {s.glibc}" if s.glibc else name)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
 
 
 def _memory(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Iterator[Symptom]:

@@ -5,10 +5,10 @@ How to write them is in `grammar`, what runs where in `covers`.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tasks.knowledge.versions import numbers
 from tasks.model import Arch
 
 if TYPE_CHECKING:
@@ -70,9 +70,3 @@ def cmake_needs(knowledge: Knowledge, archs: Sequence[Arch]) -> str | None:
     needed = [since[f"{arch.suffix}_suffix_since"] for arch in archs if arch.suffix]
     needed += [since["two_digit_majors_since"] for arch in archs if arch.major >= 10]
     return max(needed, key=numbers, default=None)
-
-
-def numbers(release: str) -> tuple[int, int]:
-    """Major and minor of a release of torch or CUDA, or of a PTX ISA, to compare."""
-    major, minor, *_ = map(int, re.findall(r"\d+", release))
-    return (major, minor)

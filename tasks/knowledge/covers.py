@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from tasks.knowledge.archs import numbers
+from tasks.knowledge.versions import numbers
 from tasks.model import Arch
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def how(
     return "ptx" if any(_finishes(rules, ptx, target) for ptx in held) else ""
 
 
-def driver_isa(knowledge: Knowledge, driver_cuda: str) -> tuple[int, int]:
+def driver_isa(knowledge: Knowledge, driver_cuda: str) -> tuple[int, ...]:
     """The newest PTX ISA that a driver is known to read; `driver_cuda` is the CUDA release it is
     for, as nvidia-smi shows it.
 

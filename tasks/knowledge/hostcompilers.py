@@ -71,13 +71,6 @@ def limits(knowledge: Knowledge, cuda: str | None, torch: str | None) -> Limits:
     )
 
 
-def accepts(
-    knowledge: Knowledge, cuda: str | None, torch: str | None, compiler: HostCompiler
-) -> str:
-    """Why `compiler` is not taken, "" where it is; for `cuda` and `torch` see `limits`."""
-    return refusal(limits(knowledge, cuda, torch), compiler)
-
-
 def refusal(given: Limits, compiler: HostCompiler) -> str:
     """Why `compiler` is outside of the limits, "" where it is not, or its version is not known."""
     if compiler.kind == "msvc":

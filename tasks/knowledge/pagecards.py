@@ -8,6 +8,7 @@ from tasks.knowledge import Knowledge
 from tasks.knowledge.covers import how
 from tasks.knowledge.facts import OfficialWheel, Release
 from tasks.knowledge.gpus import short_name
+from tasks.knowledge.versions import numbers
 from tasks.model import Arch
 
 Place = tuple[str, str]  # a system and a machine
@@ -94,7 +95,7 @@ def _holders(
             and how(knowledge, wheel.code, arch, maker=wheel.cuda) in {"native", "compatible"}
         ]
         if fit:
-            yield release, max(fit, key=lambda wheel: (wheel.pypi, _numbers(wheel.cuda)))
+            yield release, max(fit, key=lambda wheel: (wheel.pypi, numbers(wheel.cuda)))
 
 
 def _where(wheel: OfficialWheel, arch: Arch) -> str:
@@ -112,7 +113,3 @@ def _cards(knowledge: Knowledge, arch: Arch) -> str:
     names = " · ".join(f"{short_name(gpu.name)} {mark(gpu.status)}" for gpu in found)
     count = f"{len(found)} cards" if len(found) > 1 else "one card"
     return f"<details><summary>{arch}: {count}</summary>\n\n{names}\n\n</details>\n"
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")))

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from tasks.errors import KnowledgeError
 from tasks.knowledge.channels import channel_of, published_as
+from tasks.knowledge.versions import numbers
 from tasks.knowledge.wheels import (
     code_for,
     elsewhere,
     index_url,
     lacks,
     missing,
-    numbers,
     offered,
     place_name,
     verified,

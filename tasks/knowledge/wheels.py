@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from tasks.knowledge.covers import how
+from tasks.knowledge.versions import numbers
 from tasks.model import Arch
 
 if TYPE_CHECKING:
@@ -102,8 +102,3 @@ def lacks(knowledge: Knowledge, wheels: list[OfficialWheel], targets: Sequence[A
     if max(never) < held[0]:
         return f"{', '.join(map(str, never))}: its oldest is {held[0]}"
     return f"{', '.join(map(str, never))}: it holds {', '.join(map(str, held))}"
-
-
-def numbers(version: str) -> tuple[int, ...]:
-    """Major and minor of a version or of `12.8`, to compare."""
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])

@@ -9,7 +9,7 @@ from tasks.decide_toolkit import ARCHIVE
 from tasks.errors import BuildError
 from tasks.knowledge.facts import Release
 from tasks.knowledge.releases import release, supports_python
-from tasks.knowledge.wheels import numbers
+from tasks.knowledge.versions import numbers
 from tasks.remedies.trial import Remedy, Trial
 
 

@@ -33,7 +33,6 @@ def visual_studio(version: str, toolset: str) -> Combination:
     )
 
 
-OFFICIAL = Combination(system="linux", strategy="prebuilt", extensions=True)
 CASES = {
     "msvc-lnk1161": (
         visual_studio("17.4.2", "14.34.31937"),

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.knowledge.archs import MachineCode, numbers
+from tasks.knowledge.archs import MachineCode
 from tasks.knowledge.covers import covers, driver_isa
 from tasks.knowledge.covers import how as asked
 from tasks.knowledge.facts import GpuFact
+from tasks.knowledge.versions import numbers
 from tasks.model import Arch
 from tests.checkout import KNOWLEDGE
 

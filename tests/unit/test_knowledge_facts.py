@@ -12,8 +12,8 @@ import yaml
 
 from tasks.errors import KnowledgeError
 from tasks.knowledge import load
-from tasks.knowledge.archs import numbers
 from tasks.knowledge.covers import how
+from tasks.knowledge.versions import numbers
 from tasks.model import Arch
 
 FOLDER = Path(__file__).parents[2] / "config" / "knowledge"

@@ -26,7 +26,6 @@ from tests.checkout import KNOWLEDGE
 DIFFERENCES: list[dict[str, Any]] = KNOWLEDGE.pytorch_notes["arch_list_differences"]
 RELEASES = list(KNOWLEDGE.releases)
 MADE = sorted({arch for kit in KNOWLEDGE.toolkits.values() for arch in kit.makes})
-NEWEST = RELEASES[-1]
 
 some_archs = st.sets(st.sampled_from(MADE), min_size=1)
 release = st.sampled_from(RELEASES)

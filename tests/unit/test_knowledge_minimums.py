@@ -9,7 +9,7 @@ import pytest
 
 from tasks.knowledge import load
 from tasks.knowledge.combinations import Combination
-from tasks.knowledge.hostcompilers import HostCompiler, accepts, limits, msc_ver
+from tasks.knowledge.hostcompilers import HostCompiler, limits, msc_ver, refusal
 from tasks.knowledge.minimums import below
 from tasks.model import System
 
@@ -151,7 +151,7 @@ def test_the_gcc_that_deps_refuses_is_the_one_that_is_an_error_here() -> None:
 def test_a_compiler_is_taken_or_it_is_said_why_not(
     cuda: str | None, torch: str | None, compiler: HostCompiler, why: str
 ) -> None:
-    told = accepts(KNOWLEDGE, cuda, torch, compiler)
+    told = refusal(limits(KNOWLEDGE, cuda, torch), compiler)
     assert why in told
     assert bool(told) is bool(why)
 
