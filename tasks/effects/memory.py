@@ -98,8 +98,7 @@ def _machine(proc: Path) -> Memory:
 
 def _of_group(group: Group) -> Memory | None:
     """None where the group has no limit, or is gone."""
-    names = ("memory.max", "memory.high") if group.version == 2 else ("memory.limit_in_bytes",)
-    limits = [_number(group.folder / name) for name in names]
+    limits = [_number(group.folder / name) for name in _LIMITS[group.version]]
     limit = min((value for value in limits if value is not None), default=None)
     used = _number(group.folder / _USED[group.version])
     if limit is None or used is None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
-from tasks.effects import manifests, pythons, shell
+from tasks.effects import manifests, pythons, shell, toolchain
 from tasks.errors import BuildError, CommandFailedError, MissingToolError
 from tasks.model import Command, Gpu, Host, Interpreter, System, ToolkitFound
 
@@ -119,13 +119,11 @@ def nvcc_version(home: Path) -> str:
     """The full version that a toolkit's nvcc tells ("13.0.88"), "" where there is none that
     runs.
     """
-    nvcc = home / "bin" / ("nvcc.exe" if sys.platform == "win32" else "nvcc")
-    if not nvcc.exists():
+    nvcc = toolchain.nvcc(str(home))
+    if not Path(nvcc).exists():
         return ""
     try:
-        text = shell.capture(
-            Command((str(nvcc), "--version"), shell.host_env(), "ask nvcc its version")
-        )
+        text = shell.capture(Command((nvcc, "--version"), shell.host_env(), "ask nvcc its version"))
     except (CommandFailedError, MissingToolError):
         return ""
     found = re.search(r"V(\d+\.\d+\.\d+)", text)

@@ -10,6 +10,7 @@ from typing import Any
 
 from tasks.runrecord import Run
 from tasks.runreport.documents import Documents
+from tasks.runvalues import mapping, mappings, text
 
 
 @dataclass(frozen=True)
@@ -57,13 +58,13 @@ def came_out(found: Documents, run: Run) -> CameOut:
     """What the manifests tell, and which of it is not of this run."""
     parts = [_torch(found, run)] if found.wheel else []
     parts += [_extension(document, run) for document in found.extensions if document]
-    checks = tuple(_check(row) for row in _dicts(found.validation.get("checks")))
-    toolkit = _dict(found.deps.get("toolkit"))
+    checks = tuple(_check(row) for row in mappings(found.validation.get("checks")))
+    toolkit = mapping(found.deps.get("toolkit"))
     return CameOut(
         parts=tuple(parts),
-        toolkit=_text(toolkit.get("version")),
-        python=_text(found.deps.get("python_version")),
-        validated=_text(found.validation.get("torch")),
+        toolkit=text(toolkit.get("version")),
+        python=text(found.deps.get("python_version")),
+        validated=text(found.validation.get("torch")),
         checks=checks,
         warnings=tuple(map(str, _list(found.validation.get("warnings")))),
     )
@@ -73,18 +74,18 @@ def _torch(found: Documents, run: Run) -> Part:
     wheel = found.wheel
     codes = [
         check.detail
-        for check in map(_check, _dicts(found.validation.get("checks")))
+        for check in map(_check, mappings(found.validation.get("checks")))
         if check.name in {"machine_code", "archs"} and check.status == "passed"
     ]
     same = found.validation.get("torch") == wheel.get("version")
     return _with_artifact(
         Part(
             name="torch",
-            version=_text(wheel.get("version")),
+            version=text(wheel.get("version")),
             made_of=_dated(_torch_of(found, run), run, "wheel"),
             archs=codes[-1] if codes and same else "",
         ),
-        _dict(wheel.get("artifact")),
+        mapping(wheel.get("artifact")),
     )
 
 
@@ -92,7 +93,7 @@ def _torch_of(found: Documents, run: Run) -> str:
     """Sources that this run fetched are not those of a torch that an earlier one made."""
     kinds = {"existing": "was installed already", "libtorch": "C++ libraries"}
     prebuilt, fetched = run.decided.get("strategy") == "prebuilt", run.stage("source")
-    kind = kinds.get(_text(found.wheel.get("kind")), "official wheel" if prebuilt else "")
+    kind = kinds.get(text(found.wheel.get("kind")), "official wheel" if prebuilt else "")
     if _made("wheel", run):
         return kind if prebuilt or found.wheel.get("kind") == "existing" else _built(found, kind)
     if fetched and fetched.outputs and fetched.outcome == "changed":
@@ -115,22 +116,22 @@ def _made(stage: str, run: Run) -> bool:
 
 def _extension(document: Mapping[str, Any], run: Run) -> Part:
     archs = {
-        str(arch): None for row in _dict(document.get("archs")).values() for arch in _list(row)
+        str(arch): None for row in mapping(document.get("archs")).values() for arch in _list(row)
     }
-    status = _text(document.get("status"))
-    name = _text(document.get("name"))
+    status = text(document.get("status"))
+    name = text(document.get("name"))
     part = Part(
         name=name,
         version="" if status == "built" else status,
-        made_of=_dated(made_of(_dict(document.get("source"))), run, f"extensions:{name}"),
+        made_of=_dated(made_of(mapping(document.get("source"))), run, f"extensions:{name}"),
         archs=", ".join(archs),
     )
-    return _with_artifact(part, _dict(document.get("artifact")))
+    return _with_artifact(part, mapping(document.get("artifact")))
 
 
 def made_of(source: Mapping[str, Any]) -> str:
     """`commit 2f81284b0e8e, clean, 1 patch`, or the first digits of a digest."""
-    commit, digest = (_text(source.get(name)) for name in ("commit", "digest"))
+    commit, digest = (text(source.get(name)) for name in ("commit", "digest"))
     patches = source.get("patches") or ()
     count = len(patches) if isinstance(patches, list | tuple) else len(str(patches).split(","))
     words = [
@@ -149,30 +150,18 @@ def _with_artifact(part: Part, artifact: Mapping[str, Any]) -> Part:
         part.version,
         part.made_of,
         part.archs,
-        file=_text(artifact.get("name")),
-        sha256=_text(artifact.get("sha256")),
+        file=text(artifact.get("name")),
+        sha256=text(artifact.get("sha256")),
         mib=size / 2**20 if isinstance(size, int) else None,
     )
 
 
 def _check(row: Mapping[str, Any]) -> Check:
     name, status, detail, remedy = (
-        _text(row.get(key)) for key in ("name", "status", "detail", "remedy")
+        text(row.get(key)) for key in ("name", "status", "detail", "remedy")
     )
     return Check(name, status, detail, remedy)
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _dict(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def _list(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list) else ()
-
-
-def _dicts(value: Any) -> Iterable[Mapping[str, Any]]:
-    return [row for row in _list(value) if isinstance(row, dict)]

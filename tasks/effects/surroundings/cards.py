@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 from tasks.checks.ids import CheckId
-from tasks.effects import nvidia, probe
+from tasks.effects import nvidia, probe, toolchain
 from tasks.surroundings import Asked, Tool
 
 
@@ -23,5 +22,4 @@ def look(asked: Asked, wanted: frozenset[CheckId]) -> dict[str, Any]:
 
 def _nvcc(home: Path) -> Tool:
     version = probe.nvcc_version(home)
-    name = "nvcc.exe" if sys.platform == "win32" else "nvcc"
-    return Tool(str(home / "bin" / name), version) if version else Tool()
+    return Tool(toolchain.nvcc(str(home)), version) if version else Tool()

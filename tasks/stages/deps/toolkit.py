@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
 from tasks.effects import compilers, cudahome, environments, files, probe
+from tasks.effects.frozen import asked_by, frozen
 from tasks.effects.packages import Packages
 from tasks.errors import MissingToolError
 from tasks.stages.deps.job import CudaHome, DepsJob
@@ -53,29 +50,8 @@ def pins(site: Path, asked: Sequence[str]) -> tuple[str, ...]:
     Only of that: torch brings packages of NVIDIA's into the same folder, other ones with each
     release, and they are no part of the toolkit.
     """
-    found = importlib.metadata.distributions(path=[str(site)])
-    here = {canonicalize_name(item.metadata["Name"]): item for item in found}
-    waiting = [Requirement(text) for text in asked]
-    pinned: dict[str, str] = {}
-    while waiting:
-        wanted = waiting.pop()
-        name = canonicalize_name(wanted.name)
-        if name in here and name not in pinned:
-            pinned[name] = f"{name}=={here[name].version}"
-            waiting += _requires(here[name], wanted.extras)
-    return tuple(sorted(pinned.values()))
-
-
-def _requires(item: importlib.metadata.Distribution, extras: Iterable[str]) -> list[Requirement]:
-    """What a package requires here, with these extras."""
-    listed = [Requirement(text) for text in item.requires or ()]
-    given = ["", *extras]
-    return [
-        requirement
-        for requirement in listed
-        if requirement.marker is None
-        or any(requirement.marker.evaluate({"extra": extra}) for extra in given)
-    ]
+    here = frozen(site)
+    return tuple(sorted(here[name].pin for name in asked_by(asked, here)))
 
 
 def find_cuobjdump(job: DepsJob, python: str, toolkit: CudaHome | None) -> str:
