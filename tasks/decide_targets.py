@@ -22,10 +22,9 @@ def find_targets(
     if asked == "auto" and host.system == "macos":
         return (), "macOS has no CUDA"
     if asked == "auto" and host.gpus:
-        archs = {Arch.parse(gpu.capability) for gpu in host.gpus}
-        return tuple(
-            sorted(archs)
-        ), f"{', '.join(sorted({gpu.name for gpu in host.gpus}))} in this machine"
+        seen = {Arch.parse(gpu.capability) for gpu in host.gpus}
+        names = ", ".join(sorted({gpu.name for gpu in host.gpus}))
+        return tuple(sorted(seen)), f"{names} in this machine"
     if asked == "auto":
         assumed = resolve_gpu(knowledge, knowledge.default_gpu)
         return (assumed.arch,), f"no NVIDIA card seen here: {short_name(assumed.name)} assumed"
@@ -38,9 +37,8 @@ def find_targets(
     except KnowledgeError as error:
         raise SettingsError(error.what, where="target.gpus", todo=error.todo) from error
     _require_machine(facts, host)
-    return tuple(sorted({fact.arch for fact in facts})), ", ".join(
-        asked
-    ) or "a build for the CPU was asked for"
+    why = ", ".join(asked) or "a build for the CPU was asked for"
+    return tuple(sorted({fact.arch for fact in facts})), why
 
 
 def _require_machine(facts: list[GpuFact], host: Host) -> None:

@@ -1,7 +1,7 @@
 """What a line of a build is about, in a word or two: the file of a step, not its command. Pure.
 
 PyTorch's setup.py makes Ninja show whole commands, and those of a compiler are 3 kB long. Whether a
-line tells of an error is for `tasks.effects.firsterror`.
+line tells of an error is for `tasks.diagnosis.firsterror`.
 """
 
 from __future__ import annotations

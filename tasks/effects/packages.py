@@ -1,5 +1,4 @@
-"""Python environments and what is installed in them: by uv, which comes with us, or by pip where uv
-cannot run.
+"""Installing into a Python environment: by uv, which comes with us, or by pip where uv cannot run.
 
 Every install into the built environment takes the toolkit's pins as constraints, so that no
 resolver moves them.

@@ -62,9 +62,8 @@ def _append(file: Path, line: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab+") as stream:
         stream.seek(0, os.SEEK_END)
-        if (
-            stream.tell()
-        ):  # a line that a full disk or a kill cut short is not to take this one along
+        # A line that a full disk or a kill cut short is not to take this one along
+        if stream.tell():
             stream.seek(-1, os.SEEK_END)
             line = line if stream.read() == b"\n" else f"\n{line}"
         stream.write(f"{line}\n".encode())

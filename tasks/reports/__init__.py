@@ -1,1 +1,1 @@
-"""Tasks for people: what is set, what is here, what can be removed."""
+"""Tasks that tell a person something; none of them changes what is built."""

@@ -61,9 +61,8 @@ def restore(stamp: Path) -> Back | None:
         tell(back, one.prefix)
     (stamp / HELD).unlink(missing_ok=True)
     (stamp / RESTORING).unlink(missing_ok=True)
-    for left in (
-        list(stamp.iterdir()) if stamp.is_dir() else ()
-    ):  # a KILL leaves what had not its name yet
+    # A KILL leaves what had not its name yet
+    for left in list(stamp.iterdir()) if stamp.is_dir() else ():
         if left.name != ASIDE:
             files.remove_owned(left)
     settling.drop(stamp)
