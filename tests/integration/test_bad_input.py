@@ -43,7 +43,7 @@ def test_what_can_be_seen_offline_is_exit_3_before_anything_runs(
     assert not yard.build.exists()
 
 
-def test_the_helpers_open_a_broken_profile(yard: Yard) -> None:
+def test_settings_and_doctor_open_a_broken_profile(yard: Yard) -> None:
     yard.profile(target={"gpuss": "auto"})
     for helper in ("settings", "doctor"):
         code, out = yard.doit(helper, "--json", str(yard.folder / "out.json"))

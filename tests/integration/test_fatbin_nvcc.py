@@ -85,7 +85,7 @@ def as_listed(found: Images) -> Images:
     ],
     ids=lambda value: " ".join(value) or "default",
 )
-def test_both_read_the_same(
+def test_we_and_cuobjdump_read_the_same(
     tmp_path: Path, cuobjdump: str, archs: tuple[str, ...], options: tuple[str, ...]
 ) -> None:
     nvcc(tmp_path, *gencodes(*archs), *options, "-c", "-o", "k.o", "k.cu")
@@ -97,7 +97,7 @@ def test_both_read_the_same(
     assert fatbin.holds_code(library)
 
 
-def test_both_count_what_was_linked_and_not_what_it_was_linked_from(
+def test_we_and_cuobjdump_count_what_was_linked_and_not_what_it_was_linked_from(
     tmp_path: Path, cuobjdump: str
 ) -> None:
     archs = gencodes("80", "90")
@@ -109,7 +109,7 @@ def test_both_count_what_was_linked_and_not_what_it_was_linked_from(
     assert found.cubins == {Arch(8, 0): 1, Arch(9, 0): 1}
 
 
-def test_both_read_a_static_library(tmp_path: Path, cuobjdump: str) -> None:
+def test_we_and_cuobjdump_read_a_static_library(tmp_path: Path, cuobjdump: str) -> None:
     for name, arch in (("one", "80"), ("other", "90")):
         nvcc(tmp_path, *gencodes(arch), "-c", "-o", f"{name}.o", "k.cu")
     subprocess.run(["ar", "rcs", "k.a", "one.o", "other.o"], cwd=tmp_path, check=True)

@@ -53,7 +53,7 @@ def test_without_utf_8_it_is_ascii() -> None:
 
 @pytest.mark.parametrize("room", range(0, 160, 3))
 @pytest.mark.parametrize("glyphs", [BLOCKS, ASCII])
-def test_it_never_wraps(room: int, glyphs: object) -> None:
+def test_the_line_never_wraps(room: int, glyphs: object) -> None:
     for progress in (None, HALF, Progress(1368, 1368)):
         for text in ("", FILE, "é" * 300, "編譯" * 100):
             assert columns(line(HEAD, text, progress, room, glyphs)) <= room  # type: ignore[arg-type]

@@ -74,7 +74,7 @@ def test_what_is_included_and_fits_nowhere_is_one_more() -> None:
     assert names(include=[{"torch": "2.9.0"}, {"gpus": []}]) == ["torch2.9.0", "cpu"]
 
 
-def test_githubs_own_example() -> None:
+def test_githubs_own_example_comes_to_githubs_own_cells() -> None:
     """docs.github.com, "Expanding or adding matrix configurations", in our axes: what was added by
     one entry can be changed by the next, and what is an axis cannot.
     """

@@ -106,7 +106,7 @@ def test_the_known_bad_is_what_the_remedies_are_judged_by() -> None:
     assert known_bad(KNOWLEDGE, attempt(settings, host(), KNOWLEDGE), host())
 
 
-def test_26_for_blackwell_is_never_sent_to_cuda_13() -> None:
+def test_torch_2_6_for_blackwell_is_never_sent_to_cuda_13() -> None:
     for strategy in ("auto", "prebuilt", "source"):
         told = refused(host(), torch={"version": "2.6.0", "strategy": strategy})
         assert "toolkit.version" not in told

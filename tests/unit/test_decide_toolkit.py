@@ -61,7 +61,7 @@ SOURCE_124: dict[str, Any] = {
         ("pypi", " and write toolkit.provider: system", " and toolkit.provider: path"),
     ],
 )
-def test_cuda_124_that_is_not_here_is_told_with_every_way_out(
+def test_cuda_12_4_that_is_not_here_is_told_with_every_way_out(
     provider: str, also: str, path: str
 ) -> None:
     asked = {**SOURCE_124, "toolkit": {"version": "12.4", "provider": provider}}
@@ -77,7 +77,7 @@ def test_cuda_124_that_is_not_here_is_told_with_every_way_out(
     assert refused(host(toolkits=(CUDA_130,)), **asked) == f"{needed} {here}\n  → {way}{newer}"
 
 
-def test_cuda_124_of_the_system_builds_torch_25() -> None:
+def test_cuda_12_4_of_the_system_builds_torch_2_5() -> None:
     asked = {**SOURCE_124, "toolkit": {"version": "12.4", "provider": "system"}}
     choice = chosen(host(toolkits=(CUDA_130, CUDA_124)), **asked)
     assert (choice.cuda, choice.toolkit.home) == ("12.4", "/usr/local/cuda-12.4")

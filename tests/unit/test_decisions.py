@@ -172,7 +172,7 @@ def test_a_stage_that_may_turn_out_not_to_run_makes_it_the_most() -> None:
     assert str(found) == "at most about 30 s (last time)"
 
 
-def test_nothing_to_do_takes_nothing() -> None:
+def test_nothing_to_do_takes_no_time() -> None:
     assert str(expected([])) == "nothing to do"
 
 

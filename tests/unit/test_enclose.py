@@ -20,7 +20,7 @@ ADDED = {"sboms/torchyard.cdx.json": b'{"bomFormat": "CycloneDX"}\n'}
 PLACE = f"{INFO}/sboms/torchyard.cdx.json"
 
 
-def test_it_is_listed_in_record_and_everything_else_keeps_its_bytes(tmp_path: Path) -> None:
+def test_what_is_enclosed_is_listed_in_record_and_all_else_keeps_its_bytes(tmp_path: Path) -> None:
     wheel = make(tmp_path, "1.0")
     before = {name: compressed(wheel, name) for name in MODULES if name.isascii()}
     enclose(wheel, ADDED)
@@ -35,7 +35,7 @@ def test_it_is_listed_in_record_and_everything_else_keeps_its_bytes(tmp_path: Pa
         )
 
 
-def test_twice_is_as_once(tmp_path: Path) -> None:
+def test_enclosing_twice_is_as_once(tmp_path: Path) -> None:
     once, twice = make(tmp_path / "a", "1.0"), make(tmp_path / "b", "1.0")
     enclose(once, ADDED)
     enclose(twice, {next(iter(ADDED)): b"another"})

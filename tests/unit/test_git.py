@@ -213,7 +213,9 @@ def test_submodules_come_along_and_are_in_the_state(with_submodule: Path, dest: 
     assert (dest / "third_party/part/code").exists()
 
 
-def test_edit_inside_a_submodule_is_one_and_build_litter_is_not(with_submodule: Path) -> None:
+def test_edit_inside_a_submodule_counts_as_an_edit_and_build_litter_does_not(
+    with_submodule: Path,
+) -> None:
     part = with_submodule / "third_party/part"
     (part / "made-by-a-build").touch()
     assert git.state(with_submodule).edits == ""

@@ -128,7 +128,9 @@ STEPS = (add, add_folder, remove, ignore, unignore, forget, commit_all)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_it_is_what_a_walk_finds_whatever_was_done(tree: Path, tmp_path: Path, seed: int) -> None:
+def test_what_is_kept_agrees_with_a_walk_whatever_was_done(
+    tree: Path, tmp_path: Path, seed: int
+) -> None:
     kept, chance = tmp_path / "kept.json", random.Random(seed)
     for number in range(25):
         chance.choice(STEPS)(tree, number)

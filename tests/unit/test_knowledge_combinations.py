@@ -171,7 +171,7 @@ def test_lnk1161_is_judged_by_the_installation() -> None:
     assert "msvc-lnk1161" not in ids(visual_studio("17.4.2", "14.29.30133"))
 
 
-def test_cmake_of_2_6_takes_blackwell_where_its_cpp_extension_does_not() -> None:
+def test_cmake_of_torch_2_6_takes_blackwell_where_its_cpp_extension_does_not() -> None:
     source = Combination(strategy="source", torch="2.6.0", archs=(Arch(12, 0),), cuda="12.8")
     assert not {"torch26-blackwell", "torch25-two-digit-archs"} & set(ids(source))
     assert "torch26-blackwell" in ids(replace(source, extensions=True))

@@ -21,7 +21,7 @@ def test_a_version_is_found_by_its_minor(version: str) -> None:
     assert release(KNOWLEDGE, version).minor == "2.7"
 
 
-def test_requirements_of_a_release() -> None:
+def test_a_release_says_what_its_build_requires() -> None:
     new, old = release(KNOWLEDGE, "2.15"), release(KNOWLEDGE, "2.6.0")
     assert (new.backend, new.cxx_std, new.cmake_min, new.cmake_below) == (
         "scikit_build_core",
@@ -89,7 +89,7 @@ def test_an_unknown_version_is_refused_with_what_to_take(version: str, message: 
         ("2.6", "3.13", True),
     ],
 )
-def test_python_range(version: str, python: str, supported: bool) -> None:
+def test_a_release_is_for_a_range_of_pythons(version: str, python: str, supported: bool) -> None:
     assert supports_python(release(KNOWLEDGE, version), python) is supported
 
 

@@ -105,7 +105,7 @@ def test_no_release_is_known_to_build_with_what_it_is_known_to_fail_with(torch: 
             assert not fails_to_build(KNOWLEDGE, found.patch, cuda, [arch], "linux")
 
 
-def test_cuda_13_does_not_build_26() -> None:
+def test_cuda_13_does_not_build_torch_2_6() -> None:
     assert fails_to_build(KNOWLEDGE, "2.6.0", "13.0", [Arch(9, 0)], "linux")
     assert not fails_to_build(KNOWLEDGE, "2.6.0", "12.4", [Arch(9, 0)], "linux")
 
@@ -120,7 +120,7 @@ def test_an_unknown_toolkit_is_refused(cuda: str) -> None:
         can_make(KNOWLEDGE, cuda, Arch(9, 0))
 
 
-def test_compiler_limits() -> None:
+def test_a_toolkit_takes_compilers_up_to_a_limit() -> None:
     assert compiler_limit(KNOWLEDGE, "11.8") == CompilerLimit(11, 14, 1910, 1940)
     assert compiler_limit(KNOWLEDGE, "12.8") == CompilerLimit(14, 19, 1910, 1950)
     assert compiler_limit(KNOWLEDGE, "13.0") == CompilerLimit(15, 20, 1920, 1950)

@@ -151,7 +151,9 @@ def test_a_nightly_comes_from_the_nightly_index() -> None:
         ),
     ],
 )
-def test_no_wheel_is_explained(version: str, targets: str, cuda: str | None, sentence: str) -> None:
+def test_it_is_said_why_no_wheel_fits(
+    version: str, targets: str, cuda: str | None, sentence: str
+) -> None:
     assert why(version, targets, cuda=cuda) == sentence
 
 

@@ -201,7 +201,7 @@ def test_its_check_is_used_where_the_settings_give_none() -> None:
     assert asked["simple-knn"].script.parent.name == "checks"
 
 
-def test_every_check_is_there() -> None:
+def test_every_known_check_is_a_file_here() -> None:
     named = [fact.check for fact in KNOWLEDGE.extensions.values() if fact.check]
     assert named
     assert [name for name in named if not (ROOT / "templates" / "checks" / name).is_file()] == []

@@ -24,7 +24,9 @@ from tests.unit.test_diagnosis import SAID
         (r"one|\w+", None),
     ],
 )
-def test_what_each_match_has_in_it(pattern: str, texts: set[str] | None) -> None:
+def test_every_text_that_each_match_has_in_it_is_found(
+    pattern: str, texts: set[str] | None
+) -> None:
     assert literals(pattern) == texts
 
 

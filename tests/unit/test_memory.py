@@ -171,5 +171,5 @@ def test_system_without_proc_asks_psutil(tmp_path: Path) -> None:
     assert 0 < found.available_mib <= found.limit_mib
 
 
-def test_this_machine_says_something() -> None:
+def test_this_machine_tells_its_memory() -> None:
     assert memory.measure(memory.groups()).available_mib > 0

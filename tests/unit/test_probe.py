@@ -161,7 +161,7 @@ def test_what_nvidia_smi_cannot_tell_is_no_card(
     assert nvidia.look() == found
 
 
-def test_a_driver_that_does_not_fit_its_library_is_not_no_card(
+def test_a_driver_that_does_not_fit_its_library_is_not_taken_for_no_card(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     number = pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH

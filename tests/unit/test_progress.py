@@ -100,7 +100,7 @@ def test_estimate_runs_down_until_a_long_step_disproves_it() -> None:
         (7590.0, "675/1350 (50 %), about 2 h 05 min left"),
     ],
 )
-def test_reads_as_a_person_would_say_it(eta: float | None, text: str) -> None:
+def test_what_is_left_reads_as_a_person_would_say_it(eta: float | None, text: str) -> None:
     assert str(Progress(675, 1350, eta)) == text
 
 

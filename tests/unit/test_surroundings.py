@@ -8,7 +8,6 @@ import shutil
 import socket
 import sys
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -140,36 +139,38 @@ def test_what_is_not_wanted_is_not_looked_at(tmp_path: Path) -> None:
 def test_a_stalled_resolver_does_not_hold_doctor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    over = threading.Event()
+    over, ended = threading.Event(), list[str]()
 
     def stalls(url: str) -> bool:
-        return "quick" in url or over.wait(30)
+        if "quick" not in url:
+            over.wait(30)
+            ended.append(url)
+        return "quick" in url
 
     monkeypatch.setattr(git, "reachable", stalls)
     monkeypatch.setattr(network, "DEADLINE", 0.3)
     names = (*(f"slow{n}" for n in range(20)), "quick")
     urls = tuple(Wanted(name, f"https://{name}.example/a") for name in names)
-    started = time.monotonic()
     found = network.ask(asked(tmp_path, urls=urls), frozenset({"git-hosts"}))()["reach"]
+    assert ended == []
     over.set()
     assert [reach.what for reach in found if reach.answers] == ["quick"]
-    assert time.monotonic() - started < 1
 
 
 def test_a_resolver_is_asked_in_the_background(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    over = threading.Event()
+    over, ended = threading.Event(), list[object]()
 
-    def stalls(*_: object, **__: object) -> None:
+    def stalls(host: object, *_: object, **__: object) -> None:
         over.wait(30)
+        ended.append(host)
         raise OSError("nobody answered")
 
     monkeypatch.undo()
     monkeypatch.setattr(socket, "getaddrinfo", stalls)
-    started = time.monotonic()
     assert network.answering(["https://nowhere.example:1/a"], 0.2)() == {}
-    assert time.monotonic() - started < 1
+    assert ended == []
     over.set()
 
 

@@ -224,7 +224,7 @@ def test_a_cuobjdump_is_taken_from_the_toolkit_then_from_triton_then_from_path(
     assert found() == Reader(str(tritons)), "the toolkit's may have been removed since"
 
 
-def test_who_read_it_is_told(yard: Yard) -> None:
+def test_what_read_the_machine_code_is_told(yard: Yard) -> None:
     yard.listing("sm_120")
     run(yard.job())
     assert yard.written()["machine_code"].detail == "libtorch_cuda.so: 12.0 native (by cuobjdump)"
