@@ -1,4 +1,4 @@
-"""The first of many for a person, and how many more there are."""
+"""The first of many for a person, and how many more there are. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands of a build at work as the governor sees them, and what it says. A leaf: sizes in MiB,
+"""Commands of a build at work as the governor sees them, and what it says. Pure: sizes in MiB,
 times in seconds.
 """
 
