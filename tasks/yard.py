@@ -1,7 +1,7 @@
 """A profile, opened: settings and host read, the plan made, and every task that doit is to know.
 
 Opening writes nothing and asks nobody outside this machine. Where the profile is broken, the tasks
-that help with that (`settings`, `doctor`) open all the same when they alone were asked for.
+that help with that (HELPERS) open all the same when they alone were asked for.
 """
 
 from __future__ import annotations
