@@ -37,8 +37,12 @@ class Frozen:
 
 def site_of(venv: PurePath) -> Path:
     """Where an environment of ours keeps its packages; no process is asked."""
-    found = (path for pattern in _PATTERNS for path in Path(venv).glob(pattern))
-    return next(found, Path(venv) / "lib")
+    return next(sites(venv), Path(venv) / "lib")
+
+
+def sites(prefix: PurePath) -> Iterator[Path]:
+    """The folders for packages that lie below a Python's prefix, of any version and system."""
+    return (path for pattern in _PATTERNS for path in Path(prefix).glob(pattern))
 
 
 def versions(site: PurePath) -> dict[str, str]:

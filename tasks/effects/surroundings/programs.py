@@ -9,6 +9,7 @@ from typing import Any
 
 from tasks.checks.ids import CheckId
 from tasks.effects import compilers, environments, visualstudio
+from tasks.effects.frozen import site_of
 from tasks.errors import MissingToolError
 from tasks.surroundings import Asked, Tool, VisualStudio
 
@@ -63,9 +64,8 @@ def _of_the_build(venv: PurePath | None, name: str) -> Tool:
 
 
 def _setuptools(venv: PurePath | None) -> Tool:
-    for pattern in ("lib/python*/site-packages", "Lib/site-packages"):
-        for found in Path(venv).glob(f"{pattern}/setuptools-*.dist-info") if venv else ():
-            return Tool(str(found), found.name.split("-")[1].removesuffix(".dist"))
+    for found in site_of(venv).glob("setuptools-*.dist-info") if venv else ():
+        return Tool(str(found), found.name.split("-")[1].removesuffix(".dist"))
     return Tool()
 
 

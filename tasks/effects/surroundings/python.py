@@ -13,6 +13,7 @@ from typing import Any
 from tasks.checks.ids import CheckId
 from tasks.cppextension import PLACE, parse
 from tasks.effects import pythons, shell, trees
+from tasks.effects.frozen import sites
 from tasks.errors import CommandFailedError, MissingToolError
 from tasks.model import Command, Interpreter
 from tasks.surroundings import Asked, Installed, Shadow, TorchSeen
@@ -46,9 +47,9 @@ def _bits(python: str) -> int | None:
 
 
 def _built_against(asked: Asked) -> TorchSeen:
-    venv = _libraries(Path(asked.venv)) if asked.venv else ()
-    sites = [Path(asked.torch).parent] if asked.torch else [*venv]
-    found = pythons.torch_in(sites)
+    venv = sites(asked.venv) if asked.venv else ()
+    places = [Path(asked.torch).parent] if asked.torch else [*venv]
+    found = pythons.torch_in(places)
     if found is None:
         return TorchSeen()
     try:
@@ -69,7 +70,7 @@ def _shadows(asked: Asked) -> Iterator[Shadow]:
     for entry in filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)):
         yield from _torch("PYTHONPATH", Path(entry))
     if conda := os.environ.get("CONDA_PREFIX"):
-        for folder in _libraries(Path(conda)):
+        for folder in sites(Path(conda)):
             yield from _torch("conda", folder)
     yield from _torch("user site", _user_site(asked.host.python))
     for name in ("torch.py", "torch/__init__.py"):
@@ -80,11 +81,6 @@ def _shadows(asked: Asked) -> Iterator[Shadow]:
 def _torch(how: Any, folder: Path) -> Iterator[Shadow]:
     if found := pythons.torch_in([folder]):
         yield Shadow(how, found.folder, found.version)
-
-
-def _libraries(prefix: Path) -> Iterator[Path]:
-    yield prefix / "Lib" / "site-packages"
-    yield from prefix.glob("lib/python*/site-packages")
 
 
 def _user_site(python: Interpreter) -> Path:
