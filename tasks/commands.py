@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tasks.effects.typed import naming
 from tasks.execution import failing
 from tasks.graph import Task, from_where
 from tasks.reports.subject import Subject
@@ -119,6 +120,7 @@ def _report(name: str, subject: Subject) -> Callable[..., None]:
 
         if params.get("wheels"):
             params["wheels"] = [from_where(one) for one in params["wheels"]]
-        importlib.import_module(f"tasks.reports.{name}").run(subject, **params)
+        with naming(subject.name):
+            importlib.import_module(f"tasks.reports.{name}").run(subject, **params)
 
     return run

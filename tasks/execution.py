@@ -20,6 +20,7 @@ from doit.exceptions import TaskFailed
 from tasks import __version__
 from tasks.console import Console, Outcome
 from tasks.effects import voice
+from tasks.effects.typed import naming
 from tasks.errors import BuildError, NoSpaceError
 from tasks.model import Json, Layout, Plan, Stage
 from tasks.rooms import room
@@ -93,8 +94,9 @@ def _refusal(yard: Yard, stage: Stage) -> TaskFailed | None:
 
 
 def _ready(yard: Yard, stage: Stage) -> None:
-    _pass(yard, stage)
-    _enter(yard, stage)
+    with naming(yard.layout.profile):
+        _pass(yard, stage)
+        _enter(yard, stage)
     if yard.entered:
         yard.record.begin()
 
@@ -121,7 +123,8 @@ def _do(yard: Yard, stage: Stage) -> None:
         return  # doit forgets what waited for a stage that failed; the others cost seconds
     reason = why.reason(stage)
     yard.console.begin(stage, reason)
-    with voice.speaking(stage.name), yard.record.stage(stage.name, reason) as done:
+    speaking, kept = voice.speaking(stage.name), yard.record.stage(stage.name, reason)
+    with speaking, kept as done, naming(yard.layout.profile):
         outputs, outcome, healed = _done(yard, stage, reason)
         done.outcome, done.outputs, done.healed = outcome, outputs[0], healed
     yard.console.end(stage, reason, outcome)

@@ -17,6 +17,7 @@ from tasks.anchored import begin
 from tasks.commands import command_tasks
 from tasks.console import Console
 from tasks.effects import probe
+from tasks.effects.typed import naming
 from tasks.errors import BuildError, SettingsError
 from tasks.execution import Run, Yard
 from tasks.graph import Task, stage_tasks
@@ -57,7 +58,8 @@ def open_yard(root: Path, profile: str, environ: Mapping[str, str], argv: Sequen
     legible(sys.stderr)  # doit says there what is refused at load
     _refuse_other_words(argv)
     try:
-        yard, subject = _open(root, profile, environ, argv)
+        with naming(profile):
+            yard, subject = _open(root, profile, environ, argv)
     except BuildError as error:
         if not HELPERS & set(argv):
             raise

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from collections.abc import Iterator
+
+from tasks.errors import BuildError
 
 _STAGES = "deps|source|env|compile|wheel|install|extensions|validate"
 # As they stand in what a person is told to do, alone or in a sentence
 _OURS = re.compile(
     rf"\bdoit (?>(?:clean(?: (?:{_STAGES})\b)?|{_STAGES}|build|doctor|settings|explain|diagnose"
-    r"|history|report|purge|restore|publish|lock|bundle)\b(?: --[a-z]+)*)(?! profile=)"
+    r"|history|report|purge|restore|publish|lock|bundle|matrix)\b(?: --[a-z]+(?: [A-Z]+\b)?)*)"
+    r"(?! profile=)"
 )
 
 
@@ -26,3 +31,13 @@ def with_profile(name: str) -> str:
 def for_profile(todo: str, name: str) -> str:
     """What there is to do, with each of our own commands in it for this profile."""
     return _OURS.sub(lambda found: found[0] + with_profile(name), todo)
+
+
+@contextlib.contextmanager
+def naming(profile: str) -> Iterator[None]:
+    """Whatever goes wrong meanwhile, what there is to do is told for this profile."""
+    try:
+        yield
+    except BuildError as error:
+        error.todo = for_profile(error.todo, profile)
+        raise

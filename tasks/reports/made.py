@@ -15,7 +15,6 @@ from tasks.anchored import begin
 from tasks.effects import environments, files, frozen, git, manifests, records
 from tasks.effects.frozen import Frozen
 from tasks.effects.listed import Lister
-from tasks.effects.typed import with_profile
 from tasks.errors import BuildError, redact
 from tasks.locking.pinning import machine
 from tasks.locking.section import Made, Profile
@@ -49,10 +48,9 @@ class Finished:
             there = all(Path(path).is_file() for path in stage.leaves)
             moved = records.reasons(stage) if there else ("it was not built yet",)
             if moved:
-                name = with_profile(self.layout.profile)
                 raise BuildError(
                     f"what is to be locked is not built: {stage.name}: {moved[0]}",
-                    todo=f"doit build{name}, then the same command again",
+                    todo="doit build, then the same command again",
                 )
 
     def section(self) -> Profile:

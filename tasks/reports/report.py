@@ -11,7 +11,6 @@ from tasks.effects import builtfolder, person
 from tasks.effects.files import write_atomic
 from tasks.effects.render import render
 from tasks.effects.runrecords import is_at_work, runs
-from tasks.effects.typed import with_profile
 from tasks.effects.voice import show
 from tasks.errors import BuildError
 from tasks.reports.subject import Subject
@@ -35,7 +34,7 @@ def run(subject: Subject, run: str = "", against: str = "", out: str = "") -> No
     """
     build = subject.build
     records = build / "records" / "runs"
-    chosen, newest, earlier = _chosen(records, run, with_profile(subject.name))
+    chosen, newest, earlier = _chosen(records, run)
     other = _named(records, against) if against else comparable(chosen, earlier)
 
     private = Private(str(subject.root), person.homes(), person.users(), person.hosts())
@@ -56,7 +55,7 @@ def run(subject: Subject, run: str = "", against: str = "", out: str = "") -> No
         show(f"  {folder / name}")
 
 
-def _chosen(records: Path, name: str, profile: str) -> tuple[Run, bool, Iterator[Run]]:
+def _chosen(records: Path, name: str) -> tuple[Run, bool, Iterator[Run]]:
     """The run, whether it is the last one that did something, and the runs before it."""
     found = runs(records)
     if not name:
@@ -66,7 +65,7 @@ def _chosen(records: Path, name: str, profile: str) -> tuple[Run, bool, Iterator
             raise BuildError(
                 "no run of this profile is recorded",
                 where=str(records),
-                todo=f"doit build{profile}",
+                todo="doit build",
             )
         return one, True, found
     before: list[Run] = []

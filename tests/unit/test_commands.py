@@ -48,6 +48,16 @@ def test_an_index_that_is_sent_has_no_folder_here(started: Path, typed: str) -> 
     assert param["type"](typed) == typed
 
 
+def test_what_a_report_cannot_do_names_the_profile_in_what_to_do(tmp_path: Path) -> None:
+    (report,) = (
+        one for one in command_tasks(Subject(tmp_path, "mine", None)) if one["basename"] == "report"
+    )
+    act, (run,) = report["actions"][0]
+    assert (
+        act(run, run="", against="", out="").get_msg().strip().endswith("→ doit build profile=mine")
+    )
+
+
 def test_wheels_that_are_named_without_an_option_are_meant_from_there_too(
     started: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -212,6 +212,27 @@ def test_an_expected_failure_is_exit_1_without_a_traceback(bench: Bench) -> None
     assert bench.text("deps")
 
 
+def test_what_there_is_to_do_is_told_and_kept_for_this_profile(bench: Bench) -> None:
+    def fail() -> str:
+        raise BuildError("the wheel is wrong", todo="doit clean wheel, then doit build")
+
+    bench.acts["wheel"] = fail
+    assert bench.doit() == 1
+    todo = "doit clean wheel profile=trial, then doit build profile=trial"
+    assert f"→ {todo}" in " ".join(bench.out.getvalue().split())
+    (record,) = Path(bench.records).iterdir()
+    assert todo in record.read_text(encoding="utf-8")
+
+
+def test_what_keeps_a_build_from_beginning_is_told_for_this_profile(bench: Bench) -> None:
+    def stop() -> None:
+        raise BuildError("it cannot be built here", todo="doit doctor --accept")
+
+    bench.gate = stop
+    assert bench.doit() == 1
+    assert "→ doit doctor --accept profile=trial" in bench.out.getvalue()
+
+
 def test_a_bug_of_ours_is_exit_2_and_keeps_its_traceback(bench: Bench) -> None:
     def bug() -> str:
         raise ZeroDivisionError("ours")

@@ -283,7 +283,7 @@ def test_a_name_that_there_is_not_is_answered_with_those_there_are(root: Path, p
 def test_without_a_record_it_says_what_to_run(root: Path) -> None:
     with pytest.raises(BuildError, match="no run of this profile is recorded") as error:
         report.run(Subject(root, "trial", None))
-    assert error.value.todo == "doit build profile=trial"
+    assert error.value.todo == "doit build"
 
 
 def test_a_record_that_was_cut_anywhere_makes_a_report(root: Path) -> None:

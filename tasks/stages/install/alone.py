@@ -6,7 +6,6 @@ from pathlib import Path
 
 from tasks.effects.replaced import journal
 from tasks.effects.theirs.environment import Target
-from tasks.effects.typed import with_profile
 from tasks.errors import BuildError
 from tasks.stages.install.job import InstallJob
 
@@ -20,5 +19,5 @@ def require(job: InstallJob, target: Target) -> None:
             raise BuildError(
                 f"profile {name} has put its torch into {target.prefix}; nothing was changed",
                 where=str(taken),
-                todo=f"doit restore --yes{with_profile(name)}, then run the same command again",
+                todo=f"doit restore --yes profile={name}, then run the same command again",
             )
