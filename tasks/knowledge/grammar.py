@@ -1,7 +1,7 @@
 """How archs are written for each who reads them; `ownlists` reads what a person wrote. Pure.
 
 The readers are torch.utils.cpp_extension and PyTorch's CMake (cmake/Modules_CUDA_fix/upstream/
-FindCUDA/select_compute_arch.cmake), which differ and change by release, nvcc and CMake itself.
+FindCUDA/select_compute_arch.cmake), which differ and change by release, and CMake itself.
 pytorch.yaml has what was found by running them: `extension_archs`, `cmake_archs` and
 `arch_list_parsing`. A list is never empty, for then each of them takes whatever card is there.
 """
@@ -17,7 +17,6 @@ from tasks.knowledge.archs import (
     extension_accepts,
     extension_remedy,
 )
-from tasks.knowledge.toolkits import require_toolkit
 from tasks.model import Arch
 
 if TYPE_CHECKING:
@@ -54,27 +53,12 @@ def for_torch_cmake(
     return _listed(ordered, ptx)
 
 
-def gencode(
-    knowledge: Knowledge, cuda: str, archs: Iterable[Arch], ptx: bool = False
-) -> tuple[str, ...]:
-    """nvcc's flags, `-gencode=arch=compute_120,code=sm_120` for each arch, and for the PTX.
-
-    Raises `KnowledgeError` where that CUDA release does not make an arch.
-    """
-    ordered = _ordered(archs)
-    require_toolkit(knowledge, cuda, ordered)
-    flags = [f"-gencode=arch={_compute(arch)},code={arch.sm}" for arch in ordered]
-    if ptx:
-        name = _compute(_highest_plain(ordered))
-        flags.append(f"-gencode=arch={name},code={name}")
-    return tuple(flags)
-
-
 def cmake_architectures(archs: Iterable[Arch], ptx: bool = False) -> str:
     """CMAKE_CUDA_ARCHITECTURES, `89-real;120-real`; the one with PTX is `120`, for both."""
     ordered = _ordered(archs)
     both = _highest_plain(ordered) if ptx else None
-    return ";".join(_digits(arch) + ("" if arch == both else "-real") for arch in ordered)
+    names = (arch.sm.removeprefix("sm_") + ("" if arch == both else "-real") for arch in ordered)
+    return ";".join(names)
 
 
 def require_extension(knowledge: Knowledge, torch: str, arch: Arch) -> None:
@@ -123,11 +107,3 @@ def _highest_plain(ordered: Sequence[Arch]) -> Arch:
             todo=f'add "{last.major}.{last.minor}" to target.gpus, or leave target.ptx at false',
         )
     return plain[-1]
-
-
-def _digits(arch: Arch) -> str:
-    return arch.sm.removeprefix("sm_")
-
-
-def _compute(arch: Arch) -> str:
-    return f"compute_{_digits(arch)}"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tasks.errors import KnowledgeError
 from tasks.knowledge.archs import MachineCode, cmake_accepts, extension_accepts
-from tasks.knowledge.grammar import cmake_architectures, for_extension, for_torch_cmake, gencode
+from tasks.knowledge.grammar import cmake_architectures, for_extension, for_torch_cmake
 from tasks.knowledge.ownlists import (
     read_for_cmake,
     read_for_extension,
@@ -56,9 +56,6 @@ def test_ptx_goes_on_the_highest_arch_without_a_suffix() -> None:
         "9.0;10.0+PTX;12.0f"
     )
     assert cmake_architectures(mixed, ptx=True) == "89-real;120;120a-real"
-    assert gencode(KNOWLEDGE, "13.0", mixed, ptx=True)[-1] == (
-        "-gencode=arch=compute_120,code=compute_120"
-    )
 
 
 @pytest.mark.parametrize(
@@ -66,7 +63,6 @@ def test_ptx_goes_on_the_highest_arch_without_a_suffix() -> None:
     [
         partial(for_extension, KNOWLEDGE, "2.15"),
         partial(for_torch_cmake, KNOWLEDGE, "2.15"),
-        partial(gencode, KNOWLEDGE, "13.0"),
         cmake_architectures,
     ],
 )
@@ -78,26 +74,6 @@ def test_nobody_writes_an_empty_list_or_ptx_that_no_later_card_takes(
     with pytest.raises(KnowledgeError, match=r"PTX of 12\.0a is for no later card") as caught:
         write(archs("12.0a"), True)
     assert 'add "12.0" to target.gpus' in caught.value.todo
-
-
-def test_nvcc_gets_real_code_for_each_arch() -> None:
-    assert gencode(KNOWLEDGE, "13.0", archs("12.0 9.0a")) == (
-        "-gencode=arch=compute_90a,code=sm_90a",
-        "-gencode=arch=compute_120,code=sm_120",
-    )
-
-
-@pytest.mark.parametrize("cuda", list(KNOWLEDGE.toolkits))
-def test_nvcc_gets_only_what_that_toolkit_makes(cuda: str) -> None:
-    makes = KNOWLEDGE.toolkits[cuda].makes
-    for arch in MADE:
-        if arch in makes:
-            assert gencode(KNOWLEDGE, cuda, [arch]) == (
-                f"-gencode=arch={arch.sm.replace('sm_', 'compute_')},code={arch.sm}",
-            )
-        else:
-            with pytest.raises(KnowledgeError, match=re.escape(arch.sm)):
-                gencode(KNOWLEDGE, cuda, [arch])
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,16 @@ def test_a_refusal_names_a_toolkit_that_can(cuda: str, arch: str, what: str) -> 
     with pytest.raises(KnowledgeError) as caught:
         require_toolkit(KNOWLEDGE, cuda, [Arch.parse(arch)])
     assert caught.value.what == what
+
+
+@pytest.mark.parametrize("cuda", list(KNOWLEDGE.toolkits))
+def test_a_toolkit_is_asked_for_nothing_that_it_does_not_make(cuda: str) -> None:
+    for arch in sorted({arch for kit in KNOWLEDGE.toolkits.values() for arch in kit.makes}):
+        if arch in KNOWLEDGE.toolkits[cuda].makes:
+            assert require_toolkit(KNOWLEDGE, cuda, [arch]).cuda == cuda
+        else:
+            with pytest.raises(KnowledgeError, match=re.escape(arch.sm)):
+                require_toolkit(KNOWLEDGE, cuda, [arch])
 
 
 def test_a_refusal_says_what_to_take_for_all_the_archs() -> None:

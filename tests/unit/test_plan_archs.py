@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tasks.choice import Choice
 from tasks.errors import SettingsError
-from tasks.knowledge.grammar import gencode
 from tasks.knowledge.ownlists import read_for_extension, read_for_torch_cmake
+from tasks.knowledge.toolkits import require_toolkit
 from tasks.model import Layout, Plan, ToolkitFound
 from tasks.plan import make_plan
 from tasks.settings.schema import Settings
@@ -85,7 +85,7 @@ def require_made(choice: Choice, lists: ArchLists, *, ptx: bool, extended: bool)
     if choice.toolkit.provider == "none":
         assert (choice.strategy, extended) == ("prebuilt", False), "nothing is compiled"
         return
-    assert gencode(KNOWLEDGE, choice.toolkit.version, choice.targets, ptx)
+    assert require_toolkit(KNOWLEDGE, choice.toolkit.version, choice.targets)
     read = []
     if choice.strategy == "source":
         read.append(read_for_torch_cmake(KNOWLEDGE, choice.torch, lists.torch))
