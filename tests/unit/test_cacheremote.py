@@ -24,6 +24,7 @@ from tests.redisserver import free_port
 from tests.systems import posix_only
 
 CCACHE = Cache("ccache", "/usr/bin/ccache", "4.7.5")
+TIMES = "|connect-timeout=500|operation-timeout=2000"
 SCCACHE = Cache("sccache", "/usr/bin/sccache", "0.16.0")
 
 
@@ -37,11 +38,16 @@ def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("kind", "version", "url", "expected"),
     [
-        ("ccache", "4.7.5", "redis://h:1", {"CCACHE_REMOTE_STORAGE": "redis://h:1"}),
-        ("ccache", "4.7.5", "redis://:pw@h", {"CCACHE_REMOTE_STORAGE": "redis://pw@h"}),
-        ("ccache", "4.7.5", "redis://me:pw@h", {"CCACHE_REMOTE_STORAGE": "redis://me:pw@h"}),
-        ("ccache", "4.10", "http://h/p", {"CCACHE_REMOTE_STORAGE": "http://h/p"}),
-        ("ccache", "4.6.1", "redis://h", {"CCACHE_SECONDARY_STORAGE": "redis://h"}),
+        ("ccache", "4.7.5", "redis://h:1", {"CCACHE_REMOTE_STORAGE": f"redis://h:1{TIMES}"}),
+        ("ccache", "4.7.5", "redis://:pw@h", {"CCACHE_REMOTE_STORAGE": f"redis://pw@h{TIMES}"}),
+        ("ccache", "4.7.5", "redis://me:pw@h", {
+            "CCACHE_REMOTE_STORAGE": f"redis://me:pw@h{TIMES}",
+        }),
+        ("ccache", "4.7.5", "redis://h|read-only", {
+            "CCACHE_REMOTE_STORAGE": "redis://h|read-only",
+        }),
+        ("ccache", "4.10", "http://h/p", {"CCACHE_REMOTE_STORAGE": f"http://h/p{TIMES}"}),
+        ("ccache", "4.6.1", "redis://h", {"CCACHE_SECONDARY_STORAGE": f"redis://h{TIMES}"}),
         ("sccache", "0.16.0", "redis://h:1/2", {
             "SCCACHE_REDIS_ENDPOINT": "redis://h:1", "SCCACHE_REDIS_DB": "2",
         }),
@@ -100,7 +106,7 @@ def test_one_that_answers_is_used_and_asked_once(heard: Heard) -> None:
         url = f"redis://:pw@{place}"
         for _ in range(2):
             given = cacheremote.joined(CCACHE, url, {"A": "1"})
-            assert given == {"A": "1", "CCACHE_REMOTE_STORAGE": f"redis://pw@{place}"}
+            assert given == {"A": "1", "CCACHE_REMOTE_STORAGE": f"redis://pw@{place}{TIMES}"}
     assert heard == []
 
 
@@ -193,16 +199,40 @@ def test_hits_of_the_shared_cache_are_hits_and_told_apart(tmp_path: Path) -> Non
     log.write_text(
         "# a.cpp\ndirect_cache_hit\nlocal_storage_miss\nremote_storage_hit\n"
         "# b.cpp\npreprocessed_cache_hit\nlocal_storage_hit\n"
-        "# c.cpp\ncache_miss\nremote_storage_miss\n",
+        "# c.cpp\ncache_miss\nremote_storage_miss\n"
+        "# d.cpp\ncache_miss\nremote_storage_error\n",
         encoding="utf-8",
     )
     counts = counts_of_log(log)
-    assert counts == Counts(2, 1, 0, 1)
+    assert counts == Counts(2, 2, 0, 1, 1)
     assert (
-        counts.told(CCACHE) == "ccache served 2 of 3 compilations, 1 of them from the shared cache"
+        counts.told(CCACHE) == "ccache served 2 of 4 compilations, 1 of them from the shared cache"
     )
     assert counts.noted(CCACHE)["shared"] == 1
-    assert "shared" not in Counts(1, 0, 0).noted(CCACHE)
+    assert counts.noted(CCACHE)["unreached"] == 1
+    assert not {"shared", "unreached"} & Counts(1, 0, 0).noted(CCACHE).keys()
+
+
+def test_one_that_was_lost_in_the_midst_is_told_once_and_left_alone_from_then_on(
+    heard: Heard,
+) -> None:
+    lost = Counts(0, 6, 0, 0, 2)
+    with server(b"+PONG\r\n") as place:
+        url = f"redis://{place}"
+        assert cacheremote.joined(CCACHE, url, {})
+        cacheremote.look_back(CCACHE, url, Counts(1, 0, 0, 1))
+        assert heard == []
+        for _ in range(2):
+            cacheremote.look_back(CCACHE, url, lost)
+        assert cacheremote.joined(CCACHE, url, {}) == {}
+    assert list(heard) == [
+        f"{url} failed in the midst: 2 of 6 compilations went without it, and are cached here alone"
+    ]
+
+
+def test_a_cache_of_a_persons_own_that_fails_is_theirs(heard: Heard) -> None:
+    cacheremote.look_back(CCACHE, "", Counts(0, 1, 0, 0, 1))
+    assert heard == []
 
 
 URL = "redis://:hunter2@127.0.0.1:6379"
