@@ -34,6 +34,7 @@ BENCHMARKS: dict[str, Callable[[], Row]] = {
     "longlog": longlog.measure,
     "shared": shared.measure,
     "shared-real": shared_real.measure,
+    "shared-cuda": shared_real.kernels,
     "quickstart": quickstart.measure,
 }
 

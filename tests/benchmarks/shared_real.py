@@ -2,6 +2,7 @@
 another user's home, a compiler cache that is its own and empty.
 
     shared-real  Ninja, without configuring and generating   the same of the first machine
+    shared-cuda  the same of a few of ATen's kernels
 
 What the whole command takes, and what redis was asked for, is printed beside it.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from subprocess import Popen
 from typing import Any
@@ -22,6 +24,18 @@ from tests.redisserver import PROGRAM, asked, redis
 from tests.yard import NAME
 
 REACH, HITS = 0.15, 0.95
+KERNELS = "bench_kernels"
+_KERNELS_CMAKE = """
+if(TARGET torch_cuda)
+  get_target_property(_kernels torch_cuda SOURCES)
+  list(FILTER _kernels INCLUDE REGEX
+    "/(Sleep|CUDAScalar|AbsKernel|Dropout|IntReprQuant|UnarySignKernels)[.]cu$")
+  list(TRANSFORM _kernels REPLACE "^.*/aten/"
+    "${CMAKE_BINARY_DIR}/caffe2/CMakeFiles/torch_cuda.dir/__/aten/")
+  list(TRANSFORM _kernels APPEND ".o")
+  add_custom_target(bench_kernels DEPENDS ${_kernels})
+endif()
+"""
 _HOMES = ("/home/alice", "/srv/lab/people/bob")
 
 
@@ -36,16 +50,36 @@ class _Yard(InsideYard):
         return self.debian.start(command, self.inside, given)
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """A row, the shipped profile that is built, and its target."""
+
+    row: str
+    profile: str
+    target: str
+
+
 def measure() -> Row:
-    """Once: the first machine compiles for minutes."""
+    """C++. Once: the first machine compiles for minutes."""
+    return _measured(_Asked("shared-real", "debian-trixie-cpu", TARGET))
+
+
+def kernels() -> Row:
+    """nvcc's."""
+    return _measured(_Asked("shared-cuda", "debian-trixie-cuda", KERNELS))
+
+
+def _measured(asked_for: _Asked) -> Row:
     debian = Debian(where())
     if why := _missing(debian):
-        print(f"shared-real: not run: {why}")
-        return Row("shared-real", REACH)
+        print(f"{asked_for.row}: not run: {why}")
+        return Row(asked_for.row, REACH)
     debian.prepare()
+    if "cuda" in asked_for.profile:
+        debian.script("cuda")
     with tempfile.TemporaryDirectory(prefix="torchyard-shared-") as name, redis(Path(name)) as url:
         try:
-            return _compared(debian, url)
+            return _compared(debian, url, asked_for)
         finally:
             for home in _HOMES:
                 shutil.rmtree(debian.outside(PurePosixPath(home)), ignore_errors=True)
@@ -55,20 +89,22 @@ def _missing(debian: Debian) -> str:
     return debian.why_not() or ("" if PROGRAM else "redis-server is not here")
 
 
-def _compared(debian: Debian, url: str) -> Row:
-    one = _machine(debian, _HOMES[0], url)
+def _compared(debian: Debian, url: str, asked_for: _Asked) -> Row:
+    one = _machine(debian, _HOMES[0], url, asked_for)
     first = whole(one)
-    _tell("first", first, url)
-    two = _machine(debian, _HOMES[1], url, one.upstream)
+    _tell(f"{asked_for.row}: first", first, url)
+    two = _machine(debian, _HOMES[1], url, asked_for, one.upstream)
     second = whole(two)
-    _tell("second", second, url)
+    _tell(f"{asked_for.row}: second", second, url)
     cache = second.run["cache"]
     share = cache.get("shared", 0) / (cache["hits"] + cache["misses"])
     failed = "" if share >= HITS else f"{share:.0%} hits"
-    return Row("shared-real", REACH, second.compiling, first.compiling, failed)
+    return Row(asked_for.row, REACH, second.compiling, first.compiling, failed)
 
 
-def _machine(debian: Debian, home: str, url: str, same: Upstream | None = None) -> Part:
+def _machine(
+    debian: Debian, home: str, url: str, asked_for: _Asked, same: Upstream | None = None
+) -> Part:
     """A checkout and a clone below `home`; at the commit of `same`, where one is given."""
     shutil.rmtree(debian.outside(PurePosixPath(home)), ignore_errors=True)
     upstream = Upstream(debian, f"{home}/src")  # an absolute path is taken as it is
@@ -76,27 +112,27 @@ def _machine(debian: Debian, home: str, url: str, same: Upstream | None = None) 
         argv = ("git", "pull", "-q", "--ff-only", str(same.bare), "main")
         debian.must(*argv, at=upstream.clone)
     else:
-        upstream.append("caffe2/CMakeLists.txt", CMAKE)
+        upstream.append("caffe2/CMakeLists.txt", CMAKE + _KERNELS_CMAKE)
         upstream.push("a target for a part of torch_cpu")
         upstream.pull()
     yard = _Yard(debian, f"{home}/torchyard")
     yard.patience, yard.remote = None, url
-    yard.profile(**_profile(home, str(upstream.clone)))
+    yard.profile(**_profile(home, str(upstream.clone), asked_for))
     yard.must("env")
     return Part(yard, upstream, f"{home}/.cache/ccache")
 
 
-def _profile(home: str, tree: str) -> dict[str, Any]:
-    settings = profile("debian-trixie-cpu", source={"path": tree, "submodules": False})
+def _profile(home: str, tree: str, asked_for: _Asked) -> dict[str, Any]:
+    settings = profile(asked_for.profile, source={"path": tree, "submodules": False})
     mine = {"HOME": home, "XDG_CACHE_HOME": f"{home}/.cache"}
     env = {k: v for k, v in settings["build"]["env"].items() if not k.endswith("_LAUNCHER")}
-    settings["build"] |= {"cache": "ccache", "target": TARGET, "env": {**env, **mine}}
+    settings["build"] |= {"cache": "ccache", "target": asked_for.target, "env": {**env, **mine}}
     return settings
 
 
 def _tell(which: str, made: First, url: str) -> None:
     print(
-        f"shared-real: {which}: {made.seconds:.1f} s in all, {made.compiling:.1f} s of Ninja alone,"
+        f"{which}: {made.seconds:.1f} s in all, {made.compiling:.1f} s of Ninja alone,"
         f" {made.run['cache']}; redis: {asked(url)}",
         flush=True,
     )

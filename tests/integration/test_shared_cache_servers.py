@@ -1,15 +1,17 @@
-"""The cache that machines share goes wrong while compilers are at work: the build ends well, with
-what this machine has, and says so once.
+"""The servers by which machines share a compiler cache: one of HTTP, and those that go wrong while
+compilers are at work, which costs a build what they would have served, and is told once.
 """
 
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 
 from tests.faultyredis import Fault, faulty_redis
 from tests.machines import Machine
+from tests.webserver import storage
 
 pytestmark = pytest.mark.integration
 _MANY = 6
@@ -24,6 +26,19 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     made = Machine(tmp_path_factory.mktemp("machine"), "", _MANY)
     made.build()
     return made
+
+
+def test_any_server_that_takes_put_and_get_serves(machine: Machine, tmp_path: Path) -> None:
+    _change_all(machine, "http")
+    with storage(tmp_path / "kept") as url:
+        machine.build(f"{url}/torch")
+        assert machine.last()["cache"]["misses"] == _MANY
+        shutil.rmtree(machine.home / ".cache")  # as another machine has none
+        shutil.rmtree(machine.tree / "build")
+        (machine.yard.build / "compile.json").unlink()
+        out = machine.build(f"{url}/torch")
+    assert machine.last()["cache"]["shared"] >= _MANY, out
+    assert (tmp_path / "kept" / "torch").is_dir()
 
 
 @pytest.mark.parametrize("fault", ["gone", "silent", "rubbish"])
