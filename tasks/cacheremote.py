@@ -69,7 +69,7 @@ def variables(kind: str, version: str, url: str) -> dict[str, str]:
 def _of_ccache(url: str) -> str:
     """It takes a colon without a user for a user without a name, whom redis does not know."""
     given = url.replace("redis://:", "redis://", 1)
-    return given if "|" in given else f"{given}{_TIMEOUTS}"
+    return given if "-timeout=" in given else f"{given}{_TIMEOUTS}"
 
 
 def lacks(kind: str, features: str, url: str) -> str:
@@ -79,6 +79,8 @@ def lacks(kind: str, features: str, url: str) -> str:
     scheme = urlsplit(url).scheme
     if kind == "ccache" and f"{scheme}-storage" not in features.split():
         return f"this ccache knows no {scheme}: take build.cache: sccache, or another server"
+    if kind == "sccache" and "|" in url:
+        return "what stands behind the | is for ccache: take build.cache: ccache, or leave it out"
     return ""
 
 
@@ -86,7 +88,7 @@ def address(url: str) -> tuple[str, int] | None:
     """Host and port that answer where it can be reached; None for a bucket, whose host the program
     knows.
     """
-    parts = urlsplit(url)
+    parts = urlsplit(url.partition("|")[0])
     if parts.scheme == "s3":
         return None
     return parts.hostname or "", parts.port or _PORTS[parts.scheme]

@@ -14,7 +14,10 @@ PYTHON = r"^\d+\.\d+(\.\d+)?$"
 GPU = r"^[A-Za-z0-9][A-Za-z0-9 ._/()-]*$"
 LOCAL_VERSION = r"^(auto|none|[a-z0-9]+(\.[a-z0-9]+)*)$"
 SIZE = r"^(auto|[1-9]\d*[MGT])$"
-REMOTE = r"^(rediss?|https?|s3)://[^\s\x00-\x1f/]+(/\S*)?$"
+REMOTE = (  # behind the |: what ccache calls attributes
+    r"^(rediss?|https?|s3)://([^\s\x00-\x1f/]+@)?(\[[\da-fA-F:.]+\]|[^\s\x00-\x1f/@:|\[\]]+)(:\d{1,5})?"
+    r"(/[^\s|]*)?(\|\S+)?$"
+)
 SDIST = r"^[A-Za-z0-9][\w.-]*==[\w.+!-]+$"
 REQUIREMENT = (
     r"^[A-Za-z0-9][\w.-]*(\[[\w,.-]+\])?(\s*(==|!=|~=|<=|>=|<|>)\s*[\w.*+!-]+"

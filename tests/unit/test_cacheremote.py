@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tasks.cacheremote import account, lacks, variables
+from tasks.cacheremote import account, address, lacks, variables
 from tasks.effects import cacheremote, compilercache
 from tasks.effects.compilercache import Counts, counts_of_log
 from tasks.errors import SettingsError
@@ -44,7 +44,10 @@ def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
             "CCACHE_REMOTE_STORAGE": f"redis://me:pw@h{TIMES}",
         }),
         ("ccache", "4.7.5", "redis://h|read-only", {
-            "CCACHE_REMOTE_STORAGE": "redis://h|read-only",
+            "CCACHE_REMOTE_STORAGE": f"redis://h|read-only{TIMES}",
+        }),
+        ("ccache", "4.7.5", "redis://h|operation-timeout=90", {
+            "CCACHE_REMOTE_STORAGE": "redis://h|operation-timeout=90",
         }),
         ("ccache", "4.10", "http://h/p", {"CCACHE_REMOTE_STORAGE": f"http://h/p{TIMES}"}),
         ("ccache", "4.6.1", "redis://h", {"CCACHE_SECONDARY_STORAGE": f"redis://h{TIMES}"}),
@@ -80,6 +83,13 @@ def test_a_url_that_this_ccache_would_fail_each_compilation_with_is_not_given_to
     assert "knows no redis" in lacks("ccache", "file-storage", "redis://h")
     assert "knows no s3" in lacks("ccache", "file-storage redis-storage http-storage", "s3://b")
     assert not lacks("sccache", "", "s3://b")
+    assert "is for ccache" in lacks("sccache", "", "redis://h|read-only")
+
+
+def test_attributes_are_no_part_of_the_place() -> None:
+    assert address("redis://:pw@h:6380|read-only") == ("h", 6380)
+    assert address("redis://h|read-only") == ("h", 6379)
+    assert address("redis://[::1]:7") == ("::1", 7)
 
 
 @contextmanager
@@ -250,7 +260,18 @@ def test_a_password_is_taken_from_the_environment_alone(yard: Path) -> None:
     assert load(yard / "config", "mine", {name: URL}).settings.build.cache_remote == URL
 
 
-@pytest.mark.parametrize("url", ["host:6379", "ftp://host/p", "redis://", "s3:///b", "redis://a b"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "host:6379",
+        "ftp://host/p",
+        "redis://",
+        "s3:///b",
+        "redis://a b",
+        "redis://h:x",
+        "redis://h:1|a b",
+    ],
+)
 def test_what_is_no_such_url_is_refused(yard: Path, url: str) -> None:
     with pytest.raises(SettingsError, match=r"build\.cache_remote"):
         load(yard / "config", "mine", {"TORCHYARD__BUILD__CACHE_REMOTE": url})
