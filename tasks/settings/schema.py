@@ -68,6 +68,10 @@ class Torch(Section):
     """Package index for a prebuilt torch: a URL or a folder of wheels; `auto` is the one known to
     have it.
     """
+    local: str | None = Field(default=None, pattern=forms.LOCAL_PART)
+    """Which rebuild of the release, where the index has several, by its local version:
+    "cu132.sm120.g1a2b3c4". Without it the highest is taken, whatever its archs.
+    """
     sha256: str | None = Field(default=None, pattern=forms.SHA256)
     """The prebuilt wheel's digest, where it must be exactly that one."""
 

@@ -49,7 +49,14 @@ def test_what_one_machine_built_is_installed_and_verified_by_others(
     builder.must("matrix", "--build")
     with served(index) as url:
         _by_pip(tmp_path / "by-pip", f"{url}/simple", "2.7.0")
-        _by_torchyard(tmp_path / "by-torchyard", f"{url}/simple", "2.6.0")
+        local = _local_version(index, "2.6.0")
+        _by_torchyard(tmp_path / "by-torchyard", f"{url}/simple", "2.6.0", local)
+
+
+def _local_version(index: Path, release: str) -> str:
+    """What a lab tells those whose cards it is for."""
+    (wheel,) = (index / "files").glob(f"torch-{release}+*.whl")
+    return wheel.name.split("-")[1].partition("+")[2]
 
 
 def _by_pip(folder: Path, index: str, release: str) -> None:
@@ -65,16 +72,17 @@ def _by_pip(folder: Path, index: str, release: str) -> None:
     assert said.endswith(" 42.0")
 
 
-def _by_torchyard(folder: Path, index: str, release: str) -> None:
+def _by_torchyard(folder: Path, index: str, release: str, local: str) -> None:
     """A checkout that takes torch from the lab's index, and the rest from where it always does."""
     user = Yard(folder)
     user.profile(
-        target={"gpus": []}, torch={"strategy": "prebuilt", "version": release, "index": index}
+        target={"gpus": []},
+        torch={"strategy": "prebuilt", "version": release, "local": local, "index": index},
     )
     user.must("build")
     assert installed(user, "import torch; print(torch.add(40, 2))") == "42.0"
     (wheel,) = (user.folder / "wheelhouse").rglob("torch-*.whl")
-    assert wheel.name.startswith(f"torch-{release}+cpu.g")
+    assert wheel.name.startswith(f"torch-{release}+{local}-")
     out = user.must("verify", str(wheel))
     assert "it is the one that this profile built" in out
     assert "failed" not in out
