@@ -12,6 +12,9 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 _PORTS = {"redis": 6379, "rediss": 6379, "http": 80, "https": 443}
 _OLD_NAME = (4, 7)  # of ccache: before it, CCACHE_SECONDARY_STORAGE
+# Milliseconds. ccache's own 100 to connect are too few for a server that is far, and 10,000 for an
+# answer are what each compilation would wait for one that went silent
+_TIMEOUTS = "|connect-timeout=500|operation-timeout=2000"
 # What a person sets who has one already
 _THEIRS = {
     "ccache": ("CCACHE_REMOTE_STORAGE", "CCACHE_SECONDARY_STORAGE"),
@@ -65,7 +68,8 @@ def variables(kind: str, version: str, url: str) -> dict[str, str]:
 
 def _of_ccache(url: str) -> str:
     """It takes a colon without a user for a user without a name, whom redis does not know."""
-    return url.replace("redis://:", "redis://", 1)
+    given = url.replace("redis://:", "redis://", 1)
+    return given if "-timeout=" in given else f"{given}{_TIMEOUTS}"
 
 
 def lacks(kind: str, features: str, url: str) -> str:
@@ -75,6 +79,8 @@ def lacks(kind: str, features: str, url: str) -> str:
     scheme = urlsplit(url).scheme
     if kind == "ccache" and f"{scheme}-storage" not in features.split():
         return f"this ccache knows no {scheme}: take build.cache: sccache, or another server"
+    if kind == "sccache" and "|" in url:
+        return "what stands behind the | is for ccache: take build.cache: ccache, or leave it out"
     return ""
 
 
@@ -82,7 +88,7 @@ def address(url: str) -> tuple[str, int] | None:
     """Host and port that answer where it can be reached; None for a bucket, whose host the program
     knows.
     """
-    parts = urlsplit(url)
+    parts = urlsplit(url.partition("|")[0])
     if parts.scheme == "s3":
         return None
     return parts.hostname or "", parts.port or _PORTS[parts.scheme]

@@ -48,3 +48,19 @@ def _wait(port: int, server: subprocess.Popen[bytes]) -> None:
         else:
             return
     raise AssertionError("redis-server did not come up")
+
+
+def asked(url: str) -> dict[str, int]:
+    """What a redis has done: keys it holds, and bytes that went in and out."""
+    host, _, port = url.rpartition("/")[2].partition(":")
+    with socket.create_connection((host, int(port)), 5) as line, line.makefile("rwb") as stream:
+        stream.write(b"DBSIZE\r\nINFO stats\r\n")
+        stream.flush()
+        keys = int(stream.readline().strip(b":\r\n"))
+        told = stream.read(int(stream.readline().strip(b"$\r\n"))).decode()
+    found = dict(row.split(":", 1) for row in told.splitlines() if ":" in row)
+    return {
+        "keys": keys,
+        "bytes_in": int(found["total_net_input_bytes"]),
+        "bytes_out": int(found["total_net_output_bytes"]),
+    }

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from tasks import cacheremote
 from tasks.effects import shell
+from tasks.effects.compilercache import Counts
 from tasks.effects.voice import warn
 from tasks.errors import CommandFailedError, MissingToolError
 from tasks.model import Command
@@ -35,6 +36,18 @@ def joined(found: Cache, url: str, env: Mapping[str, str]) -> dict[str, str]:
     if url.startswith("s3:"):
         given |= {name: value for name, value in os.environ.items() if name.startswith(_OF_S3)}
     return given if _is_usable(found, url, given) else dict(env)
+
+
+def look_back(found: Cache, url: str, counts: Counts) -> None:
+    """Say where it failed while compilers were at work, and leave it alone for the rest of the run:
+    each of them has waited for it.
+    """
+    with _ONE_AT_A_TIME:
+        if not counts.unreached or not _known.get((found.path, url)):
+            return
+        _known[found.path, url] = False
+    failed = f"{counts.unreached} of {counts.hits + counts.misses} compilations"
+    warn(f"{url} failed in the midst: {failed} went without it, and are cached here alone")
 
 
 def _is_usable(found: Cache, url: str, env: Mapping[str, str]) -> bool:

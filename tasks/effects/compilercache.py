@@ -26,26 +26,33 @@ from tasks.stages.deps.job import Cache
 _OLDEST = {"ccache": (4, 5), "sccache": (0, 9)}
 # sccache takes nvcc apart and counts its parts beside the whole
 _PARTS = ("PTX", "CUBIN", "CUDA (Device code)")
+_RARE = {"shared", "unreached"}  # told where there are any
 # Calls that no cache is for: linking, preprocessing, a question for the version
 _NO_COMPILATIONS = {"called_for_link", "called_for_preprocessing", "no_input_file"}
 _HITS = {"direct_cache_hit", "preprocessed_cache_hit"}
 _SHARED = {"remote_storage_hit", "secondary_storage_hit"}  # the second before 4.7
+_UNREACHED = {
+    *("remote_storage_error", "remote_storage_timeout"),
+    *("secondary_storage_error", "secondary_storage_timeout"),
+}
 
 
 @dataclass(frozen=True)
 class Counts:
     """Compilations that the cache served, those it had to learn, and those it could do nothing
     about; `shared` of the first came from the cache that machines share, as far as that is told.
+    Of all of them `unreached` asked it and got no answer.
     """
 
     hits: int
     misses: int
     uncacheable: int
     shared: int = 0
+    unreached: int = 0
 
     def noted(self, cache: Cache) -> dict[str, Json]:
         """For a record."""
-        told = {name: count for name, count in asdict(self).items() if count or name != "shared"}
+        told = {name: count for name, count in asdict(self).items() if count or name not in _RARE}
         return {"kind": cache.kind, **told}
 
     def told(self, cache: Cache) -> str:
@@ -146,7 +153,9 @@ def counts_of_log(log: Path) -> Counts:
     misses = sum("cache_miss" in call for call in calls)
     rest = [call for call in calls if call and not call & (_HITS | {"cache_miss"})]
     shared = sum(bool(call & _HITS and call & _SHARED) for call in calls)
-    return Counts(hits, misses, sum(not call & _NO_COMPILATIONS for call in rest), shared)
+    unreached = sum(bool(call & _UNREACHED) for call in calls)
+    uncacheable = sum(not call & _NO_COMPILATIONS for call in rest)
+    return Counts(hits, misses, uncacheable, shared, unreached)
 
 
 def counts_of_stats(stats: Mapping[str, Any]) -> Counts:

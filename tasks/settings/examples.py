@@ -36,6 +36,7 @@ EXAMPLES: Mapping[str, Example] = {
     "torch.strategy": Example("source", ("deps", "source", "env", "compile", "wheel")),
     "torch.version": Example("2.14.1", ("deps", "source", "env", "wheel", "extensions")),
     "torch.index": Example("https://download.pytorch.org/whl/cu128", ("wheel",)),
+    "torch.local": Example("cu132.sm120.g1a2b3c4", ("wheel",)),
     "torch.sha256": Example(_DIGEST, ("wheel",)),
     "source.git": Example("https://example.org/pytorch.git", ("source",)),
     "source.ref": Example("main", ("source",)),

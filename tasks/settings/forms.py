@@ -13,8 +13,12 @@ CUDA = r"^(auto|\d+\.\d+)$"
 PYTHON = r"^\d+\.\d+(\.\d+)?$"
 GPU = r"^[A-Za-z0-9][A-Za-z0-9 ._/()-]*$"
 LOCAL_VERSION = r"^(auto|none|[a-z0-9]+(\.[a-z0-9]+)*)$"
+LOCAL_PART = r"^[a-z0-9]+(\.[a-z0-9]+)*$"
 SIZE = r"^(auto|[1-9]\d*[MGT])$"
-REMOTE = r"^(rediss?|https?|s3)://[^\s\x00-\x1f/]+(/\S*)?$"
+REMOTE = (  # behind the |: what ccache calls attributes
+    r"^(rediss?|https?|s3)://([^\s\x00-\x1f/]+@)?(\[[\da-fA-F:.]+\]|[^\s\x00-\x1f/@:|\[\]]+)(:\d{1,5})?"
+    r"(/[^\s|]*)?(\|\S+)?$"
+)
 SDIST = r"^[A-Za-z0-9][\w.-]*==[\w.+!-]+$"
 REQUIREMENT = (
     r"^[A-Za-z0-9][\w.-]*(\[[\w,.-]+\])?(\s*(==|!=|~=|<=|>=|<|>)\s*[\w.*+!-]+"
@@ -35,6 +39,7 @@ WORDS = {
     SIZE: 'write auto, or a whole number with M, G or T, such as "20G"',
     LOCAL_VERSION: "write auto, none, or lower-case letters and digits with dots between",
     REMOTE: "write redis://host:6379, rediss://…, http://host/path, https://… or s3://bucket/prefix",
+    LOCAL_PART: 'write what stands behind the + of a version: "cu132.sm120.g1a2b3c4"',
     SDIST: 'write name and exact version, such as "torch-cluster==1.6.3": what a bare name gives '
     "can change",
     REQUIREMENT: 'write a package and, where it matters, a range: "setuptools>=77,<82"',

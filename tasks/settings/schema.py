@@ -65,9 +65,9 @@ class Torch(Section):
     version: str = Field(default="2.15.0", pattern=forms.RELEASE)
     """The release, without a local part."""
     index: Place = "auto"
-    """Package index for a prebuilt torch: a URL or a folder of wheels; `auto` is the one known to
-    have it.
-    """
+    """Package index for a prebuilt torch: a URL or a folder of wheels; `auto`: one that has it."""
+    local: str | None = Field(default=None, pattern=forms.LOCAL_PART)
+    """Which rebuild of it, where the index has several: its local version. Null is the highest."""
     sha256: str | None = Field(default=None, pattern=forms.SHA256)
     """The prebuilt wheel's digest, where it must be exactly that one."""
 

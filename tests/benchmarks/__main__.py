@@ -15,6 +15,7 @@ from tests.benchmarks import (
     part,
     quickstart,
     shared,
+    shared_real,
     state,
 )
 from tests.benchmarks.rows import Row, table
@@ -32,6 +33,8 @@ BENCHMARKS: dict[str, Callable[[], Row]] = {
     "state": state.measure,
     "longlog": longlog.measure,
     "shared": shared.measure,
+    "shared-real": shared_real.measure,
+    "shared-cuda": shared_real.kernels,
     "quickstart": quickstart.measure,
 }
 

@@ -119,10 +119,11 @@ class First:
 def first() -> First | str:
     """The cold build, of which three rows need something."""
     part = opened()
-    return part if isinstance(part, str) else _whole(part)
+    return part if isinstance(part, str) else whole(part)
 
 
-def _whole(part: Part) -> First:
+def whole(part: Part) -> First:
+    """From nothing, what build.ninja needs apart from what it builds."""
     part.wipe()
     configuring, before = part.compile(TORCHYARD__BUILD__TARGET=NOTHING)
     took, run = part.compile()
@@ -147,7 +148,7 @@ def warm() -> Row:
         return _not_run("warm", 0.03, str(found))
     took = []
     for _ in range(RUNS):
-        again = _whole(part)
+        again = whole(part)
         took.append(again.compiling)
         print(f"warm: {again.run['cache']}")
     return Row("warm", 0.03, statistics.median(took), found.compiling)

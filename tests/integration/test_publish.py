@@ -7,11 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -20,6 +15,7 @@ from tasks.effects import environments, files, manifests
 from tasks.model import Artifact
 from tasks.stages.wheel.job import Wheel
 from tests.smallwheels import Theirs, theirs, torch, wheel
+from tests.webserver import served
 from tests.yard import Yard
 
 pytestmark = pytest.mark.integration
@@ -54,26 +50,6 @@ def _extension(yard: Yard, artifact: Artifact) -> None:
 
     place = yard.build / "extensions" / "simple-knn.json"
     manifests.publish(place, Built("simple-knn", "built", {}, artifact))
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """A plain web server on loopback that knows nothing of packages; its URL."""
-
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            asked.append(self.path)
-
-    asked: list[str] = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def env() -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tasks.cacheremote import account, lacks, variables
+from tasks.cacheremote import account, address, lacks, variables
 from tasks.effects import cacheremote, compilercache
 from tasks.effects.compilercache import Counts, counts_of_log
 from tasks.errors import SettingsError
@@ -24,6 +24,7 @@ from tests.redisserver import free_port
 from tests.systems import posix_only
 
 CCACHE = Cache("ccache", "/usr/bin/ccache", "4.7.5")
+TIMES = "|connect-timeout=500|operation-timeout=2000"
 SCCACHE = Cache("sccache", "/usr/bin/sccache", "0.16.0")
 
 
@@ -37,11 +38,19 @@ def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("kind", "version", "url", "expected"),
     [
-        ("ccache", "4.7.5", "redis://h:1", {"CCACHE_REMOTE_STORAGE": "redis://h:1"}),
-        ("ccache", "4.7.5", "redis://:pw@h", {"CCACHE_REMOTE_STORAGE": "redis://pw@h"}),
-        ("ccache", "4.7.5", "redis://me:pw@h", {"CCACHE_REMOTE_STORAGE": "redis://me:pw@h"}),
-        ("ccache", "4.10", "http://h/p", {"CCACHE_REMOTE_STORAGE": "http://h/p"}),
-        ("ccache", "4.6.1", "redis://h", {"CCACHE_SECONDARY_STORAGE": "redis://h"}),
+        ("ccache", "4.7.5", "redis://h:1", {"CCACHE_REMOTE_STORAGE": f"redis://h:1{TIMES}"}),
+        ("ccache", "4.7.5", "redis://:pw@h", {"CCACHE_REMOTE_STORAGE": f"redis://pw@h{TIMES}"}),
+        ("ccache", "4.7.5", "redis://me:pw@h", {
+            "CCACHE_REMOTE_STORAGE": f"redis://me:pw@h{TIMES}",
+        }),
+        ("ccache", "4.7.5", "redis://h|read-only", {
+            "CCACHE_REMOTE_STORAGE": f"redis://h|read-only{TIMES}",
+        }),
+        ("ccache", "4.7.5", "redis://h|operation-timeout=90", {
+            "CCACHE_REMOTE_STORAGE": "redis://h|operation-timeout=90",
+        }),
+        ("ccache", "4.10", "http://h/p", {"CCACHE_REMOTE_STORAGE": f"http://h/p{TIMES}"}),
+        ("ccache", "4.6.1", "redis://h", {"CCACHE_SECONDARY_STORAGE": f"redis://h{TIMES}"}),
         ("sccache", "0.16.0", "redis://h:1/2", {
             "SCCACHE_REDIS_ENDPOINT": "redis://h:1", "SCCACHE_REDIS_DB": "2",
         }),
@@ -74,6 +83,13 @@ def test_a_url_that_this_ccache_would_fail_each_compilation_with_is_not_given_to
     assert "knows no redis" in lacks("ccache", "file-storage", "redis://h")
     assert "knows no s3" in lacks("ccache", "file-storage redis-storage http-storage", "s3://b")
     assert not lacks("sccache", "", "s3://b")
+    assert "is for ccache" in lacks("sccache", "", "redis://h|read-only")
+
+
+def test_attributes_are_no_part_of_the_place() -> None:
+    assert address("redis://:pw@h:6380|read-only") == ("h", 6380)
+    assert address("redis://h|read-only") == ("h", 6379)
+    assert address("redis://[::1]:7") == ("::1", 7)
 
 
 @contextmanager
@@ -100,7 +116,7 @@ def test_one_that_answers_is_used_and_asked_once(heard: Heard) -> None:
         url = f"redis://:pw@{place}"
         for _ in range(2):
             given = cacheremote.joined(CCACHE, url, {"A": "1"})
-            assert given == {"A": "1", "CCACHE_REMOTE_STORAGE": f"redis://pw@{place}"}
+            assert given == {"A": "1", "CCACHE_REMOTE_STORAGE": f"redis://pw@{place}{TIMES}"}
     assert heard == []
 
 
@@ -193,16 +209,40 @@ def test_hits_of_the_shared_cache_are_hits_and_told_apart(tmp_path: Path) -> Non
     log.write_text(
         "# a.cpp\ndirect_cache_hit\nlocal_storage_miss\nremote_storage_hit\n"
         "# b.cpp\npreprocessed_cache_hit\nlocal_storage_hit\n"
-        "# c.cpp\ncache_miss\nremote_storage_miss\n",
+        "# c.cpp\ncache_miss\nremote_storage_miss\n"
+        "# d.cpp\ncache_miss\nremote_storage_error\n",
         encoding="utf-8",
     )
     counts = counts_of_log(log)
-    assert counts == Counts(2, 1, 0, 1)
+    assert counts == Counts(2, 2, 0, 1, 1)
     assert (
-        counts.told(CCACHE) == "ccache served 2 of 3 compilations, 1 of them from the shared cache"
+        counts.told(CCACHE) == "ccache served 2 of 4 compilations, 1 of them from the shared cache"
     )
     assert counts.noted(CCACHE)["shared"] == 1
-    assert "shared" not in Counts(1, 0, 0).noted(CCACHE)
+    assert counts.noted(CCACHE)["unreached"] == 1
+    assert not {"shared", "unreached"} & Counts(1, 0, 0).noted(CCACHE).keys()
+
+
+def test_one_that_was_lost_in_the_midst_is_told_once_and_left_alone_from_then_on(
+    heard: Heard,
+) -> None:
+    lost = Counts(0, 6, 0, 0, 2)
+    with server(b"+PONG\r\n") as place:
+        url = f"redis://{place}"
+        assert cacheremote.joined(CCACHE, url, {})
+        cacheremote.look_back(CCACHE, url, Counts(1, 0, 0, 1))
+        assert heard == []
+        for _ in range(2):
+            cacheremote.look_back(CCACHE, url, lost)
+        assert cacheremote.joined(CCACHE, url, {}) == {}
+    assert list(heard) == [
+        f"{url} failed in the midst: 2 of 6 compilations went without it, and are cached here alone"
+    ]
+
+
+def test_a_cache_of_a_persons_own_that_fails_is_theirs(heard: Heard) -> None:
+    cacheremote.look_back(CCACHE, "", Counts(0, 1, 0, 0, 1))
+    assert heard == []
 
 
 URL = "redis://:hunter2@127.0.0.1:6379"
@@ -220,7 +260,18 @@ def test_a_password_is_taken_from_the_environment_alone(yard: Path) -> None:
     assert load(yard / "config", "mine", {name: URL}).settings.build.cache_remote == URL
 
 
-@pytest.mark.parametrize("url", ["host:6379", "ftp://host/p", "redis://", "s3:///b", "redis://a b"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "host:6379",
+        "ftp://host/p",
+        "redis://",
+        "s3:///b",
+        "redis://a b",
+        "redis://h:x",
+        "redis://h:1|a b",
+    ],
+)
 def test_what_is_no_such_url_is_refused(yard: Path, url: str) -> None:
     with pytest.raises(SettingsError, match=r"build\.cache_remote"):
         load(yard / "config", "mine", {"TORCHYARD__BUILD__CACHE_REMOTE": url})

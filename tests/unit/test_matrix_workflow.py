@@ -66,6 +66,12 @@ def test_githubs_own_schema_takes_the_workflow(
     assert upload["with"]["path"] == wheelhouse.replace("${{", "${{ '${{' }}")
 
 
+@pytest.mark.skipif(not shutil.which("actionlint"), reason="not run: actionlint is not here")
+@posix_only
+def test_actionlint_takes_the_workflow(checkout: Path, heard: Heard) -> None:
+    checked("actionlint", written(checkout, "github"))
+
+
 def read(path: Path) -> Any:
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 

@@ -79,7 +79,8 @@ def test_two_cores_are_told_what_was_measured_on_two() -> None:
     assert wheel.seconds is not None
     assert wheel.seconds[0] <= 49 <= wheel.seconds[1]
     cuda = cost(KNOWLEDGE, "source", archs=1, extensions=0)
-    assert cuda.core_seconds[0] == 2 * 3600 + 15 * 60
+    cpu_alone = cost(KNOWLEDGE, "source", archs=0, extensions=0)
+    assert cuda.core_seconds[0] >= cpu_alone.core_seconds[0] + 3600 + 48 * 60
 
 
 @pytest.mark.parametrize("strategy", ["prebuilt", "source", "existing"])

@@ -79,6 +79,9 @@ def test_none_and_a_persons_own_are_taken_whole() -> None:
 def test_prebuilt_takes_the_exact_release_and_existing_nothing() -> None:
     job = stage(replace(CHOICE, strategy="prebuilt"), torch={"sha256": "a" * 64}).job
     assert (job.requirement, job.cuda, job.sha256) == ("torch==2.6.0", "13.0", "a" * 64)
+    one_of_several = stage(replace(CHOICE, strategy="prebuilt"), torch={"local": "cu130.sm120.g1"})
+    assert one_of_several.job.requirement == "torch==2.6.0+cu130.sm120.g1"
+    assert one_of_several.inputs["requirement"] == one_of_several.job.requirement
     python = Interpreter("/usr/bin/python3", "3.12.1", TorchFound("2.6.0", "13.0", "/s/torch"))
     found = stage(replace(CHOICE, strategy="existing", python=python))
     assert (found.job.python, found.job.folder) == ("/usr/bin/python3", "/s/torch")

@@ -78,6 +78,7 @@ def _recorded(bench: Bench, job: CompileJob, told: Run) -> None:
             told.cache = measured.counts.noted(cache)
             recording.cache(measured.counts.hits, measured.counts.misses)
             say(measured.counts.told(cache))
+            cacheremote.look_back(cache, job.cache_remote, measured.counts)
     finally:
         made = ninjalog.remade(before, ninjalog.read(bench.folder))
         objects, seconds = runs.objects(made, told.peaks), time.monotonic() - started

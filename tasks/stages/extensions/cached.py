@@ -28,6 +28,7 @@ def cached(job: ExtensionJob, caching: Caching, env: Mapping[str, str]) -> Itera
         yield measured
     if measured.counts:
         say(measured.counts.told(caching.cache))
+        cacheremote.look_back(caching.cache, job.cache_remote, measured.counts)
 
 
 def _wrappers(job: ExtensionJob, caching: Caching) -> dict[str, Path]:

@@ -47,7 +47,8 @@ def _prebuilt(job: PrebuiltJob, deps: Deps) -> tuple[Wheel, Surface]:
     into.install_locked(job.locked, job.index)
     into.install_wheel(path, Extra(deps.toolkit.pins if deps.toolkit else (), job.index))
     found = installed.torch_of(deps.python)
-    installed.require(found, job.requirement.partition("==")[2], job.cuda)
+    release = job.requirement.partition("==")[2].partition("+")[0]
+    installed.require(found, release, job.cuda)
     if deps.toolkit and deps.toolkit.pins:
         cudahome.refresh(Path(found.folder).parent, Path(deps.toolkit.home))
     say(f"torch {found.version} ({artifact.name}, sha256 {artifact.sha256[:12]}…)")

@@ -74,8 +74,9 @@ def _reading(layout: Layout, choice: Choice, knowledge: Knowledge) -> Reading:
 
 
 def _prebuilt(settings: Settings, layout: Layout, choice: Choice, reading: Reading) -> PrebuiltJob:
+    local = f"+{settings.torch.local}" if settings.torch.local else ""
     return PrebuiltJob(
-        requirement=f"torch=={choice.torch}",
+        requirement=f"torch=={choice.torch}{local}",
         index=choice.index,
         sha256=settings.torch.sha256,
         cuda=choice.cuda,
