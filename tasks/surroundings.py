@@ -83,12 +83,15 @@ class Memory:
 
 @dataclass(frozen=True)
 class Reach:
-    """A host of a URL without its secrets, and whether it took a connection."""
+    """A host of a URL without its secrets, and whether it took a connection; `instead_of` is the
+    URL that it is a mirror of.
+    """
 
     what: str
     url: str
     answers: bool
     optional: bool = False
+    instead_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -153,12 +156,15 @@ class TorchSeen:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A URL that a build asks something of; `usual` is an index that pip's settings replace."""
+    """A URL that a build asks something of; `usual` is an index that pip's settings replace,
+    `instead_of` what it is a mirror of.
+    """
 
     what: str
     url: str
     optional: bool = False
     usual: bool = False
+    instead_of: str = ""
 
 
 @dataclass(frozen=True)

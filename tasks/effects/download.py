@@ -9,17 +9,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import http.client
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path, PurePath
 from typing import IO
 from urllib.parse import unquote, urlsplit
 
-from tasks.effects import files, offline
+from tasks.effects import files, insisting, offline
 from tasks.errors import FetchError, redact
 
-PAUSES = (2.0, 8.0)  # seconds before the second and the third try
 _SCHEMES = ("https", "http", "file")
 _CHUNK = 2**20
 _TIMEOUT = 60.0  # seconds without a byte
@@ -44,8 +42,7 @@ def download(source: str, dest: PurePath, sha256: str | None, log: PurePath | No
     if not sha256:
         part.unlink(missing_ok=True)  # nothing would tell whether the two halves belong together
     _note(log, f"fetch {url}")
-    _insist(url, part, log)
-    _check(part, sha256, url)
+    _insist(url, part, sha256, log)
     files.move(part, target)
     return target
 
@@ -63,20 +60,41 @@ def _url(source: str) -> str:
     return url
 
 
-def _insist(url: str, part: Path, log: PurePath | None) -> None:
-    for pause in (*PAUSES, None):
+class _OtherBytesError(FetchError):
+    """What came is not what `sha256` names; `found` is what it is."""
+
+    found = ""
+
+
+def _insist(url: str, part: Path, sha256: str | None, log: PurePath | None) -> None:
+    def once() -> None:
         try:
-            return _fetch(url, part)
+            _fetch(url, part)
         except _BROKEN as error:
             _note(log, f"error: {error}")
-            if pause is None or _final(error):
-                raise FetchError(
-                    f"{url} cannot be fetched: {error}",
-                    where=str(log or ""),
-                    todo="check the URL, the network and the proxy, and run the same command again",
-                ) from error
-            time.sleep(pause)
-    return None
+            raise
+        _check(part, sha256, url)
+
+    came = {""}  # digests of wrong files
+
+    def passing(error: Exception) -> str:
+        """A byte can turn on its way; the same wrong file twice is the one that is there."""
+        if isinstance(error, _OtherBytesError):
+            again = error.found in came or url.startswith("file:")
+            came.add(error.found)
+            return "" if again else "it came with another sha256"
+        return str(error) if isinstance(error, _BROKEN) and not _final(error) else ""
+
+    try:
+        insisting.insist(redact(url), once, passing)
+    except _BROKEN as error:
+        more = ": it goes on where this stopped" if sha256 and part.exists() else ""
+        raise FetchError(
+            f"{url} cannot be fetched: {error}",
+            where=str(log or ""),
+            todo="check the URL, the network and the proxy, or give a mirror in the settings "
+            f"(source.mirrors), and run the same command again{more}",
+        ) from error
 
 
 def _final(error: Exception) -> bool:
@@ -132,10 +150,12 @@ def _check(part: Path, sha256: str | None, url: str) -> None:
     found = _digest(part)
     if sha256 and found != sha256:
         part.unlink()
-        raise FetchError(
+        error = _OtherBytesError(
             f"{url} has the wrong sha256: expected {sha256}, found {found}",
             todo="take the digest from the release itself; the file that came was not kept",
         )
+        error.found = found
+        raise error
 
 
 def _digest(path: Path) -> str:

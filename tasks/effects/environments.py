@@ -6,8 +6,7 @@ import shutil
 import sys
 from pathlib import Path, PurePath
 
-from tasks.effects import shell
-from tasks.effects.packages import explained
+from tasks.effects import indexclient, shell
 from tasks.errors import CommandFailedError, MissingToolError
 from tasks.model import Command
 
@@ -45,11 +44,8 @@ def create_venv(venv: PurePath, base: str, uv: str | None, log: PurePath) -> Non
     """Make a venv of the interpreter `base`, with pip in it."""
     what = "make the build environment"
     try:
-        shell.run(Command(venv_argv(venv, base, uv), shell.host_env(), what, log=log))
+        indexclient.run(venv_argv(venv, base, uv), what, log)  # uv fetches pip for it
     except CommandFailedError as error:
-        told = explained(error)  # uv fetches pip for it
-        if told is not error:
-            raise told from error
         hint = (
             "apt install python3-venv python3-dev"
             if sys.platform == "linux"

@@ -13,11 +13,10 @@ from urllib.parse import unquote, urlsplit
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from tasks.effects import files, shell
+from tasks.effects import files, indexclient, indexes
 from tasks.effects.frozen import Frozen
-from tasks.effects.packages import explained, index_options
-from tasks.errors import BuildError, CommandFailedError, MissingToolError
-from tasks.model import Command, Locked
+from tasks.errors import BuildError, MissingToolError
+from tasks.model import Locked
 
 
 @dataclass(frozen=True)
@@ -48,12 +47,8 @@ class Lister:
         files.write_atomic(asked, "".join(f"{pin}\n" for pin in pins))
         argv = (self.uv, "pip", "compile", "--quiet", "--no-deps", "--no-header", "--python")
         form = ("--format", "pylock.toml", "--output-file", str(answer), "--upgrade")
-        command = (*argv, self.python, *form, *index_options(index), str(asked))
-        what = "ask the index for digests"
-        try:
-            shell.run(Command(command, shell.host_env(), what, log=self.log))
-        except CommandFailedError as error:
-            raise explained(error) from error
+        command = (*argv, self.python, *form, *indexes.beside(index), str(asked))
+        indexclient.run(command, "ask the index for digests", self.log)
         with open(answer, "rb") as stream:  # noqa: PTH123 - a PurePath
             told = tomllib.load(stream)
         for package in told.get("packages", ()):

@@ -6,45 +6,12 @@ resolver moves them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
-from tasks.effects import files, offline, shell
-from tasks.errors import BadArtifactError, CommandFailedError, FetchError
-from tasks.model import Command, Locked
-
-_NOT_TRUSTED = (
-    "the certificate of the package index is not trusted: set SSL_CERT_FILE, and PIP_CERT for pip, "
-    "to your organisation's bundle"
-)
-_NO_ANSWER = (
-    "the package index did not answer: check the network, proxy and index settings "
-    "(UV_INDEX_URL, PIP_INDEX_URL), then run the same command again"
-)
-_NO_VERSION = "the index has no such version for this Python and platform"
-_NOT_BUNDLED = (
-    "the bundle that offline names does not hold it: build where there is a network, then "
-    "doit lock and doit bundle again"
-)
-
-# What to do where a resolver or downloader says one of these; the first that holds counts.
-_KINDS = (
-    (_NOT_TRUSTED, ("invalid peer certificate", "CERTIFICATE_VERIFY_FAILED")),
-    (_NO_ANSWER, ("Failed to fetch", "error sending request", "Could not connect")),
-    (_NO_ANSWER, ("Max retries exceeded", "connection broken by", "NewConnectionError")),
-    (_NO_ANSWER, ("Temporary failure in name resolution", "ConnectTimeoutError", "dns error")),
-    (_NO_VERSION, ("No solution found", "No matching distribution", "Could not find a version")),
-)
-
-# uv: Hash mismatch for `a==1` / Expected: sha256:X / Computed: sha256:Y; pip: a==1 from URL: /
-# Expected sha256 X / Got Y
-_OTHER_BYTES = re.compile(
-    r"(?:Hash mismatch for `(?P<uv>[^`]+)`|^\s*(?P<pip>\S+==\S+) .*?:$)"
-    r"(?P<wanted>.*?)(?:Computed:|Got)\s*(?:sha256:)?(?P<found>[0-9a-f]{64})",
-    re.DOTALL | re.MULTILINE,
-)
+from tasks.effects import files, indexclient, indexes
+from tasks.model import Locked
 
 
 @dataclass(frozen=True)
@@ -93,7 +60,8 @@ class Packages:
             text = "".join(f"{pin}\n" for pin in extra.constraints)
             files.write_atomic(self._constraints(), text)
         argv = self.install_argv(requirements, extra)
-        self._run(argv, what or f"install {', '.join(requirements) or 'requirements'}")
+        what = what or f"install {', '.join(requirements) or 'requirements'}"
+        indexclient.run(argv, what, self.log)
 
     def install_locked(self, locked: Locked, index: str = "") -> None:
         """Install exactly these, each of a file with one of its digests. What is there already in
@@ -105,7 +73,8 @@ class Packages:
         files.write_atomic(listed, with_digests(locked))
         options = ("--require-hashes", "--no-deps")
         extra = Extra(index=index, files=(listed,), options=options)
-        self._run(self.install_argv((), extra), "install what torchyard.lock holds")
+        argv = self.install_argv((), extra)
+        indexclient.run(argv, "install what torchyard.lock holds", self.log)
 
     def install_argv(self, requirements: Sequence[str], extra: Extra = Extra()) -> tuple[str, ...]:
         """The command for it; of what is here it knows whether an index is a folder."""
@@ -113,7 +82,7 @@ class Packages:
             *self._tool("install"),
             *(("--target", str(self.target)) if self.target else ()),
             *(("-c", str(self._constraints())) if extra.constraints else ()),
-            *index_options(extra.index),
+            *indexes.beside(extra.index),
             *extra.options,
             *(part for path in extra.files for part in ("-r", str(path))),
             *requirements,
@@ -144,54 +113,11 @@ class Packages:
     def _constraints(self) -> PurePath:
         return self.log.with_name("constraints.txt")
 
-    def _run(self, argv: Sequence[str], what: str) -> None:
-        try:
-            shell.run(Command(tuple(argv), shell.host_env(), what, log=self.log))
-        except CommandFailedError as error:
-            raise explained(error) from error
-
 
 def with_digests(locked: Locked) -> str:
     """As a requirements file: a line each, with `--hash` for every digest."""
     digests = {pin: "".join(f" --hash=sha256:{one}" for one in locked[pin]) for pin in locked}
     return "".join(f"{pin}{digests[pin]}\n" for pin in sorted(locked))
-
-
-def explained(
-    error: CommandFailedError,
-) -> CommandFailedError | FetchError | BadArtifactError:
-    """A resolver's or downloader's failure by its kind: no answer, no such version, or what it
-    was.
-    """
-    text = error.what
-    log = Path(error.where.rpartition(":")[0]) if error.where else None
-    if log and log.is_file():
-        text += log.read_text(encoding="utf-8").rpartition("\n$ ")[2]
-    if other := _OTHER_BYTES.search(text):
-        return _other_bytes(other, error.where)
-    for todo, signs in _KINDS:
-        if any(sign in text for sign in signs):
-            remedy = _NOT_BUNDLED if offline.is_offline() else todo
-            return FetchError(error.what, where=error.where, todo=remedy)
-    return error
-
-
-def _other_bytes(told: re.Match[str], where: str) -> BadArtifactError:
-    wanted = " or ".join(dict.fromkeys(re.findall(r"[0-9a-f]{64}", told["wanted"])))
-    return BadArtifactError(
-        f"the index gives {told['uv'] or told['pip']} with sha256 {told['found']}, and {wanted} is "
-        "locked",
-        where=where,
-        todo="find out who changed the file. To take it all the same: "
-        "TORCHYARD__LOCK=false doit build, then doit lock",
-    )
-
-
-def index_options(index: str) -> tuple[str, ...]:
-    """Options that add an index URL or a folder of wheels to the default index."""
-    if not index or offline.is_offline():
-        return ()
-    return ("--find-links", index) if Path(index).is_dir() else ("--extra-index-url", index)
 
 
 def download(job: Download) -> Path:
@@ -201,12 +127,7 @@ def download(job: Download) -> Path:
     """
     files.remove_owned(job.landing)
     files.own(job.landing)
-    argv = download_argv(job)
-    try:
-        env = shell.host_env() if job.env is None else job.env
-        shell.run(Command(argv, env, f"fetch {job.requirement}", log=job.log))
-    except CommandFailedError as error:
-        raise explained(error) from error
+    indexclient.run(download_argv(job), f"fetch {job.requirement}", job.log, job.env)
     return next(path for path in Path(job.landing).iterdir() if path.name != files.TAG)
 
 
@@ -214,10 +135,4 @@ def download_argv(job: Download) -> tuple[str, ...]:
     """The command for it; of what is here it knows whether an index is a folder."""
     form = ("--no-binary=:all:", "--no-build-isolation") if job.sdist else ("--only-binary=:all:",)
     argv = (job.python, "-m", "pip", "download", "--no-deps", *form, "--progress-bar", "off")
-    return (*argv, "-d", str(job.landing), *_only(job.index), job.requirement)
-
-
-def _only(index: str) -> tuple[str, ...]:
-    if not index or offline.is_offline():
-        return ()
-    return ("--no-index", "--find-links", index) if Path(index).is_dir() else ("--index-url", index)
+    return (*argv, "-d", str(job.landing), *indexes.alone(job.index), job.requirement)

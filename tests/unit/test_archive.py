@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import pytest
 
-from tasks.effects import download as downloads
+from tasks.effects import insisting
 from tasks.effects.archive import download, extract
 from tasks.errors import BadArtifactError, FetchError
 from tests.systems import needs_links, windows_only
@@ -194,7 +194,7 @@ class Server(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setattr(downloads, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(insisting, "PAUSES", (0.0, 0.0))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     Server.breaks, Server.asked, Server.known = [], [], []
     with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import git
-from tasks.effects.git import command, reach
+from tasks.effects import git, insisting
+from tasks.effects.git import reach
 from tasks.errors import CommandFailedError, FetchError, LostEditsError, NotOwnedError
 from tests.systems import needs_git
 
@@ -54,7 +54,7 @@ def dest(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(insisting, "PAUSES", (0.0, 0.0))
 
 
 def test_clone_holds_the_tag_and_nothing_before_it(upstream: Path, dest: Path) -> None:

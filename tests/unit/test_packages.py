@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import environments, files, shell
-from tasks.effects.packages import Download, Extra, Packages, download, explained, index_options
+from tasks.effects import environments, files, indexclient, indexes, shell
+from tasks.effects.indexfaults import explained
+from tasks.effects.packages import Download, Extra, Packages, download
 from tasks.errors import CommandFailedError, FetchError, MissingToolError
 from tasks.model import Command
 
@@ -49,7 +50,7 @@ def test_uv_and_pip_install_the_same(runs: Runs, tmp_path: Path) -> None:
     assert runs.argv == [(*UV, "ninja>=1.13.1", "numpy"), (*PIP, "ninja>=1.13.1", "numpy")]
     assert runs[0].what == "install ninja>=1.13.1, numpy"
     assert runs[0].log == tmp_path / "wheel.log"
-    assert runs[0].env == shell.host_env()
+    assert runs[0].env == indexclient.patient(shell.host_env())
 
 
 def test_constraints_go_into_a_file(runs: Runs, tmp_path: Path) -> None:
@@ -87,9 +88,9 @@ def test_a_wheel_goes_over_another_build_of_its_version(runs: Runs, tmp_path: Pa
 
 
 def test_an_index_is_a_url_or_a_folder_of_wheels(tmp_path: Path) -> None:
-    assert index_options("") == ()
-    assert index_options("https://index/cpu") == ("--extra-index-url", "https://index/cpu")
-    assert index_options(str(tmp_path)) == ("--find-links", str(tmp_path))
+    assert indexes.beside("") == ()
+    assert indexes.beside("https://index/cpu") == ("--extra-index-url", "https://index/cpu")
+    assert indexes.beside(str(tmp_path)) == ("--find-links", str(tmp_path))
 
 
 @pytest.mark.parametrize(

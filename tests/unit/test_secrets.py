@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tasks.console import Console
-from tasks.effects import download, records, runs, shell, wheelhouse
+from tasks.effects import download, insisting, records, runs, shell, wheelhouse
 from tasks.errors import BuildError, FetchError, redact
 from tasks.model import Command, Plan
 from tasks.reports import doctor, explain
@@ -184,7 +184,7 @@ def test_neither_records_nor_runs_keep_it(subject: Subject, index: str, tmp_path
 def test_a_log_keeps_neither_the_command_nor_what_it_says(
     index: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(download, "PAUSES", ())
+    monkeypatch.setattr(insisting, "PAUSES", ())
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     nobody = index.replace("https", "http").replace("index.example", "127.0.0.1:9")
     log = tmp_path / "log"

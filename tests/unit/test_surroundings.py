@@ -20,7 +20,7 @@ from tasks.checks.ids import ALL, GATE
 from tasks.checks.judging import judge
 from tasks.checks.machine import _ELSEWHERE
 from tasks.checks.network import INDEX
-from tasks.effects import compilers, files, git, leftovers, nvidia, shell
+from tasks.effects import compilers, files, git, leftovers, nvidia, ownindex, shell
 from tasks.effects.surroundings import look, machine, network, places, programs, python
 from tasks.errors import MissingToolError
 from tasks.mirrors import mirrored
@@ -57,11 +57,12 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No driver, no network, no settings of who runs the tests."""
     monkeypatch.setattr(nvidia, "look", Nvidia)
     monkeypatch.setattr(git, "reachable", lambda _: True)
-    monkeypatch.setattr(network, "_files_of_pip", lambda: iter(()))
+    monkeypatch.setattr(ownindex, "files_of_pip", lambda: iter(()))
+    monkeypatch.setattr(ownindex, "files_of_uv", lambda: iter(()))
     home = str(tmp_path / "home")
     for name in ("HOME", "USERPROFILE", "APPDATA", "PYTHONUSERBASE"):
         monkeypatch.setenv(name, home)
-    for name in (*VARIABLES, *network._INDEXES, "PYTHONPATH", "CONDA_PREFIX"):
+    for name in (*VARIABLES, *ownindex.OF_UV, *ownindex.OF_PIP, "PYTHONPATH", "CONDA_PREFIX"):
         monkeypatch.delenv(name, raising=False)
     for name in network._PROXIES:
         monkeypatch.delenv(name, raising=False)
@@ -194,7 +195,7 @@ def test_hosts_are_told_without_passwords_and_by_what_pip_would_ask(
     )
     conf = tmp_path / "pip.conf"
     conf.write_text("[global]\nindex-url = https://mirror.example/simple\n", encoding="utf-8")
-    monkeypatch.setattr(network, "_files_of_pip", lambda: iter([tmp_path / "none", conf]))
+    monkeypatch.setattr(ownindex, "files_of_pip", lambda: iter([tmp_path / "none", conf]))
     (found, _) = network.ask(asked(tmp_path, urls=urls), wanted)()["reach"]  # type: ignore[arg-type]
     assert found.url == "https://mirror.example/simple"
     monkeypatch.setenv("PIP_INDEX_URL", "https://me:hunter2@env.example/simple")

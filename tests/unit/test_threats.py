@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import git, shell
-from tasks.effects.git import command
+from tasks.effects import git, insisting, shell
 from tasks.errors import BuildError
 from tasks.model import Command
 from tests.systems import needs_git
@@ -25,7 +24,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="not run: programs ar
 @pytest.fixture
 def pwned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file that is there once a command was run; git's own settings would let it be."""
-    monkeypatch.setattr(command, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(insisting, "PAUSES", (0.0, 0.0))
     allowing = tmp_path / "gitconfig"
     allowing.write_text('[protocol "ext"]\n\tallow = always\n', encoding="utf-8")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(allowing))

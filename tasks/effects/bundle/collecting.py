@@ -8,10 +8,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from tasks.effects import files, shell
-from tasks.effects.packages import explained, index_options, with_digests
-from tasks.errors import BadArtifactError, CommandFailedError
-from tasks.model import Command, Locked
+from tasks.effects import files, indexclient, indexes
+from tasks.effects.packages import with_digests
+from tasks.errors import BadArtifactError
+from tasks.model import Locked
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,8 @@ class Shelf:
         files.write_atomic(listed, with_digests(locked))
         argv = (self.python, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps")
         options = ("--require-hashes", "--progress-bar", "off", "-d", str(self.folder))
-        command = (*argv, *options, *index_options(index), "-r", str(listed))
-        try:
-            shell.run(Command(command, shell.host_env(), "fetch the packages", log=self.log))
-        except CommandFailedError as error:
-            raise explained(error) from error
+        command = (*argv, *options, *indexes.beside(index), "-r", str(listed))
+        indexclient.run(command, "fetch the packages", self.log)
 
     def keep_only(self, digests: set[str]) -> None:
         """What an earlier attempt left goes."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
 
-from tasks.effects import offline, shell
-from tasks.errors import CommandFailedError, FetchError, LostEditsError
+from tasks.effects import insisting, offline, shell
+from tasks.errors import CommandFailedError, FetchError, LostEditsError, redact
 from tasks.model import Command
-
-PAUSES = (2.0, 8.0)  # seconds before the second and the third try
 
 _OPTIONS = (
     "protocol.ext.allow=never",  # a URL, a submodule's above all, must not be able to run a command
@@ -79,16 +76,19 @@ def insist(url: str, action: Callable[[], None]) -> None:
     Raises `FetchError` where it stays without success, `CommandFailedError` where git refused for
     good.
     """
-    for pause in (*PAUSES, None):
-        try:
-            return action()
-        except CommandFailedError as error:
-            if _NO_RETRY.search(error.said):
-                raise
-            if pause is None:
-                raise no_answer(url, error) from error
-            time.sleep(pause)
-    return None
+    try:
+        insisting.insist(f"git: {redact(url)}", action, _passing)
+    except CommandFailedError as error:
+        if _NO_RETRY.search(error.said):
+            raise
+        raise no_answer(url, error) from error
+
+
+def _passing(error: Exception) -> str:
+    if not isinstance(error, CommandFailedError) or _NO_RETRY.search(error.said):
+        return ""
+    said = error.what.removeprefix(error.ended).removeprefix(": ")
+    return said.removeprefix("fatal: ").removeprefix("error: ") or error.ended
 
 
 def no_answer(url: str, error: CommandFailedError) -> FetchError:

@@ -6,25 +6,23 @@ that: threads are daemons that are left behind.
 
 from __future__ import annotations
 
-import configparser
 import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from tasks.checks.ids import CheckId
-from tasks.effects import git
+from tasks.effects import git, ownindex
 from tasks.effects.surroundings.places import begun
 from tasks.errors import redact
 from tasks.surroundings import Asked, Proxy, Reach, Wanted
 
 DEADLINE = 1.5  # seconds for all hosts together
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
-_INDEXES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
 
 
 def ask(asked: Asked, wanted: frozenset[CheckId]) -> Callable[[], dict[str, Any]]:
@@ -41,7 +39,13 @@ def ask(asked: Asked, wanted: frozenset[CheckId]) -> Callable[[], dict[str, Any]
     def wait() -> dict[str, Any]:
         by_url = answers()
         found["reach"] = tuple(
-            Reach(url.what, redact(url.url), by_url.get(url.url, False), url.optional or there)
+            Reach(
+                url.what,
+                redact(url.url),
+                by_url.get(url.url, False),
+                url.optional or there,
+                redact(url.instead_of),
+            )
             for url in settled
         )
         return found
@@ -78,34 +82,11 @@ def _ask(url: str, told: queue.SimpleQueue[tuple[str, bool]]) -> None:
 
 
 def _settled(wanted: Wanted) -> Wanted:
-    """The index that uv and pip would ask, by their own settings."""
+    """The index that uv and pip would ask: theirs, where a person has set one."""
     if not wanted.usual:
         return wanted
-    named = next((os.environ[name] for name in _INDEXES if os.environ.get(name)), "")
-    return Wanted(wanted.what, named or _of_pip() or wanted.url, wanted.optional)
-
-
-def _of_pip() -> str:
-    """`index-url` of pip's files (pip.pypa.io, "Configuration"), the most personal first."""
-    for path in _files_of_pip():
-        parser = configparser.ConfigParser(interpolation=None)
-        try:
-            parser.read(path, encoding="utf-8")
-        except (configparser.Error, OSError, UnicodeError):
-            continue
-        if url := parser.get("global", "index-url", fallback=""):
-            return url.strip()
-    return ""
-
-
-def _files_of_pip() -> Iterator[Path]:
-    if named := os.environ.get("PIP_CONFIG_FILE"):
-        yield Path(named)
-    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - it knows what to do without a home
-    config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
-    if roaming := os.environ.get("APPDATA"):
-        yield Path(roaming) / "pip" / "pip.ini"
-    yield from (config / "pip" / "pip.conf", home / ".pip" / "pip.conf", Path("/etc/pip.conf"))
+    own = ownindex.of_uv() or ("" if wanted.instead_of else ownindex.of_pip())
+    return replace(wanted, url=own, instead_of="") if own else wanted
 
 
 def _proxies() -> Iterator[Proxy]:

@@ -15,10 +15,8 @@ from pathlib import Path, PurePath
 
 from packaging.utils import canonicalize_name
 
-from tasks.effects import files, shell
-from tasks.effects.packages import explained, index_options
-from tasks.errors import BuildError, CommandFailedError
-from tasks.model import Command
+from tasks.effects import files, indexclient, indexes, shell
+from tasks.errors import BuildError
 
 _WOULD = re.compile(r"^ [+~] ([A-Za-z0-9][\w.-]*)==(\S+)")  # `- name==1.0` is what it replaces
 
@@ -42,20 +40,17 @@ class Installer:
     def run(self, argv: Sequence[str], what: str) -> list[str]:
         """Its lines. A failure is explained by its kind."""
         lines: list[str] = []
-        try:
-            shell.run(Command(tuple(argv), _environment(), what, log=self.log), lines.append)
-        except CommandFailedError as error:
-            raise explained(error) from error
+        indexclient.run(argv, what, self.log, _environment(), lines.append)
         return lines
 
     def argv(self, *options: str) -> tuple[str, ...]:
         """The command for an install with these options. Pure."""
         if self.uv:
             first = (self.uv, "pip", "install", "--no-progress", "--color", "never")
-            return (*first, "--python", self.python, *index_options(self.index), *options)
+            return (*first, "--python", self.python, *indexes.beside(self.index), *options)
         first = (self.pip, "-m", "pip", "--python", self.python, "install")
         quiet = ("--disable-pip-version-check", "--no-input", "--progress-bar", "off")
-        return (*first, *quiet, *index_options(self.index), *options)
+        return (*first, *quiet, *indexes.beside(self.index), *options)
 
 
 def resolve(by: Installer, wanted: Sequence[str], again: Sequence[str]) -> Mapping[str, str]:
