@@ -4,7 +4,8 @@ network. Neither moves an input.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,14 +23,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Anchored:
-    """The plan as it is held, the section of its profile, and the bundle of the setting offline."""
+    """The plan as it is held, the section of its profile, the bundle of the setting offline, and
+    what is asked instead of a URL.
+    """
 
     plan: Plan
     section: Section | None = None
     bundle: Bundle | None = None
+    mirrors: Mapping[str, str] = field(default_factory=dict)
 
 
-def anchored(settings: Settings, layout: Layout, choice: Choice, plan: Plan) -> Anchored:
+def anchored(
+    settings: Settings,
+    layout: Layout,
+    choice: Choice,
+    plan: Plan,
+    mirrors: Mapping[str, str] | None = None,
+) -> Anchored:
     """Raises `SettingsError` for a lock or a bundle that is not understood, or for another
     machine.
     """
@@ -40,7 +50,7 @@ def anchored(settings: Settings, layout: Layout, choice: Choice, plan: Plan) -> 
         plan = pinned(plan, section, choice)
     place = place_of(settings, layout)
     if place is None:
-        return Anchored(plan, section)
+        return Anchored(plan, section, mirrors=mirrors or {})
 
     from tasks.effects.bundle import opening  # noqa: PLC0415
 
@@ -57,6 +67,10 @@ def begin(settings: Settings, layout: Layout, held: Anchored) -> None:
         from tasks.effects.bundle import opening  # noqa: PLC0415 - most have no bundle
 
         opening.begin(place, held.bundle, layout.build)
+    elif held.mirrors:
+        from tasks.effects import indexes  # noqa: PLC0415 - most have no mirror
+
+        indexes.begin(held.mirrors)
 
 
 def place_of(settings: Settings, layout: Layout) -> Path | None:

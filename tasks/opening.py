@@ -11,7 +11,7 @@ from tasks.anchored import anchored
 from tasks.effects import probe
 from tasks.knowledge import Knowledge, load
 from tasks.model import Host
-from tasks.plan import layout_of, make_plan
+from tasks.plan import layout_of, make_plan, with_mirrors
 from tasks.reports.subject import Profile
 from tasks.settings.load import load as load_settings
 from tasks.settings.schema import Settings
@@ -39,7 +39,8 @@ def open_profile(
     host = host_of(asked(settings), layout.build / "host.json")
     known = knowledge or load(root / "config" / "knowledge")
     choice, plan = make_plan(settings, host, known, layout)
-    held = anchored(settings, layout, choice, plan)
+    mirrors = with_mirrors(settings, known).source.mirrors
+    held = anchored(settings, layout, choice, plan, mirrors)
     return Profile(loaded, layout, host, known, choice, held.plan, held)
 
 

@@ -16,6 +16,7 @@ from tasks.choice import Choice
 from tasks.decide import decide
 from tasks.errors import SettingsError
 from tasks.knowledge import Knowledge
+from tasks.knowledge.mirrors import instead_of
 from tasks.model import Host, Layout, Plan, Stage
 from tasks.settings.schema import Settings
 from tasks.stages.compile.plan import plan as plan_compile
@@ -39,7 +40,7 @@ def make_plan(
     """What was chosen, and every stage of this profile on this host. Raises `SettingsError` for
     what can be seen to be wrong offline.
     """
-    settings = complete(settings, knowledge)
+    settings = with_mirrors(complete(settings, knowledge), knowledge)
     choice = decide(settings, host, knowledge)
     _require_python(settings, choice)
     stages = tuple(_stages(settings, layout, choice, knowledge))
@@ -51,6 +52,16 @@ def make_plan(
         warnings=tuple(extension_warnings(settings, choice, knowledge)),
     )
     return choice, plan
+
+
+def with_mirrors(settings: Settings, knowledge: Knowledge) -> Settings:
+    """The settings with everything that is asked elsewhere in source.mirrors; a person's own goes
+    before what is known.
+    """
+    known = instead_of(settings.mirrors, knowledge)
+    both = {**known, **settings.source.mirrors}
+    source = settings.source.model_copy(update={"mirrors": both})
+    return settings.model_copy(update={"source": source})
 
 
 def layout_of(root: PurePath, profile: str, settings: Settings) -> Layout:

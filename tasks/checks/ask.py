@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tasks.checks.network import INDEX, TREE
 from tasks.checks.programs import deps_job
 from tasks.knowledge.hostcompilers import Limits
-from tasks.mirrors import mirrored
+from tasks.mirrors import mirrored, mirrored_index
 from tasks.surroundings import Asked, Wanted
 
 if TYPE_CHECKING:
@@ -85,9 +86,10 @@ def _begun(profile: Profile) -> Iterator[PurePath]:
 def _urls(profile: Profile) -> Iterator[Wanted]:
     if profile.loaded.settings.offline:
         return
-    yield _default_index(profile.knowledge)
+    mirrors = profile.held.mirrors if profile.held else {}
+    yield replace(_index(_default(profile.knowledge), mirrors), usual=True)
     if profile.choice.index:
-        yield Wanted(INDEX, profile.choice.index)
+        yield _index(profile.choice.index, mirrors)
     source = _source(profile)
     if source and source.kind == "git":
         yield Wanted(TREE, mirrored(source.location, source.mirrors))
@@ -97,5 +99,10 @@ def _urls(profile: Profile) -> Iterator[Wanted]:
             yield Wanted(stage.job.name, url, stage.job.optional)
 
 
-def _default_index(knowledge: Knowledge) -> Wanted:
-    return Wanted(INDEX, str(knowledge.pytorch_notes["indexes"]["pypi"]), usual=True)
+def _index(url: str, mirrors: Mapping[str, str]) -> Wanted:
+    place = mirrored_index(url, mirrors)
+    return Wanted(INDEX, place, instead_of="" if place == url else url)
+
+
+def _default(knowledge: Knowledge) -> str:
+    return str(knowledge.pytorch_notes["indexes"]["pypi"])

@@ -34,15 +34,17 @@ def judge(s: Surroundings, profile: Profile | None, _: Knowledge) -> Iterator[Sy
 
 
 def _index(found: Reach) -> Symptom:
+    instead = f", asked instead of {found.instead_of}," if found.instead_of else ""
     if found.answers:
-        return ok("index", f"{found.url} answers", found.what)
-    todo = (
+        return ok("index", f"{found.url}{instead} answers", found.what)
+    mirror = "take the mirror out of mirrors or source.mirrors, or another; " if instead else ""
+    todo = mirror + (
         "check network and proxy, or name an index that can be reached: PIP_INDEX_URL and "
         "UV_INDEX_URL for all packages, torch.index for torch's wheel"
     )
     level = warning if found.optional else problem
     more = "; what is built already needs nothing from it" if found.optional else ""
-    return level("index", f"{found.url} does not answer{more}", todo, found.what)
+    return level("index", f"{found.url}{instead} does not answer{more}", todo, found.what)
 
 
 def _host(s: Surroundings, found: Reach) -> Symptom:

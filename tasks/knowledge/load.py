@@ -14,6 +14,7 @@ import yaml
 
 from tasks.errors import KnowledgeError
 from tasks.knowledge.extensionrows import read_companions, read_extensions
+from tasks.knowledge.mirrors import read_mirrors
 from tasks.knowledge.misread import WRONG, explained, ill_typed
 from tasks.knowledge.rows import (
     read_binary_rules,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         Release,
         Toolkit,
     )
+    from tasks.knowledge.mirrors import MirrorFact
 
 T = TypeVar("T")
 
@@ -162,6 +164,11 @@ class Knowledge:
     def extension_cost(self) -> ExtensionCost:
         """What an extension adds."""
         return self._facts("costs", read_extension_cost)
+
+    @cached_property
+    def mirrors(self) -> Mapping[str, MirrorFact]:
+        """Public mirrors by the name that settings call them."""
+        return self._facts("mirrors", read_mirrors)
 
     @cached_property
     def _read(self) -> dict[str, Mapping[str, Any]]:

@@ -23,6 +23,7 @@ from tasks.settings.values import (
     CheckName,
     CompanionName,
     GitUrl,
+    Name,
     Place,
     Ref,
     Switch,
@@ -90,7 +91,7 @@ class Source(Section):
     patches: tuple[Place, ...] = ()
     """Patch files, applied in order."""
     mirrors: dict[str, str] = {}
-    """Prefix of a URL → what to fetch instead (git's insteadOf)."""
+    """Prefix of a URL → what to fetch instead: of git (insteadOf), a tarball, an index."""
 
 
 class Build(Section):
@@ -250,10 +251,10 @@ class Settings(Section):
     validation: Validation = Validation()
     doctor: Doctor = Doctor()
     notify: Notify = Notify()
+    mirrors: tuple[Name, ...] = ()
+    """Public mirrors of PyPI and PyTorch's index, by name; the first that has a thing counts."""
     lock: bool = True
-    """Build what torchyard.lock holds, where it has a section of this profile; `doit lock` writes
-    it.
-    """
+    """Build what torchyard.lock holds, where it has this profile; `doit lock` writes it."""
     offline: Place | None = None
     """A bundle (`doit bundle`), folder or tar, that everything is taken from: no network is asked.
     """

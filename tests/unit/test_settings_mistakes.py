@@ -17,8 +17,8 @@ EXTENSION_KEYS = (
     "sdist, sha256, smoke, subdirectory, submodules"
 )
 ROOT_KEYS = (
-    "known here: build, companions, doctor, extensions, install, lock, matrix, notify, offline, "
-    "publish, python, runtime, source, target, toolkit, torch, validation, wheel"
+    "known here: build, companions, doctor, extensions, install, lock, matrix, mirrors, notify, "
+    "offline, publish, python, runtime, source, target, toolkit, torch, validation, wheel"
 )
 
 

@@ -122,6 +122,6 @@ def _built(settings: Settings, layout: Layout, choice: Choice, reading: Reading)
         compiled=layout.manifest("compile"),
         log=layout.logs / "wheel.log",
         wheel=layout.manifest("wheel"),
-        asked=settings.model_dump(mode="json", include=_ASKED),
+        asked=settings.model_dump(mode="json", include=_ASKED, exclude={"source": {"mirrors"}}),
         targets=choice.targets,
     )
