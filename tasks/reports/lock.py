@@ -1,12 +1,14 @@
 """`doit lock`: write down in torchyard.lock what this profile was built of, so that it is built of
 the same again. `--check` tells in what lock and build differ, `--update` locks what the refs stand
-for now, which the next build takes.
+for now, which the next build takes. Of a profile with a matrix every build has a section.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 
+from tasks.cells import cells, divided
 from tasks.effects import files, git
 from tasks.effects.typed import with_profile
 from tasks.effects.voice import show
@@ -15,6 +17,7 @@ from tasks.locking import LOCK
 from tasks.locking.difference import differences
 from tasks.locking.section import Made, Profile
 from tasks.locking.text import read, written
+from tasks.opening import open_profile
 from tasks.reports import subject as opened
 from tasks.reports.made import Finished
 from tasks.reports.subject import Subject
@@ -24,11 +27,55 @@ from tasks.stages.source.job import SourceJob
 
 
 def run(subject: Subject, check: bool = False, update: bool = False) -> None:
-    """Write the section of this profile, or only compare. Raises `BuildError` where there is no
-    finished build, and with `check` where the two differ.
+    """Write the section of this profile, or only compare; with a matrix those of all its builds.
+    Raises `BuildError` where there is no finished build, and with `check` where the two differ.
     """
+    names = _asked(subject)
+    if names == [subject.name]:
+        _lock(subject, check=check, update=update)
+        return
+    failed = [name for name in names if not _is_locked(subject, name, check=check, update=update)]
+    if failed:
+        what = "not what is locked" if check else "not locked"
+        raise BuildError(
+            f"{len(failed)} of {len(names)} builds of the matrix are {what}: {', '.join(failed)}",
+            todo="each says above what to do; what is said of the others holds",
+        )
+
+
+def _asked(subject: Subject) -> list[str]:
+    """The builds of a matrix; the profile itself beside them where it is built, or locked."""
+    name, cell = divided(subject.name)
+    found = [] if cell else [f"{name}@{one}" for one in cells(subject.asked().settings.matrix)]
+    if not found:
+        return [subject.name]
+    is_built = (subject.build / "deps.json").is_file()
+    own = is_built or read(_text(subject), name) is not None
+    return [*([name] if own else []), *found]
+
+
+def _is_locked(subject: Subject, name: str, *, check: bool, update: bool) -> bool:
+    """Do it for one of several; why it is not done is told, and keeps no other."""
+    try:
+        opened = open_profile(subject.root, name, os.environ)
+    except BuildError as error:
+        show(f"{LOCK}: {name}: as it was, since it cannot be built here: {error.what}")
+        return True
+    try:
+        _lock(Subject(subject.root, name, opened), check=check, update=update)
+    except BuildError as error:
+        show(f"{LOCK}: {name}: {error}")
+        return False
+    return True
+
+
+def _text(subject: Subject) -> str:
     path = subject.root / LOCK
-    text = text_of(path, LOCK) if path.is_file() else ""
+    return text_of(path, LOCK) if path.is_file() else ""
+
+
+def _lock(subject: Subject, *, check: bool, update: bool) -> None:
+    text = _text(subject)
     held = read(text, subject.name)
     if (check or update) and held is None:
         raise BuildError(f"{LOCK} has no section {subject.name}", todo="doit lock writes it")
@@ -40,7 +87,7 @@ def run(subject: Subject, check: bool = False, update: bool = False) -> None:
     if check:
         _require_same(subject.name, told)
     elif told or held is None:
-        files.write_atomic(path, written(text, subject.name, now))
+        files.write_atomic(subject.root / LOCK, written(text, subject.name, now))
         show(f"{LOCK}: {subject.name}: {_counted(now)}")
     else:
         show(f"{LOCK}: {subject.name}: nothing moved")
@@ -51,11 +98,12 @@ def run(subject: Subject, check: bool = False, update: bool = False) -> None:
 
 def _require_same(name: str, told: list[str]) -> None:
     if told:
+        this = with_profile(name)
         some = f"{len(told)} difference{'s' * (len(told) > 1)}"
         raise BuildError(
             f"{some} between {LOCK} and the build",
             where=f"{LOCK}: {name}",
-            todo="to take the lock's: doit build; to lock what was built: doit lock",
+            todo=f"to take the lock's: doit build{this}; to lock what was built: doit lock{this}",
         )
     show(f"{LOCK}: {name} is what was built")
 

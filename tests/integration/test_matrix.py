@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.locking.text import sections
 from tests import smallwheels
 from tests.yard import NAME, Yard, kill_when, processes_with
 
@@ -100,3 +101,10 @@ def test_what_is_stale_is_built_and_what_fails_costs_no_other(matrix: Yard, tmp_
     assert "torch-2.15.0+ours" in page.replace("%2B", "+")
     kept = {path.name for path in (matrix.folder / "wheelhouse").rglob("torch-*.whl")}
     assert len(kept) == 2, "one wheelhouse for all of them"
+
+    assert f"{NAME}@{ABSENT}: as it was" in matrix.must("lock")
+    text = (matrix.folder / "torchyard.lock").read_text(encoding="utf-8")
+    assert set(sections(text)) == {f"{NAME}@{ODD}", f"{NAME}@{GOOD}"}
+    assert f"{NAME}@{GOOD} is what was built" in matrix.must("lock", "--check")
+    stand = {ODD: "up to date", GOOD: "up to date", ABSENT: "impossible"}
+    assert states(matrix)[2] == stand, "a lock runs nothing"
