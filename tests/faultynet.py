@@ -4,7 +4,9 @@ what is planned for them.
 
 from __future__ import annotations
 
+import re
 import socket
+import struct
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,11 +18,12 @@ _CHUNK = 65_536
 
 @dataclass(frozen=True)
 class Fault:
-    """After so many bytes of the answer the wire is cut (`drop`), says nothing more (`stall`), or
-    has a byte turned (`corrupt`).
+    """After so many bytes of the answer the wire is cut (`drop`), says nothing more (`stall`), has
+    a byte turned (`corrupt`), or ends in order: an answer of HTTP then says that it was meant to be
+    as short as that (`truncate`).
     """
 
-    kind: Literal["drop", "stall", "corrupt"]
+    kind: Literal["drop", "stall", "truncate", "corrupt"]
     after: int
 
 
@@ -52,33 +55,50 @@ class Wire:
         with there, socket.create_connection(("127.0.0.1", self.to)) as here:
             asking = threading.Thread(target=_pour, args=(there, here))
             asking.start()
-            self._answer(here, there)
+            is_cut = self._answer(here, there)
+            if is_cut:  # reset, where all others are ended in order
+                there.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             for one in (here, there):
                 with suppress(OSError):
-                    one.shutdown(socket.SHUT_RDWR)
+                    one.shutdown(socket.SHUT_RD if is_cut else socket.SHUT_RDWR)
             asking.join()
 
-    def _answer(self, here: socket.socket, there: socket.socket) -> None:
-        """The fault is taken by the first whose answer is long enough to meet it."""
-        passed = 0
+    def _answer(self, here: socket.socket, there: socket.socket) -> bool:
+        """The fault is taken by the first whose answer is long enough to meet it. Whether the wire
+        is cut.
+        """
+        passed, turns = 0, False
         while data := _received(here):
-            fault = self._taken(passed + len(data))
-            if fault is None:
-                if not _sent(there, data):
-                    return
-                passed += len(data)
-                continue
-            cut = max(0, fault.after - passed)
-            if fault.kind == "corrupt":
-                turned = bytes((data[cut] ^ 0xFF,))
-                if not _sent(there, data[:cut] + turned + data[cut + 1 :]):
-                    return
-                passed += len(data)
-                continue
-            _sent(there, data[:cut])
-            if fault.kind == "stall":
-                self.ended.wait(60)
-            return
+            if not passed and self._shortens():
+                return self._shortened(data, here, there)
+            fault = None if turns else self._taken(passed + len(data))
+            cut = max(0, fault.after - passed) if fault else 0
+            if fault and fault.kind != "corrupt":
+                _sent(there, data[:cut])
+                if fault.kind == "stall":
+                    self.ended.wait(60)
+                return fault.kind == "drop"
+            turned = bytes((data[cut] ^ 0xFF,)) + data[cut + 1 :] if fault else data[cut:]
+            if not _sent(there, data[:cut] + turned):
+                return False
+            passed, turns = passed + len(data), turns or bool(fault)
+        return False
+
+    def _shortens(self) -> bool:
+        return bool(self.faults) and self.faults[0].kind == "truncate"
+
+    def _shortened(self, data: bytes, here: socket.socket, there: socket.socket) -> bool:
+        """An answer that says it is whole, and is not; one that is short enough passes."""
+        while more := _received(here):
+            data += more
+        head, gap, body = data.partition(b"\r\n\r\n")
+        fault = self._taken(len(body))
+        if fault:
+            body = body[: fault.after]
+            length = f"Content-Length: {len(body)}".encode()
+            head = re.sub(rb"(?i)content-length: *\d+", length, head)
+        _sent(there, head + gap + body)
+        return False
 
     def _taken(self, reached: int) -> Fault | None:
         with self._lock:

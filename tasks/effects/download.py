@@ -152,7 +152,9 @@ def _check(part: Path, sha256: str | None, url: str) -> None:
         part.unlink()
         error = _OtherBytesError(
             f"{url} has the wrong sha256: expected {sha256}, found {found}",
-            todo="take the digest from the release itself; the file that came was not kept",
+            todo="take the digest from the release itself; where it is that, something on the way "
+            "changes or cuts the file: run the same command again, or ask another mirror "
+            "(source.mirrors). What came was not kept",
         )
         error.found = found
         raise error

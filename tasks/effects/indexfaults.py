@@ -42,6 +42,7 @@ _KINDS = (
         ("incomplete-download", "error decoding response body", "error reading a body"),
     ),
     (_BROKE, "the connection broke", ("IncompleteRead", "end of file before message length")),
+    (_BROKE, "the connection broke", ("Connection broken:", "Connection reset by peer")),
     (_DAMAGED, "what came is damaged", ("Bad CRC", "Failed to extract archive", "BadZipFile")),
     (_NO_ANSWER, "", ("Failed to fetch", "error sending request", "Could not connect")),
     (_NO_ANSWER, "", ("Max retries exceeded", "connection broken by", "NewConnectionError")),

@@ -1,5 +1,6 @@
-"""The network is cut, stalls or lies in the middle of a fetch: the plain command finishes, at once
-or when it is given again, and nothing half fetched is taken for whole.
+"""The network is cut, stalls or lies in the middle of a build: the plain command finishes, at once
+or when it is given again, and what was there stays. Each kind of fault and of fetch is in
+test_fetch_faults.py.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tasks.effects import files
 from tasks.effects.published.rendered import rendered
 from tasks.effects.published.shelf import add
 from tests.faultynet import Fault, wire
-from tests.integration.conftest import commit, git, source_profile
+from tests.integration.conftest import commit, git, installed, source_profile
 from tests.sharedlibrary import compile_library
 from tests.smallwheels import torch
 from tests.systems import linux_only
@@ -37,13 +38,15 @@ BIG = 400_000  # bytes in the wheel: the pages of an index are far below
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[int]:
-    """The port of a package index on loopback with one torch on it."""
+    """The port of a package index on loopback with two torches on it."""
     folder = files.own(tmp_path / "index")
     padding = f"padding = {os.urandom(BIG).hex()!r}"
-    library = compile_library(tmp_path / "libtorch.so", "int torch_add(void) { return 1; }")
-    made = torch(tmp_path / "made", "2.15.0", code=padding, library=library.read_bytes())
-    entry = add(folder, made)
-    for path, text in rendered(ROOT / "templates" / "index", [entry]).items():
+    compiled = compile_library(tmp_path / "libtorch.so", "int torch_add(void) { return 1; }")
+    library = compiled.read_bytes()
+    releases = ("2.15.0", "2.15.1")
+    made = [torch(tmp_path / "made", one, code=padding, library=library) for one in releases]
+    entries = [add(folder, one) for one in made]
+    for path, text in rendered(ROOT / "templates" / "index", entries).items():
         files.write_atomic(folder / path, text)
 
     class Quiet(SimpleHTTPRequestHandler):
@@ -59,37 +62,43 @@ def index(tmp_path: Path) -> Iterator[int]:
     server.server_close()
 
 
-def finished(yard: Yard, env: dict[str, str]) -> str:
-    """What the plain command says, given again while it fails; at most three times."""
-    said = ""
-    for _ in range(3):
-        code, out = yard.doit("wheel", env=env)
-        said += out
-        assert code in {0, 1}, out
-        assert "Traceback" not in out, out
-        assert not processes_with(str(yard.folder))
-        if code == 0:
-            return said
-    raise AssertionError(said)
+def digest(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest()
 
 
-@pytest.mark.parametrize("kind", ["drop", "stall", "corrupt"])
-def test_a_wheel_that_is_cut_stalls_or_is_changed_on_its_way_comes_whole(
-    index: int, tmp_path: Path, kind: str
+def test_a_build_makes_good_what_passes_and_keeps_what_was_there_where_it_lasts(
+    index: int, tmp_path: Path
 ) -> None:
     yard = Yard(tmp_path / "yard")
-    fault = Fault(kind, BIG // 2)  # type: ignore[arg-type]  # one of the three
-    with wire(index, fault) as line:
+    with wire(index, Fault("corrupt", BIG // 2), Fault("drop", BIG // 2)) as line:
         url = f"http://127.0.0.1:{line.port}/simple"
-        yard.profile(target={"gpus": []}, torch={"strategy": "prebuilt", "index": url})
-        env = {**PATIENCE, "PIP_INDEX_URL": url, "PIP_NO_CACHE_DIR": "1"}
-        said = finished(yard, env)
-    assert line.met == 1, said
-    assert ("(hash-mismatch)" in said) == (kind == "corrupt"), said
-    (wheel,) = (yard.folder / "wheelhouse").glob("torch-*.whl")
-    made = next((tmp_path / "made").glob("*.whl"))
-    assert sha256(wheel.read_bytes()).digest() == sha256(made.read_bytes()).digest()
-    assert not list((yard.folder / "wheelhouse").glob("*.part"))
+        settings = {"strategy": "prebuilt", "index": url}
+        yard.profile(target={"gpus": []}, torch={**settings, "version": "2.15.0"})
+        env = {**PATIENCE, "PIP_INDEX_URL": url}
+        code, said = yard.doit("wheel", env=env)
+        assert (code, line.met) == (0, 2), said
+        assert "fetch torch==2.15.0: it came with another sha256; trying again in" in said, said
+        assert "the connection broke" in said, said
+        (wheel,) = (yard.folder / "wheelhouse").glob("torch-*.whl")
+        assert digest(wheel) == digest(tmp_path / "made" / wheel.name)
+
+        yard.profile(target={"gpus": []}, torch={**settings, "version": "2.15.1"})
+        line.faults += [Fault("drop", BIG // 2)] * 9
+        code, said = yard.doit("wheel", env={**env, "PIP_RESUME_RETRIES": "0"})
+        assert code == 1, said
+        assert "Traceback" not in said
+        assert f"{yard.build}/logs/wheel.log:" in said
+        assert "run the same command again" in said
+        assert installed(yard, "import torch; print(torch.__version__)") == "2.15.0"
+        assert [path.name for path in (yard.folder / "wheelhouse").glob("torch-*.whl")] == [
+            wheel.name
+        ]
+        assert not processes_with(str(yard.folder))
+
+        line.faults.clear()
+        code, said = yard.doit("wheel", env=env)
+        assert code == 0, said
+        assert installed(yard, "import torch; print(torch.__version__)") == "2.15.1"
 
 
 @pytest.fixture
@@ -117,24 +126,23 @@ def daemon(upstream: Path) -> Iterator[int]:
         child.terminate()
 
 
-@pytest.mark.parametrize("after", [100, BIG // 2])
-def test_a_clone_that_is_cut_is_taken_up(
-    upstream: Path, daemon: int, tmp_path: Path, after: int
-) -> None:
+def test_a_clone_that_is_cut_is_taken_up(upstream: Path, daemon: int, tmp_path: Path) -> None:
     yard = Yard(tmp_path / "yard")
-    with wire(daemon, Fault("drop", after), Fault("drop", after)) as line:
-        profile = source_profile(upstream)
+    profile = source_profile(upstream)
+    with wire(daemon, *[Fault("drop", 100)] * 9) as line:
         profile["source"] = {"git": f"git://127.0.0.1:{line.port}/pytorch", "ref": "main"}
         yard.profile(**profile)
-        said = ""
-        for _ in range(3):
-            code, out = yard.doit("source")
-            said += out
-            assert "Traceback" not in out, out
-            if code == 0:
-                break
-    assert code == 0, said
-    assert line.met == 2, said
+        code, said = yard.doit("source")
+        assert code == 1, said
+        assert "trying again in" in said
+        assert "(3 of 3)" in said
+        assert "it goes on where it stopped" in said
+        assert not (yard.build / "source.json").exists()
+
+        line.faults[:] = [Fault("drop", BIG // 2)]
+        code, said = yard.doit("source")
+        assert code == 0, said
+        assert "trying again in" in said
     assert yard.manifest("source")["commit"] == git(upstream, "rev-parse", "HEAD")
     (large,) = yard.build.rglob("src/*/large")
     assert large.read_bytes() == (upstream / "large").read_bytes()

@@ -7,13 +7,17 @@ last read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 
 from tasks.effects import shell
 from tasks.effects.git.command import command, guarded, insist, is_local, no_answer
 from tasks.effects.git.state import ask, submodule_lines
+from tasks.effects.voice import say
 from tasks.errors import CommandFailedError
+
+_AGAIN = re.compile(r"Failed to clone '(?P<what>.*)'\. Retry scheduled")
 
 
 def stale_submodules(tree: PurePath, seen: str) -> tuple[str, ...]:
@@ -61,7 +65,7 @@ def update_submodules(
         argv = ("submodule", "update", "--init", "--recursive", "--jobs", "8", *depth, *where)
         what = "fetch the submodules"
         step = command(*argv, what=what, at=tree, mirrors=mirrors, log=log, local=local)
-        guarded(tree, lambda: shell.run(step))
+        guarded(tree, lambda: shell.run(step, _told))
 
     sync = ("submodule", "--quiet", "sync", "--recursive", *where)
     shell.run(command(*sync, what="read the submodules' URLs", at=tree, log=log))
@@ -70,6 +74,12 @@ def update_submodules(
     except CommandFailedError:
         # a server may refuse a commit that no branch points to, or a shallow copy at all
         _whole(update)
+
+
+def _told(line: str) -> None:
+    """git clones a submodule once more by itself."""
+    if found := _AGAIN.match(line):
+        say(f"{found['what'].rpartition('/')[2]}: its clone broke off; git fetches it again")
 
 
 def _whole(update: Callable[[], None]) -> None:
