@@ -25,7 +25,7 @@ PATIENCE = {
     "PIP_DEFAULT_TIMEOUT": "60",
     "PIP_RETRIES": "5",
     "PIP_RESUME_RETRIES": "10",
-    "RUST_LOG": "uv_client=debug",  # uv says only so that it tried again, and which URL it asked
+    "RUST_LOG": "uv_client::retry=debug",  # only so does uv say that it tried again
 }
 _OTHER_NAMES = {"UV_HTTP_TIMEOUT": "UV_REQUEST_TIMEOUT", "PIP_DEFAULT_TIMEOUT": "PIP_TIMEOUT"}
 

@@ -15,6 +15,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 
 from tasks.effects import files, indexclient, indexes
 from tasks.effects.frozen import Frozen
+from tasks.effects.voice import warn
 from tasks.errors import BuildError, MissingToolError
 from tasks.model import Locked
 
@@ -59,7 +60,10 @@ def _digests(one: Frozen, listed: Mapping[str, Mapping[str, Any]]) -> tuple[str,
     package = listed.get(one.name, {})
     wheels = list(package.get("wheels", ()))
     sdists = [package["sdist"]] if "sdist" in package else []
-    chosen = [wheel for wheel in wheels if one.tags & _tags(wheel)] or sdists or wheels
+    fit = [wheel for wheel in wheels if one.tags & _tags(wheel)]
+    if sdists and not fit:
+        warn(f"{one.pin} came as an sdist: what its build asked for is not locked")
+    chosen = fit or sdists or wheels
     found = {found["hashes"]["sha256"] for found in chosen if "sha256" in found.get("hashes", {})}
     if not found:
         raise BuildError(
