@@ -5,9 +5,11 @@ addresses of its own, with a note of every file. It can lie.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import threading
 import urllib.request
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -29,6 +31,7 @@ class Mirror(ThreadingHTTPServer):
         self.gave: dict[str, str] = {}
         self.lies: dict[str, bytes] = {}
         self.pages_lie = False
+        self.had: dict[str, bytes] = {}
         self.places: dict[str, str] = {}
         super().__init__(("127.0.0.1", 0), _Handler)
 
@@ -49,12 +52,17 @@ class Mirror(ThreadingHTTPServer):
         return json.dumps(told).encode()
 
     def file(self, name: str) -> bytes:
-        """Its bytes, or a lie; beside a wheel its metadata, of which no note is made."""
+        """Its bytes, or a lie; of a wheel also its metadata alone, of which no note is made."""
         if name.endswith(".metadata"):
-            return _fetched(f"{self.places[name.removesuffix('.metadata')]}.metadata")
-        content = self.lies.get(name) or _fetched(self.places[name])
+            return _metadata(self._content(name.removesuffix(".metadata")))
+        content = self._content(name)
         self.gave[name] = hashlib.sha256(content).hexdigest()
         return content
+
+    def _content(self, name: str) -> bytes:
+        if name not in self.had:
+            self.had[name] = self.lies.get(name) or _fetched(self.places[name])
+        return self.had[name]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -65,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
         is_page = path.parts[1] == "simple"
         try:
             body = self.server.page(path.name) if is_page else self.server.file(path.name)
-        except (OSError, KeyError):
+        except (OSError, KeyError, ValueError):
             self.send_error(404)
             return
         self.send_response(200)
@@ -83,6 +91,12 @@ def _fetched(url: str, accept: str = "*/*") -> bytes:
     with urllib.request.urlopen(request, timeout=60) as answer:
         content: bytes = answer.read()
     return content
+
+
+def _metadata(wheel: bytes) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(wheel)) as archive:
+        (name,) = (one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
+        return archive.read(name)
 
 
 @contextmanager

@@ -54,6 +54,7 @@ def text(knowledge: Knowledge) -> str:
         _drivers(knowledge),
         *_toolkits(knowledge),
         *extensions(knowledge),
+        *_mirrors(knowledge),
         *_known_bad(knowledge),
         *_names(knowledge),
     ]
@@ -124,6 +125,22 @@ def _rules(knowledge: Knowledge) -> Iterator[str]:
     yield "## Which code runs on which card\n"
     rules = knowledge.toolkit_notes["binary_rules"]
     yield "".join(f"- {mark(row['status'])} {row['rule']}\n" for row in rules)
+
+
+def _mirrors(knowledge: Knowledge) -> Iterator[str]:
+    yield "## Mirrors\n"
+    yield (
+        "`mirrors: [sjtu]` has one asked in the place of the index it mirrors "
+        "([offline.md](offline.md)).\nWhat is built stays the same. No address was fetched here.\n"
+    )
+    yield table(
+        ("name", "who", "for", "asked instead", ""),
+        (
+            (f"`{one.name}`", one.who, f"`{prefix}…`", f"`{place}…`", mark(one.status))
+            for one in knowledge.mirrors.values()
+            for prefix, place in one.instead.items()
+        ),
+    )
 
 
 def _known_bad(knowledge: Knowledge) -> Iterator[str]:

@@ -45,6 +45,7 @@ ENTRIES = {
     "buildfolder": ("rules",),
     "costs": ("ways",),
     "failures": ("failures",),
+    "mirrors": ("presets",),
 }
 
 

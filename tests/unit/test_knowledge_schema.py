@@ -67,6 +67,7 @@ def test_a_file_without_a_schema_is_named(folder: Path) -> None:
         ("buildfolder", "effect: wipe", "effect: weep", "rules.0.effect"),
         ("costs", "disk_mib: 6300", "disk_mib: 6 GB", "ways.0.disk_mib"),
         ("failures", "phase: run", "phase: walk", "failures.0.phase"),
+        ("mirrors", "https://mirrors.aliyun", "http://mirrors.aliyun", "presets.aliyun.instead"),
     ],
 )
 def test_a_value_of_another_form_is_named(
@@ -87,6 +88,7 @@ KINDS = {
     "buildfolder": "folder_rules",
     "costs": "costs",
     "failures": "failures",
+    "mirrors": "mirrors",
 }
 
 
@@ -109,6 +111,7 @@ KINDS = {
         ("buildfolder", "    effect: wipe\n", "", "rules.1.effect", "is missing"),
         ("costs", "    disk_mib: 6300\n", "", "ways.1.disk_mib", "is missing"),
         ("failures", "    phase: run\n", "", "failures.gpu-arch-not-in-torch.phase", "is missing"),
+        ("mirrors", '    who: "Nanjing University"\n', "", "presets.nju.who", "is missing"),
         (
             "failures",
             "'Error 804\\b'",
