@@ -76,6 +76,8 @@ def serving(folder: Path) -> Iterator[int]:
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Backend, folder)) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
-        yield server.server_port
-        server.shutdown()
-        thread.join()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()

@@ -95,7 +95,7 @@ def _fetched(url: str, accept: str = "*/*") -> bytes:
 
 def _metadata(wheel: bytes) -> bytes:
     with zipfile.ZipFile(io.BytesIO(wheel)) as archive:
-        (name,) = (one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
+        name = min((n for n in archive.namelist() if n.endswith("-info/METADATA")), key=len)
         return archive.read(name)
 
 
@@ -105,6 +105,8 @@ def mirroring(upstream: str) -> Iterator[Mirror]:
     with Mirror(upstream) as made:
         thread = threading.Thread(target=made.serve_forever, args=(0.02,))
         thread.start()
-        yield made
-        made.shutdown()
-        thread.join()
+        try:
+            yield made
+        finally:
+            made.shutdown()
+            thread.join()

@@ -62,9 +62,11 @@ def serving(folder: Path) -> Iterator[Served]:
     with Served(folder) as made:
         thread = threading.Thread(target=made.serve_forever, args=(0.02,))
         thread.start()
-        yield made
-        made.shutdown()
-        thread.join()
+        try:
+            yield made
+        finally:
+            made.shutdown()
+            thread.join()
 
 
 @pytest.fixture(scope="module")
