@@ -77,6 +77,7 @@ EXAMPLES: Mapping[str, Example] = {
     "doctor.ignore": Example(["disk"]),
     "notify.bell": Example(False),
     "notify.command": Example(["notify-send", "torchyard", "see the terminal"]),
+    "mirrors": Example(["sjtu"]),
     "lock": Example(False),
     "offline": Example("/media/usb/torch.tar"),
 }
