@@ -13,7 +13,8 @@ import pytest
 from tasks.effects import git, shell
 from tasks.knowledge.thresholds import DEEPEST, MAX_PATH
 from tasks.model import Command
-from tasks.settings.schema import Build, Source
+from tasks.settings.build import Build
+from tasks.settings.schema import Source
 from tasks.stages.compile.backends import BACKENDS
 from tasks.stages.compile.bench import work_of
 from tasks.stages.compile.decision import Change, Decision, arguments
