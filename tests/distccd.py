@@ -4,19 +4,21 @@ which has one address that only this machine can reach, and perhaps another comp
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 PORT = 3632
-_WRAPPER = '#!/bin/sh\nexec "{real}" "$@" {options}\n'
+_PROGRAM = ("distccd", "--daemon", "--no-detach", "--log-stderr", "--log-level", "info")
+_NUMBERS = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -50,24 +52,22 @@ def why_not() -> str:
 
 
 @contextmanager
-def distccds(
-    folder: Path, count: int, jobs: int = 2, *, options: str = "", by: tuple[str, ...] = ()
-) -> Iterator[list[Distccd]]:
-    """`count` of them. With `options` their C++ compiler is called with these as well, which makes
-    it another one; `by` is what starts each.
-    """
+def distccds(folder: Path, count: int) -> Iterator[list[Distccd]]:
+    """`count` of them, with two jobs each."""
     with ExitStack() as stack:
-        made = (stack.enter_context(_distccd(folder, n, jobs, options, by)) for n in range(count))
-        yield list(made)
+        yield [stack.enter_context(distccd(folder)) for _ in range(count)]
 
 
 @contextmanager
-def _distccd(
-    folder: Path, number: int, jobs: int, options: str, by: tuple[str, ...]
+def distccd(
+    folder: Path, *, options: str = "", by: Sequence[str] = (), root: Path | None = None
 ) -> Iterator[Distccd]:
-    mark = os.getpid() * 4 + number
-    name, net = f"ty{mark}", f"100.{64 + mark // 16384 % 64}.{mark // 64 % 256}.{mark % 64 * 4}"
-    near, far = (f"{net.rpartition('.')[0]}.{mark % 64 * 4 + last}" for last in (1, 2))
+    """One. With `options` its C++ compiler is called with these as well, which makes it another;
+    `by` is what starts it, `root` where its programs are.
+    """
+    mark = os.getpid() * 16 + next(_NUMBERS) % 16  # a namespace is not gone at once
+    name, net = f"ty{mark}", f"100.{64 + mark // 16384 % 64}.{mark // 64 % 256}"
+    near, far = (f"{net}.{mark % 64 * 4 + last}" for last in (1, 2))
     log = folder / f"{name}.log"
     _ip("netns", "add", name)
     try:
@@ -77,10 +77,11 @@ def _distccd(
         _ip("-n", name, "addr", "add", f"{far}/30", "dev", "eth0")
         for device in ("eth0", "lo"):
             _ip("-n", name, "link", "set", device, "up")
-        argv = _argv(folder, far, f"{near}/30", jobs, options)
+        argv = ["--listen", far, "--allow", f"{near}/30", "--jobs", "2"]
+        starts = ["chroot", str(root)] if root else _other(options) if options else []
         with log.open("wb") as stream:
             child = subprocess.Popen(
-                [*by, "ip", "netns", "exec", name, *argv],
+                [*by, "ip", "netns", "exec", name, *starts, *_PROGRAM, *argv],
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,
@@ -97,22 +98,21 @@ def _distccd(
         _ip("netns", "delete", name)
 
 
-def _argv(folder: Path, address: str, allowed: str, jobs: int, options: str) -> list[str]:
-    argv = ["distccd", "--daemon", "--no-detach", "--log-stderr", "--log-level", "info"]
-    argv += ["--listen", address, "--allow", allowed, "--jobs", str(jobs)]
-    if not options:
-        return argv
-    real = Path(shutil.which("g++") or "g++").resolve()
-    folder.chmod(0o755)
-    wrapper = folder / "other" / real.name
-    wrapper.parent.mkdir(exist_ok=True)
-    kept = wrapper.with_name("kept")
-    kept.touch()
-    wrapper.write_text(_WRAPPER.format(real=kept, options=options), encoding="utf-8")
-    wrapper.chmod(0o755)
-    # `ip netns exec` has mounts of its own
-    mounts = f'mount --bind "{real}" "{kept}" && mount --bind "{wrapper}" "{real}"'
-    return ["sh", "-c", f'{mounts} && exec "$@"', "sh", *argv]
+def _other(options: str) -> list[str]:
+    """What starts a program for which GCC compiles C++ with these options. `ip netns exec` has
+    mounts of its own.
+    """
+    asked = subprocess.run(
+        ["g++", "-print-prog-name=cc1plus"], check=True, capture_output=True, text=True
+    )
+    script = f"""
+folder=$(mktemp -d) && chmod 755 "$folder" && mount -t tmpfs -o mode=755 tmpfs "$folder"
+touch "$folder/real" && mount --bind "$1" "$folder/real"
+printf '#!/bin/sh\nexec %s "$@" {options}\n' "$folder/real" >"$folder/other"
+chmod 755 "$folder/other" && mount --bind "$folder/other" "$1"
+shift && exec "$@"
+"""
+    return ["sh", "-euc", script, "sh", asked.stdout.strip()]
 
 
 def _await(log: Path, child: subprocess.Popen[bytes]) -> None:

@@ -149,7 +149,7 @@ def _answer(error: CommandFailedError, compiler: str) -> str:
     lines = [line.partition("] ")[2] or line for line in error.said.splitlines() if line.strip()]
     told = [line for line in lines if "fallbacks are disabled" not in line]
     why = next((line.partition("ERROR: ")[2] for line in told if "ERROR: " in line), "")
-    return why or f"it compiled nothing with {compiler}: {(told or [error.ended])[-1]}"
+    return f"it compiled nothing with {compiler}: {why or (told or [error.ended])[-1]}"
 
 
 def _object(
