@@ -58,6 +58,11 @@ class Worker:
     packed: bool = False
 
     @property
+    def url(self) -> str:
+        """What has to take a connection; for ssh its usual port."""
+        return f"ssh://{self.name}:22" if self.user else f"tcp://{self.name}:{self.port}"
+
+    @property
     def distcc(self) -> str:
         """As DISTCC_HOSTS has it."""
         place = f"{self.user}@{self.name}" if self.user else f"{self.name}:{self.port}"

@@ -18,7 +18,7 @@ from pathlib import Path, PurePath
 from tasks import workers
 from tasks.effects import capacity, files
 from tasks.effects.compilercache import kind_of
-from tasks.effects.distribute.fit import fit
+from tasks.effects.distribute.fit import usable
 from tasks.effects.voice import warn
 from tasks.workers import PROGRAMS, Counts, Worker, Workers
 
@@ -83,7 +83,7 @@ def _there(
         warn(f"nothing is handed to other machines: {why}")
         return ()
     prepare(asked.script)
-    return fit(asked, program, compilers, env)
+    return usable(asked, program, compilers, env)
 
 
 def _hindrance(asked: Workers, launcher: str, program: str, env: Mapping[str, str]) -> str:

@@ -64,7 +64,7 @@ double torchyard_rows(const float *in, int n) {
 _SOURCES = {"probe.c": _C, "probe.cpp": _CXX}
 
 
-def fit(
+def usable(
     asked: Workers, program: str, compilers: Sequence[str], env: Mapping[str, str]
 ) -> tuple[Worker, ...]:
     """The machines that can be used; each of the others is named with the reason. `compilers` are
