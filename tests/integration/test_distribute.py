@@ -12,7 +12,9 @@ import pytest
 
 from tasks.effects import runs
 from tests.distccd import Distccd, distccd, distccds, why_not
+from tests.integration.conftest import source_profile
 from tests.machines import Machine
+from tests.yard import Yard
 
 pytestmark = pytest.mark.integration
 _MANY = 30
@@ -115,3 +117,27 @@ def test_who_has_another_compiler_or_is_not_there_is_left_out(
         assert "no other machine is left: everything is compiled here" in out
         assert "workers" not in machine.last()
         assert len(machine.last()["objects"]) == _MANY
+
+
+def test_without_a_cache_a_new_folder_and_an_extension_hand_on_as_well(
+    yard: Yard, tree: Path, extension: Path, tmp_path: Path
+) -> None:
+    if why := why_not():
+        pytest.skip(f"not run: {why}")
+    yard.profile(**source_profile(tree, extension))
+    with distccd(tmp_path) as one:
+        code, out = yard.doit("build", env=among(one.host(2)))
+        assert code == 0, out
+        (compiled,) = runs.read(yard.build / "records" / "compile.jsonl")
+        assert compiled["workers"]["by_host"][one.address] > 0
+        (built,) = runs.read(yard.build / "records" / "extensions" / "toy.jsonl")
+        assert built["workers"]["by_host"][one.address] > 0, out
+        (record,) = (yard.build / "records" / "runs").glob("*.jsonl")
+        done = map(json.loads, record.read_text(encoding="utf-8").splitlines())
+        told = {event["stage"]: event for event in done if event["event"] == "done"}
+        assert told["compile"]["workers"][one.address] > 0
+
+        code, out = yard.doit("build")
+        assert code == 0, out
+        _, *later = runs.read(yard.build / "records" / "compile.jsonl")
+        assert not [run for run in later if run["objects"]], "the same commands without workers"

@@ -42,7 +42,7 @@ def cached(job: ExtensionJob, caching: Caching, env: Mapping[str, str]) -> Itera
     """
     wrapped = caching.wrapped
     if env.get(VARIABLE) and not caching.cache.kind:
-        wrapped = {"CXX": (job.workers.script, env["CXX"])}
+        wrapped = _handing_on(job.workers.script, env)
     wrappers = {name: str(path) for name, path in _wrappers(job, wrapped).items()}
     given = caching.over(env, {**wrappers, **job.env})
     given = cacheremote.joined(caching.cache, job.cache_remote, given)
@@ -51,6 +51,12 @@ def cached(job: ExtensionJob, caching: Caching, env: Mapping[str, str]) -> Itera
     if measured.counts:
         say(measured.counts.told(caching.cache))
         cacheremote.look_back(caching.cache, job.cache_remote, measured.counts)
+
+
+def _handing_on(script: str, env: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """As the cache would stand there: with CUDA, CC is nvcc's host compiler."""
+    names = ("CXX",) if env.get("CUDA_HOME") else ("CXX", "CC")
+    return {name: (script, env[name]) for name in names if name in env}
 
 
 def _wrappers(job: ExtensionJob, wrapped: Mapping[str, tuple[str, ...]]) -> dict[str, Path]:
