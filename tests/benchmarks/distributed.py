@@ -56,7 +56,7 @@ def _workers(folder: Path, part: Part) -> Iterator[list[Distccd]]:
 
 def _run(part: Part, workers: list[Distccd]) -> Mapping[str, Any]:
     """Every object of c10, none from the cache."""
-    for path in (part.folder / "c10").rglob("*.o"):
+    for path in (part.yard.build / "compile.json", *(part.folder / "c10").rglob("*.o")):
         path.unlink()
     hosts = json.dumps([one.host(2) for one in workers])
     _, run = part.compile(
