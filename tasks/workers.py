@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Literal
+from typing import Any, Literal
 
 from tasks.model import Json
 
@@ -175,6 +175,13 @@ def counted(kind: Kind, log: Iterable[str]) -> Counts:
         if where:
             found[where] = found.get(where, 0) + 1
     return Counts(found)
+
+
+def named(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """The machines that settings by their dotted keys name, which are nobody else's business."""
+    found = settings.get("build.hosts", ())
+    hosts = [_HOST.fullmatch(text) for text in found if isinstance(text, str)]
+    return tuple(host["name"] for host in hosts if host)
 
 
 def _bare(place: str) -> str:

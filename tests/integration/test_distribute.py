@@ -17,7 +17,7 @@ from tests.machines import Machine
 from tests.yard import Yard
 
 pytestmark = pytest.mark.integration
-_MANY = 30
+_MANY = 24
 _NOBODY = "127.0.0.9"  # nothing listens there
 _SHORT = {"CCACHE_DISABLE": "1"}
 

@@ -10,6 +10,7 @@ import pytest
 from tasks.effects import distribute
 from tasks.effects.distribute import fit
 from tasks.errors import SettingsError
+from tasks.runreport.private import Private
 from tasks.settings.load import load
 from tasks.workers import (
     SCRIPT,
@@ -20,6 +21,7 @@ from tasks.workers import (
     Workers,
     asked,
     counted,
+    named,
     variables,
     worker,
 )
@@ -101,6 +103,13 @@ def test_who_did_what_is_read_from_distccs_log() -> None:
     counts = counted("distcc", log)
     assert counts == Counts({"10.0.0.5": 1, "b": 1, "here": 1})
     assert counts.told("distcc") == "distcc had 1 at 10.0.0.5, 1 at b, 1 here compiled"
+
+
+def test_a_report_leaves_the_machines_out() -> None:
+    hosts = named({"build.hosts": ["me@builder2/8", "10.0.0.5:3632/4,lzo"], "build.jobs": 4})
+    assert hosts == ("builder2", "10.0.0.5")
+    told = Private(hosts=hosts).clean("distcc had 3 at 10.0.0.5, 4 at builder2, 0 here compiled")
+    assert told == "distcc had 3 at HOST, 4 at HOST, 0 here compiled"
 
 
 @posix_only
