@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -70,6 +71,7 @@ def distccd(
     near, far = (f"{net}.{mark % 64 * 4 + last}" for last in (1, 2))
     log = folder / f"{name}.log"
     _ip("netns", "add", name)
+    place = tempfile.mkdtemp(prefix="torchyard-distccd-")
     try:
         _ip("link", "add", f"{name}v", "type", "veth", "peer", "name", "eth0", "netns", name)
         _ip("addr", "add", f"{near}/30", "dev", f"{name}v")
@@ -78,7 +80,7 @@ def distccd(
         for device in ("eth0", "lo"):
             _ip("-n", name, "link", "set", device, "up")
         argv = ["--listen", far, "--allow", f"{near}/30", "--jobs", "2"]
-        starts = ["chroot", str(root)] if root else _other(options) if options else []
+        starts = ["chroot", str(root)] if root else _other(options, place) if options else []
         with log.open("wb") as stream:
             child = subprocess.Popen(
                 [*by, "ip", "netns", "exec", name, *starts, *_PROGRAM, *argv],
@@ -96,17 +98,18 @@ def distccd(
                 one.kill()
     finally:
         _ip("netns", "delete", name)
+        Path(place).rmdir()
 
 
-def _other(options: str) -> list[str]:
-    """What starts a program for which GCC compiles C++ with these options. `ip netns exec` has
-    mounts of its own.
+def _other(options: str, place: str) -> list[str]:
+    """What starts a program for which GCC compiles C++ with these options, by mounts that nobody
+    else has (`ip netns exec`), one of them at `place`.
     """
     asked = subprocess.run(
         ["g++", "-print-prog-name=cc1plus"], check=True, capture_output=True, text=True
     )
     script = f"""
-folder=$(mktemp -d) && chmod 755 "$folder" && mount -t tmpfs -o mode=755 tmpfs "$folder"
+folder="{place}" && mount -t tmpfs -o mode=755 tmpfs "$folder"
 touch "$folder/real" && mount --bind "$1" "$folder/real"
 printf '#!/bin/sh\nexec %s "$@" {options}\n' "$folder/real" >"$folder/other"
 chmod 755 "$folder/other" && mount --bind "$folder/other" "$1"
