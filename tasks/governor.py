@@ -31,7 +31,7 @@ _DEFAULT: dict[Kind, int] = {
     "c++": 1024,  # 24 of ATen's objects, measured: killed with -j 8 at 2 GiB, fine with -j 2 at 1.5
     "cuda": 4608,  # flash-attention's kernels: 4.5 to 5.3 GB each
     "other": 1024,  # links of a debug build take more, and are few
-    "remote": 256,  # 24 of ATen's, preprocessed and sent: 40 to 160
+    "remote": 128,  # to preprocess c10 takes 18 MiB; the source that is sent is a few MiB long
 }
 _LIKELY, _TYPICAL = 0.9, 0.5  # quantiles: for a job at work, and for the next one
 # A job past its forecast is taken to grow to so many times what it has come to: one that was built
