@@ -194,10 +194,8 @@ class Surroundings:
     `python_bits` is of the interpreter that is built for, `glibc` "" where there is none (musl,
     Windows). `cmake`, `ninja` and `setuptools` are those of the build environment where there is
     one, else those on PATH (`setuptools` then is not there). `without_cuda` are extensions whose
-    sources are here and have none for nvcc. `environ` are the variables that
-    checks ask for, by name.
-    one, else those on PATH (`setuptools` then is not there). `hands_on` is the program that hands
-    compilations to the `workers`. `environ` are the variables that checks ask for, by name.
+    sources are here and have none for nvcc. `hands_on` is the program that hands compilations to
+    the `workers`. `environ` are the variables that checks ask for, by name.
     """
 
     host: Host

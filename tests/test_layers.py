@@ -51,21 +51,6 @@ PURE = [
     if path.name in {"plan.py", "job.py"}
     or says_pure(path)
     or says_pure(path.with_name("__init__.py"))
-    if path.name
-    in {
-        *("plan.py", "job.py", "choice.py", "resolve.py", "ways.py"),
-        *("decide.py", "decide_grammar.py", "decide_targets.py", "decide_torch.py"),
-        "decide_toolkit.py",
-        *("leaks.py", "reasons.py", "runtime.py", "writable.py"),
-        *("decision.py", "fingerprint.py", "governor.py", "killed.py", "launchers.py"),
-        *("cppextension.py", "differences.py"),
-        *("companions.py", "companion.py", "known.py", "order.py", "runrecord.py"),
-    }
-    or {"knowledge", "checks", "remedies", "shells", "diagnosis", "runreport", "locking"}
-    & set(path.relative_to(ROOT).parts)
-    or name_of(path) in {"tasks/surroundings.py", "tasks/cells.py", "tasks/cacheremote.py"}
-    or name_of(path) in {"tasks/workers.py"}
-    or name_of(path) in {"tasks/bundled.py", "tasks/mirrors.py"}
 ]
 
 
