@@ -11,6 +11,10 @@ that nobody knows may be past its forecast by, is room:
 A job that ends makes way for the next of Ninja's choice before anyone can look at it, be it twenty
 times as large. So a job that turns out not to fit is paused at its start, where it holds little,
 and goes on when there is room: the oldest first, and never all of them.
+
+Where other machines compile, there are more jobs than this one has cores, and Ninja alone chooses
+which come next. What cannot be sent (nvcc, links) and is more than `local` is paused as well; each
+of those makes room for one job more, which may be one that can be sent.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ _DEFAULT: dict[Kind, int] = {
     "c++": 1024,  # 24 of ATen's objects, measured: killed with -j 8 at 2 GiB, fine with -j 2 at 1.5
     "cuda": 4608,  # flash-attention's kernels: 4.5 to 5.3 GB each
     "other": 1024,  # links of a debug build take more, and are few
+    "remote": 128,  # to preprocess c10 takes 18 MiB; the source that is sent is a few MiB long
 }
 _LIKELY, _TYPICAL = 0.9, 0.5  # quantiles: for a job at work, and for the next one
 # A job past its forecast is taken to grow to so many times what it has come to: one that was built
@@ -43,7 +48,11 @@ def decide(view: View) -> Verdict:
     room = view.available_mib - max(_MARGIN[0] * view.limit_mib, _MARGIN[1]) - _surprise(view)
     oldest_first = sorted(view.running, key=lambda job: -job.age)
     fitting: list[Job] = []
+    placeless: list[Job] = []
     for job in _candidates(oldest_first):
+        if _is_full(fitting, job, view):
+            placeless.append(job)
+            continue
         growth = _growth(job, view)
         if growth <= max(0.0, room) or (not fitting and not job.waits):
             fitting.append(job)
@@ -51,7 +60,16 @@ def decide(view: View) -> Verdict:
     if not fitting and oldest_first:
         fitting.append(min(oldest_first, key=lambda job: _growth(job, view)))
     paused = frozenset(job.pid for job in view.running) - {job.pid for job in fitting}
-    return Verdict(max(1, min(_jobs(view, room, paused), view.most)), paused)
+    short = paused - {job.pid for job in placeless}
+    most = view.most + min(len(placeless), view.most - view.local)
+    return Verdict(max(1, min(_jobs(view, room, short), most)), paused)
+
+
+def _is_full(fitting: Sequence[Job], job: Job, view: View) -> bool:
+    """Whether this machine has no place for it beside those that work here."""
+    if not view.local or job.kind == "remote":
+        return False
+    return sum(one.kind != "remote" for one in fitting) >= view.local
 
 
 def _candidates(jobs: Sequence[Job]) -> Iterator[Job]:
@@ -60,20 +78,26 @@ def _candidates(jobs: Sequence[Job]) -> Iterator[Job]:
     yield from (job for job in jobs if job.waits)
 
 
-def _jobs(view: View, room: float, paused: frozenset[int]) -> int:
+def _jobs(view: View, room: float, short: frozenset[int]) -> int:
+    """`short` are those that are paused for want of memory."""
     at_work = len(view.running)
-    if paused:
-        return at_work - any(job.waits > _PATIENCE for job in view.running)
+    if short:
+        return at_work - any(job.waits > _PATIENCE for job in view.running if job.pid in short)
     each = _next(view)
     more = int((room - view.idle * each) // each)
-    if more > 0 and not all(job.expected_mib for job in view.running):
+    if more > 0 and any(_is_unknown(job) for job in view.running):
         more = int(view.since_grant >= _MOMENT)
     return at_work + view.idle + more
 
 
+def _is_unknown(job: Job) -> bool:
+    """Those that are sent differ little."""
+    return not job.expected_mib and job.kind != "remote"
+
+
 def _surprise(view: View) -> float:
     """MiB by which one that nobody knows may be past its forecast."""
-    unknown = (_forecast(job, view) for job in view.running if not job.expected_mib)
+    unknown = (_forecast(job, view) for job in view.running if _is_unknown(job))
     return max(unknown, default=0.0)
 
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["c++", "cuda", "other"]
+# `remote` is C or C++ that another machine compiles: what is here preprocesses and waits
+Kind = Literal["c++", "cuda", "other", "remote"]
 
 _OUTPUT = re.compile(r"""(?:^|\s)(?:-o|/Fo:?)\s*(?:"([^"]+)"|'([^']+)'|([^\s"']+))""")
 _CUDA = re.compile(r"""\.cu(?=["'\s]|$)""")
@@ -39,7 +40,7 @@ class View:
     """One moment. `limit_mib` and `available_mib` are those of the tightest limit, `idle` jobs that
     may start without being asked about, `most` the jobs there may ever be, `shown` the peaks of
     finished jobs by kind, the smallest first, `since_grant` the time since one job more was last
-    allowed.
+    allowed. `local` of the most may work on this machine at once, 0 for all of them.
     """
 
     limit_mib: int
@@ -49,6 +50,7 @@ class View:
     most: int
     shown: Mapping[Kind, Sequence[int]] = field(default_factory=dict)
     since_grant: float = 0.0
+    local: int = 0
 
 
 @dataclass(frozen=True)

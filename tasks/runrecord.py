@@ -72,9 +72,9 @@ class StageRun:
     """What a stage did: `outcome` is "changed", "unchanged", "skipped", "failed" or "stopped", ""
     where the record ends before it; then `seconds` are those up to the last sign of it.
 
-    `outputs` is its first manifest, `cache` the hits and misses of a compiler cache, `error` what,
-    where and todo, `diagnosis` the document of `doit diagnose`, `healed` what was done about a
-    failure on the way.
+    `outputs` is its first manifest, `cache` the hits and misses of a compiler cache, `workers`
+    compilations by the machine that did them, `error` what, where and todo, `diagnosis` the
+    document of `doit diagnose`, `healed` what was done about a failure on the way.
     """
 
     name: str
@@ -84,6 +84,7 @@ class StageRun:
     seconds: float = 0.0
     outputs: Mapping[str, Any] = field(default_factory=dict)
     cache: Mapping[str, Any] = field(default_factory=dict)
+    workers: Mapping[str, Any] = field(default_factory=dict)
     error: Mapping[str, Any] = field(default_factory=dict)
     diagnosis: Mapping[str, Any] = field(default_factory=dict)
     edges: tuple[Edge, ...] = ()
@@ -207,6 +208,7 @@ def _stage(name: str, events: list[Mapping[str, Any]]) -> StageRun:
         seconds=max(map(_at, events)) - began if seconds is None else seconds,
         outputs=mapping(done.get("outputs")),
         cache=mapping(done.get("cache")),
+        workers=mapping(done.get("workers")),
         error=mapping(done.get("error")),
         diagnosis=mapping(done.get("diagnosis")),
         edges=tuple(

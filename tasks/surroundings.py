@@ -13,6 +13,7 @@ from typing import Literal
 from tasks.cppextension import CppExtension
 from tasks.knowledge.hostcompilers import Limits
 from tasks.model import Gpu, Host
+from tasks.workers import Workers
 
 VARIABLES = (
     *("TORCH_CUDA_ARCH_LIST", "MAX_JOBS", "CC", "CXX", "CFLAGS", "CXXFLAGS"),
@@ -188,6 +189,7 @@ class Asked:
     urls: tuple[Wanted, ...] = ()
     distributions: tuple[str, ...] = ()
     sources: tuple[tuple[str, PurePath], ...] = ()
+    workers: Workers = field(default_factory=Workers)
 
 
 @dataclass(frozen=True)
@@ -198,8 +200,8 @@ class Surroundings:
     `python_bits` is of the interpreter that is built for, `glibc` "" where there is none (musl,
     Windows). `cmake`, `ninja` and `setuptools` are those of the build environment where there is
     one, else those on PATH (`setuptools` then is not there). `without_cuda` are extensions whose
-    sources are here and have none for nvcc. `environ` are the variables that
-    checks ask for, by name.
+    sources are here and have none for nvcc. `hands_on` is the program that hands compilations to
+    the `workers`. `environ` are the variables that checks ask for, by name.
     """
 
     host: Host
@@ -228,6 +230,8 @@ class Surroundings:
     encoding: str | None = None
     proxies: tuple[Proxy, ...] | None = None
     reach: tuple[Reach, ...] | None = None
+    hands_on: Tool | None = None
+    workers: tuple[Reach, ...] | None = None
     leftovers: tuple[Leftover, ...] | None = None
     exposed: tuple[Exposed, ...] | None = None
     shadows: tuple[Shadow, ...] | None = None

@@ -1,5 +1,5 @@
-"""Machines that share a compiler cache and nothing else: each with a checkout and a tree in a
-folder of its own, a user, and a cache that nobody has used.
+"""Machines that share a compiler cache, or the work, and nothing else: each with a checkout and a
+tree in a folder of its own, a user, and a cache that nobody has used.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ int many_{number}(const std::string& text) {{
 
 
 class Machine:
-    """`count` sources, `heavy` or not, in the target many of the toy tree."""
+    """`count` sources, `heavy` or not, in the target many of the toy tree. `remote` is the cache
+    that it shares, "" for none.
+    """
 
     def __init__(self, folder: Path, remote: str, count: int, *, heavy: bool = False) -> None:
         self.yard = Yard(folder / "checkout")
@@ -60,11 +62,16 @@ class Machine:
     def source(self, number: int) -> Path:
         return self.tree / "many" / f"m{number}.cpp"
 
-    def build(self, remote: str = "") -> str:
-        env = {"TORCHYARD__BUILD__CACHE_REMOTE": remote or self.remote}
+    def build(self, remote: str = "", **env: str) -> str:
+        if shared := remote or self.remote:
+            env["TORCHYARD__BUILD__CACHE_REMOTE"] = shared
         code, out = self.yard.doit("compile", env=env)
         assert code == 0, out
         return out
+
+    def object(self, number: int) -> Path:
+        found = (self.tree / "build").rglob(f"m{number}.cpp.o")
+        return next(found)
 
     def last(self) -> Mapping[str, Any]:
         """What the last run of compile left for people."""

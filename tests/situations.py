@@ -35,6 +35,7 @@ from tests.surroundings import (
 )
 
 SOURCE: dict[str, Any] = {"torch": {"strategy": "source"}}
+DISTCC: dict[str, Any] = {"build": {"distribute": "distcc", "hosts": ["10.0.0.5/8"]}}
 CPU: dict[str, Any] = {"target": {"gpus": []}}
 MISMATCH = "Driver/library version mismatch"
 GSPLAT = {
@@ -204,6 +205,15 @@ SITUATIONS: dict[str, Situation] = {
     ),
     "an optional git host that is away": linux(
         {"git-hosts": "warning"}, reach=reach("simple-knn", False, optional=True)
+    ),
+    "workers that answer": linux(
+        {}, DISTCC, hands_on=Tool("/usr/bin/distcc"), workers=reach("10.0.0.5", True)
+    ),
+    "a worker that is away": linux(
+        {"workers": "warning"}, DISTCC, hands_on=Tool("/d"), workers=reach("10.0.0.5", False)
+    ),
+    "no distcc": linux(
+        {"workers": "warning"}, DISTCC, hands_on=Tool(), workers=reach("10.0.0.5", True)
     ),
     "a run that was killed": linux(
         {"leftovers": "warning"}, leftovers=(Leftover("killed", "/b", ("ninja", "nvcc")),)

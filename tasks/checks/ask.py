@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tasks import workers
 from tasks.checks.network import INDEX, TREE
 from tasks.checks.programs import deps_job
 from tasks.knowledge.hostcompilers import Limits
@@ -26,7 +27,7 @@ def ask(root: PurePath, host: Host, profile: Profile | None) -> Asked:
     if profile is None:
         return Asked(root, host, (("build", root),))
     job = deps_job(profile)
-    layout = profile.layout
+    layout, build = profile.layout, profile.loaded.settings.build
     return Asked(
         root=root,
         host=host,
@@ -42,6 +43,7 @@ def ask(root: PurePath, host: Host, profile: Profile | None) -> Asked:
         urls=tuple(_urls(profile)),
         distributions=tuple(stage.job.name for stage in _extensions(profile)),
         sources=tuple((stage.job.name, stage.job.original) for stage in _extensions(profile)),
+        workers=workers.asked(build.distribute, build.hosts, layout.build),
     )
 
 

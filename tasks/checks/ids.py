@@ -32,6 +32,7 @@ CheckId = Literal[
     "proxies",
     "index",
     "git-hosts",
+    "workers",
     "leftovers",
     "torch-shadow",
     "names",

@@ -16,6 +16,7 @@ from tasks.checks import (
     python,
     torchchecks,
     trust,
+    workers,
 )
 from tasks.checks.ids import ALL, IDS, CheckId
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 _SUBJECTS = (
     *(machine, python, programs, compilers, cards, torchchecks),
-    *(combination, places, network, trust),
+    *(combination, places, network, workers, trust),
 )
 
 

@@ -12,7 +12,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
 from tasks.atwork import AtWork
@@ -23,6 +23,7 @@ from tasks.effects.watch import Watch
 from tasks.effects.witness import Witness, watching
 from tasks.errors import CommandFailedError
 from tasks.governor import decide
+from tasks.jobs import Verdict, View
 from tasks.killed import CAUSE, is_full, killed, says_memory
 from tasks.stages.deps.job import Deps
 
@@ -59,7 +60,7 @@ def jobs_for(
 @dataclass
 class Crew:
     """Compilers at once: `jobs` is a fixed number, None for the pool in the folder `pool`;
-    `expected` are MiB by output.
+    `expected` are MiB by output. `most` may be here, and `slots` more on other machines.
 
     What it saw is there while the build is at work and after it, however that ended: `peaks`, MiB
     at the most by output, the outputs whose compilers were `killed`, what was `heard` of all, how
@@ -71,6 +72,7 @@ class Crew:
     pool: PurePath
     expected: Mapping[str, int]
     most: int = field(default_factory=capacity.cores)
+    slots: int = 0
     at_work: jobserver.Pool | None = None
     busiest: int = 0
     seen: bool = False  # whether any job of the last attempt was one of the pool
@@ -119,13 +121,16 @@ class Crew:
 
     @contextmanager
     def _pool(self) -> Iterator[Mapping[str, str]]:
-        self.allowed = self.jobs or self.most
+        most = self.most + self.slots
+        self.allowed = self.jobs or most
         if self.jobs:
             yield {}
             return
         pool = None
         try:
-            with jobserver.pool(Path(self.pool), self.most, decide, self.expected) as pool:
+            # one more for each that waits until this machine has a place for it
+            tokens = most + self.slots
+            with jobserver.pool(Path(self.pool), tokens, self._decide, self.expected) as pool:
                 self.at_work = pool
                 yield pool.environment()
         finally:
@@ -133,6 +138,11 @@ class Crew:
             if pool:
                 self.busiest, self.seen = pool.busiest, bool(pool.peaks)
                 self.peaks.update(pool.peaks)
+
+    def _decide(self, view: View) -> Verdict:
+        if not self.slots:
+            return decide(view)
+        return decide(replace(view, most=self.most + self.slots, local=self.most))
 
     def _goes_on(self, error: CommandFailedError, lines: Sequence[str], seen: Witness) -> bool:
         """Whether the build is tried again, which is then said; else the error is told its cause

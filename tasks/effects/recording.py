@@ -69,6 +69,7 @@ class Recording:
     _refused: dict[str, str] = field(default_factory=dict)
     _sampled: dict[str, _Sampled] = field(default_factory=dict)
     _caches: dict[str, dict[str, Json]] = field(default_factory=dict)
+    _workers: dict[str, dict[str, int]] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def begin(self) -> None:
@@ -103,10 +104,15 @@ class Recording:
                 seconds=round(self.at() - started, 3),
                 outputs=runevents.small(done.outputs),
                 cache=self._caches.pop(name, None),
+                **self._told_workers(name),
                 error=done.error,
                 diagnosis=plain(done.diagnosis),
                 **({"healed": done.healed} if done.healed else {}),
             )
+
+    def _told_workers(self, stage: str) -> dict[str, Json]:
+        by_host = self._workers.pop(stage, {})
+        return {"workers": dict(by_host)} if by_host else {}
 
     def refused(self, stage: str, why: str) -> None:
         """A stage could not even begin: told at the end, as there may be no folder to write in."""
@@ -147,6 +153,10 @@ class Recording:
     def cache(self, hits: int, misses: int) -> None:
         """What a compiler cache did for the stage at work."""
         self._caches[voice.speaker()] = {"hits": hits, "misses": misses}
+
+    def workers(self, by_host: Mapping[str, int]) -> None:
+        """How many compilations which machine did for the stage at work."""
+        self._workers[voice.speaker()] = dict(by_host)
 
     def at(self) -> float:
         """Seconds since the run began."""
@@ -236,3 +246,9 @@ def cache(hits: int, misses: int) -> None:
     """What a compiler cache did for it."""
     for record in _at_work:
         record.cache(hits, misses)
+
+
+def workers(by_host: Mapping[str, int]) -> None:
+    """How many compilations which machine did for it."""
+    for record in _at_work:
+        record.workers(by_host)

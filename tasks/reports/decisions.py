@@ -16,7 +16,7 @@ from tasks.duration import roughly
 from tasks.errors import redact
 from tasks.model import Plan
 from tasks.reports.subject import Profile
-from tasks.settings.schema import Build
+from tasks.settings.build import Build
 from tasks.size import size
 from tasks.stages.deps.job import Cache, Deps, DepsJob
 from tasks.stages.env.job import Environment

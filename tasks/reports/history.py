@@ -120,5 +120,6 @@ def _told(stage: StageRun) -> dict[str, Any]:
         "healed": stage.healed or None,
         "outcome": stage.outcome,
         "seconds": round(stage.seconds, 3),
+        **({"workers": dict(stage.workers)} if stage.workers else {}),
         "error": dict(stage.error) or None,
     }

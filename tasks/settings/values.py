@@ -77,6 +77,9 @@ CheckName = Annotated[
     str, AfterValidator(_known_check), Field(json_schema_extra={"enum": list(IDS)})
 ]
 Caching = Annotated[Literal["auto", "ccache", "sccache", "off"], BeforeValidator(_word)]
+Distribution = Annotated[
+    Literal["off", "distcc", "icecream", "sccache-dist"], BeforeValidator(_word)
+]
 Check = Literal[
     "import",
     "version",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.benchmarks import (
     built,
+    distributed,
     elastic_real,
     elastic_synthetic,
     longlog,
@@ -35,6 +36,7 @@ BENCHMARKS: dict[str, Callable[[], Row]] = {
     "shared": shared.measure,
     "shared-real": shared_real.measure,
     "shared-cuda": shared_real.kernels,
+    "distributed": distributed.measure,
     "quickstart": quickstart.measure,
 }
 

@@ -1,4 +1,4 @@
-"""A control group with a memory limit of ours, commands run in it, and how they ended."""
+"""A control group with a limit of ours, commands run in it, and how they ended."""
 
 from __future__ import annotations
 
@@ -50,9 +50,17 @@ _ROOTS = ((Path("/sys/fs/cgroup/memory"), 1), (Path("/sys/fs/cgroup"), 2))
 
 
 @contextmanager
-def capped(limit_mib: int) -> Iterator[Group | None]:
-    """A group with the limit and no swap, None where none can be made."""
-    made = (_made(root, version, limit_mib) for root, version in _ROOTS)
+def slowed(share: float, name: str) -> Iterator[Group | None]:
+    """A group that gets so much of one core at the most, None where none can be made."""
+    quota, period = round(share * 100_000), 100_000
+    older = {"cpu.cfs_period_us": f"{period}", "cpu.cfs_quota_us": f"{quota}"}
+    made = (
+        _made(root, version, limits, name)
+        for root, version, limits in (
+            (Path("/sys/fs/cgroup/cpu"), 1, older),
+            (Path("/sys/fs/cgroup"), 2, {"cpu.max": f"{quota} {period}"}),
+        )
+    )
     group = next(filter(None, made), None)
     try:
         yield group
@@ -61,12 +69,24 @@ def capped(limit_mib: int) -> Iterator[Group | None]:
             _removed(group.folder)
 
 
-def _made(root: Path, version: int, limit_mib: int) -> Group | None:
+@contextmanager
+def capped(limit_mib: int) -> Iterator[Group | None]:
+    """A group with the limit and no swap, None where none can be made."""
     limits = {
         1: {"memory.limit_in_bytes": f"{limit_mib}M", "memory.swappiness": "0"},
         2: {"memory.max": f"{limit_mib}M", "memory.swap.max": "0"},
     }
-    folder = root / f"torchyard-benchmark-{os.getpid()}"
+    made = (_made(root, version, limits[version], "memory") for root, version in _ROOTS)
+    group = next(filter(None, made), None)
+    try:
+        yield group
+    finally:
+        if group:
+            _removed(group.folder)
+
+
+def _made(root: Path, version: int, limits: Mapping[str, str], name: str) -> Group | None:
+    folder = root / f"torchyard-benchmark-{name}-{os.getpid()}"
     try:
         if not (root / "cgroup.procs").exists():
             return None
@@ -74,8 +94,8 @@ def _made(root: Path, version: int, limit_mib: int) -> Group | None:
     except OSError:
         return None
     try:
-        for name, value in limits[version].items():
-            (folder / name).write_text(value, encoding="ascii")
+        for file, value in limits.items():
+            (folder / file).write_text(value, encoding="ascii")
     except OSError:
         _removed(folder)
         return None

@@ -12,6 +12,7 @@ from tasks.effects import capacity
 from tasks.effects.crew import Crew, Take, jobs_for
 from tasks.effects.witness import Witness
 from tasks.errors import CommandFailedError
+from tasks.jobs import Verdict, View
 from tasks.killed import CAUSE
 from tasks.stages.deps.job import Deps, Program
 from tests.checkout import Heard
@@ -202,3 +203,19 @@ def test_the_pool_says_how_many_where_it_can(
 
 def test_a_ninja_that_is_nowhere_gets_a_number() -> None:
     assert jobs_for(None, PurePath("/yard"), "", deps("1.13.1"), ()) == SAFE
+
+
+def test_with_other_machines_there_are_jobs_for_their_slots_and_places_for_those_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[View] = []
+
+    def decide(view: View) -> Verdict:
+        seen.append(view)
+        return Verdict(view.most)
+
+    monkeypatch.setattr("tasks.effects.crew.decide", decide)
+    at_work = Crew(None, tmp_path / "pool", {}, most=2, slots=6)
+    at_work.work(Ending(build=Build(tmp_path / "b", 1)))
+    assert {(view.most, view.local) for view in seen} == {(8, 2)}
+    assert at_work.allowed == 8

@@ -11,7 +11,8 @@ from tasks.choice import Choice, ToolkitChoice
 from tasks.errors import BuildError, SettingsError
 from tasks.knowledge.grammar import cmake_architectures, for_extension, for_torch_cmake
 from tasks.model import Arch, Interpreter, Layout
-from tasks.settings.schema import Build, Settings
+from tasks.settings.build import Build
+from tasks.settings.schema import Settings
 from tasks.stages.deps.job import Captured, CudaHome, Deps, Program
 from tasks.stages.env.job import ArchLists, Environment, EnvJob
 from tasks.stages.env.plan import plan

@@ -144,3 +144,45 @@ def test_one_that_nobody_knows_may_come_to_more_than_all_before() -> None:
     assert decide(under(1600, job(1, 200), job(2, 200))).paused == frozenset()
     assert decide(under(1600, job(1, 300), job(2, 300))).paused == {2}
     assert decide(under(1700, job(1, 300), job(2, 300))).paused == frozenset()
+
+
+SEEN: dict[Kind, tuple[int, ...]] = {"cuda": (300,) * 20, "remote": (60,) * 20}
+
+
+def elsewhere(pid: int, age: float = 0.0) -> Job:
+    """One that another machine compiles."""
+    return replace(job(pid, 50, age=age), kind="remote")
+
+
+def test_what_is_sent_goes_beyond_the_places_that_are_here() -> None:
+    sent = [elsewhere(pid) for pid in range(1, 5)]
+    cuda = [replace(job(pid, 50, 300), kind="cuda") for pid in range(5, 8)]
+    verdict = decide(replace(under(9000, *sent, *cuda, most=10), local=2, shown=SEEN))
+    assert verdict.paused == {7}, "two of nvcc's have a place, the youngest has not"
+    assert verdict.jobs == 11, "one more, for the one that waits"
+
+
+def test_places_that_are_here_bound_what_no_worker_took() -> None:
+    fallen_back = [job(pid, 500, 600) for pid in range(1, 6)]
+    assert decide(replace(under(9000, *fallen_back, most=10), local=2)).paused == {3, 4, 5}
+    assert decide(under(9000, *fallen_back, most=10)).paused == frozenset()
+
+
+def test_who_waits_for_a_place_lets_others_go_on_however_long() -> None:
+    waiting = job(2, 50, 300, waits=60.0)
+    cuda = [replace(one, kind="cuda") for one in (job(1, 50, 300), waiting)]
+    verdict = decide(replace(under(9000, *cuda, elsewhere(3), most=4), local=1, shown=SEEN))
+    assert verdict.paused == {2}
+    assert verdict.jobs == 5, "four, and one for that which waits"
+
+
+def test_memory_bounds_what_is_sent_as_well() -> None:
+    sent = [elsewhere(pid) for pid in range(1, 9)]
+    verdict = decide(replace(under(1000, *sent, most=40), local=2))
+    assert verdict.paused
+    assert verdict.jobs <= 8
+
+
+def test_jobs_that_are_sent_need_not_be_known_to_be_many_at_once() -> None:
+    view = under(9000, elsewhere(1), elsewhere(2), most=20)
+    assert decide(replace(view, since_grant=0.0, local=2)).jobs == 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import threading
 import time
@@ -13,6 +14,7 @@ import pytest
 from tasks.effects import jobserver, leftovers
 from tasks.effects.jobserver import processes
 from tasks.jobs import Verdict, View
+from tasks.workers import VARIABLE
 from tests.checkout import Heard
 from tests.sleepers import NINJA, Build, wait_for, watching
 from tests.systems import linux_only, posix_only
@@ -270,3 +272,31 @@ def test_psutil_tells_the_same_where_there_is_no_proc(monkeypatch: pytest.Monkey
     child.kill()
     child.wait()
     assert told() == [0, "", (), 0, ""]
+
+
+@linux_only
+def test_what_other_machines_compile_is_told_apart_until_a_compiler_is_at_work_here(
+    tmp_path: Path,
+) -> None:
+    compiler = tmp_path / "cc1plus"
+    shutil.copy(Path("/bin/sleep").resolve(), compiler)
+    sent = Build(tmp_path / "sent", 1, command="echo -c a.cpp >/dev/null; sleep 1")
+    here = Build(tmp_path / "here", 1, command=f"echo -c a.cpp >/dev/null; {compiler} 1")
+    kinds: dict[str, set[str]] = {}
+    expected = {"0.o": 900}
+    for build in (sent, here):
+        seen: list[View] = []
+
+        def decide(view: View, seen: list[View] = seen) -> Verdict:
+            seen.append(view)
+            return Verdict(2)
+
+        with jobserver.pool(tmp_path / "pool", 2, decide, expected, tick=TICK) as pool:
+            assert build.start({**pool.environment(), VARIABLE: "distcc"}).wait() == 0
+        jobs = [job for view in seen for job in view.running if job.output]
+        kinds[build.folder.name] = {job.kind for job in jobs}
+        assert all(job.expected_mib == 0 for job in jobs if job.kind == "remote")
+        assert bool(pool.peaks) == (build is here), "what is here is no peak of the compiler's"
+    assert kinds["sent"] == {"remote"}
+    assert jobs[-1].kind == "c++"
+    assert jobs[-1].expected_mib == 900

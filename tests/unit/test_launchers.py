@@ -193,3 +193,21 @@ def test_a_namespace_of_a_person_is_kept_in_ours() -> None:
 def test_the_extensions_environment_knows_nothing_of_a_cache() -> None:
     made = job(strategy="prebuilt")
     assert resolve(made, deps(), CCACHE) == resolve(made, deps())
+
+
+SCRIPT = "/y/build/p/distribute"
+
+
+def test_what_hands_on_stands_before_the_compilers_only_where_no_cache_does() -> None:
+    alone = source(Cache(), distribute=SCRIPT)
+    assert alone.set["CMAKE_CXX_COMPILER_LAUNCHER"] == SCRIPT
+    assert alone.set["CMAKE_C_COMPILER_LAUNCHER"] == SCRIPT
+    assert "CMAKE_CUDA_COMPILER_LAUNCHER" not in alone.set
+    assert source(distribute=SCRIPT).set == source().set
+
+
+def test_a_folder_stays_as_it_was_configured_whether_others_compile_or_not() -> None:
+    name = "CMAKE_CXX_COMPILER_LAUNCHER"
+    with_it, without = (source(Cache(), caching="off", distribute=one) for one in (SCRIPT, ""))
+    assert name not in with_it.settled({"CMAKE_BUILD_TYPE": "Release"}).set
+    assert without.settled({name: SCRIPT}).set[name] == SCRIPT

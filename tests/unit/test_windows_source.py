@@ -11,9 +11,11 @@ from pathlib import Path, PureWindowsPath
 import pytest
 
 from tasks.effects import git, shell
+from tasks.errors import SettingsError
 from tasks.knowledge.thresholds import DEEPEST, MAX_PATH
 from tasks.model import Command
-from tasks.settings.schema import Build, Source
+from tasks.settings.build import Build
+from tasks.settings.schema import Source
 from tasks.stages.compile.backends import BACKENDS
 from tasks.stages.compile.bench import work_of
 from tasks.stages.compile.decision import Change, Decision, arguments
@@ -323,3 +325,9 @@ def test_a_changed_sdk_makes_the_folder_anew_and_another_name_of_visual_studio_d
 
 def test_a_checkout_near_the_root_leaves_room_for_the_paths_of_pytorchs_tree() -> None:
     assert MAX_PATH - len(BUILD) > DEEPEST
+
+
+def test_distcc_hands_nothing_on_from_windows() -> None:
+    build = Build(distribute="distcc", hosts=("10.0.0.5/8",))
+    with pytest.raises(SettingsError, match="hands nothing on from Windows"):
+        stages(NAME, build=build)

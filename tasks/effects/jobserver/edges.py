@@ -7,6 +7,7 @@ looked at when it is new, so that a moment costs one listing and one read a comp
 
 from __future__ import annotations
 
+import re
 from bisect import insort
 from collections import defaultdict
 from collections.abc import Mapping
@@ -15,10 +16,12 @@ from dataclasses import dataclass, field, replace
 from tasks.effects import leftovers
 from tasks.effects.jobserver import processes
 from tasks.jobs import Job, Kind, kind_of, kind_of_output, output_of
+from tasks.workers import VARIABLE
 
 _SETTLES = 1.0  # seconds after which a process runs what it was started for
 _MIB = 2**20
 _MAKES = {"make", "gmake"}
+_COMPILES = re.compile(r"cc1(plus)?|clang.*")  # what GCC and clang start, or are
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,8 @@ class _Edge:
 
 class Edges:
     """Keeps what it learned from one moment to the next. `peaks` and `shown` grow as edges end: by
-    output of the builds of this run, and by kind, the smallest first, of all.
+    output of the builds of this run, but for what was compiled elsewhere, and by kind, the smallest
+    first, of all.
     """
 
     def __init__(self, auth: str, expected: Mapping[str, int]) -> None:
@@ -62,6 +66,7 @@ class Edges:
         self._expected = expected
         self._known: dict[int, float] = {}
         self._ninjas: dict[int, str] = {}
+        self._sending: set[int] = set()  # Ninjas whose C and C++ other machines compile
         self._joined: set[int] = set()
         self._makes: set[int] = set()  # that no Ninja started
         self._owner: dict[int, int] = {}
@@ -112,21 +117,36 @@ class Edges:
         edge = self._edges.get(pid)
         if edge and not edge.job.output:
             command = " ".join(processes.arguments(pid))
-            output = output_of(command)
-            expected = self._expected.get(output, 0)
-            edge.job = replace(
-                edge.job, output=output, kind=kind_of(command), expected_mib=expected
-            )
+            output, kind = output_of(command), kind_of(command)
+            edge.job = self._known_job(replace(edge.job, output=output, kind=kind))
+            if kind == "c++" and edge.ninja in self._sending:
+                edge.job = replace(edge.job, kind="remote", expected_mib=0)
         program = processes.program(pid)
+        self._look_for_compiler(pid, program)
         if program in _MAKES and pid in self._owner:
             self._edges[self._owner[pid]].makes = True
         elif program in _MAKES and self._names_pool(pid):
             self._makes.add(pid)
         if program.startswith("ninja") and pid not in self._ninjas and self._takes_tokens(pid):
             self._ninjas[pid] = processes.variable(pid, leftovers.MARK)
+            if processes.variable(pid, VARIABLE):
+                self._sending.add(pid)
             if pid in self._owner:
                 self._edges[self._owner[pid]].nests = True
             self._adopt(pid, now)
+
+    def _known_job(self, job: Job) -> Job:
+        return replace(job, expected_mib=self._expected.get(job.output, 0))
+
+    def _look_for_compiler(self, pid: int, program: str) -> None:
+        """One that compiles here what was to be sent: no worker took it. To be sent it is
+        preprocessed here, with -E.
+        """
+        edge = self._edges.get(self._owner.get(pid, 0))
+        if not edge or edge.job.kind != "remote" or not _COMPILES.fullmatch(program):
+            return
+        if "-E" not in processes.arguments(pid):
+            edge.job = self._known_job(replace(edge.job, kind="c++"))
 
     def _takes_tokens(self, pid: int) -> bool:
         """Not with a number of jobs of its own, since it then leaves the pool alone; nor as long as
@@ -165,6 +185,7 @@ class Edges:
         self._known.pop(pid, None)
         self._ninjas.pop(pid, None)
         self._joined.discard(pid)
+        self._sending.discard(pid)
         self._makes.discard(pid)
         if pid in self._edges:
             self._finish(pid)
@@ -179,7 +200,7 @@ class Edges:
             self._owner.pop(member, None)
         job = edge.job
         insort(self.shown[job.kind], job.peak_mib)
-        if job.output and edge.run == leftovers.RUN:
+        if job.output and edge.run == leftovers.RUN and job.kind != "remote":
             self.peaks[job.output] = max(job.peak_mib, self.peaks.get(job.output, 0))
 
     def _moment(self) -> Moment:

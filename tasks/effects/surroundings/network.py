@@ -20,25 +20,44 @@ from tasks.effects import git, ownindex
 from tasks.effects.surroundings.places import begun
 from tasks.errors import redact
 from tasks.surroundings import Asked, Proxy, Reach, Wanted
+from tasks.workers import Worker
 
 DEADLINE = 1.5  # seconds for all hosts together
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
 def ask(asked: Asked, wanted: frozenset[CheckId]) -> Callable[[], dict[str, Any]]:
-    """Begin to ask; what is returned waits, and gives `proxies` and `reach`."""
+    """Begin to ask; what is returned waits, and gives `proxies`, `reach` and `workers`."""
     found: dict[str, Any] = {}
     if "proxies" in wanted:
         found["proxies"] = tuple(_proxies())
-    if not wanted & {"index", "git-hosts"}:
-        return lambda: found
+    waiting: dict[str, Callable[[], tuple[Reach, ...]]] = {}
+    if wanted & {"index", "git-hosts"}:
+        waiting["reach"] = _urls(asked)
+    if "workers" in wanted and asked.workers.hosts:
+        waiting["workers"] = _workers(asked.workers.hosts)
+    return lambda: {**found, **{name: wait() for name, wait in waiting.items()}}
+
+
+def _workers(hosts: Iterable[Worker]) -> Callable[[], tuple[Reach, ...]]:
+    ways = {one: one.url for one in hosts}
+    answers = answering(ways.values(), DEADLINE)
+
+    def wait() -> tuple[Reach, ...]:
+        by_url = answers()
+        return tuple(Reach(one.name, url, by_url.get(url, False)) for one, url in ways.items())
+
+    return wait
+
+
+def _urls(asked: Asked) -> Callable[[], tuple[Reach, ...]]:
     settled = tuple(dict.fromkeys(map(_settled, asked.urls)))
     answers = answering([url.url for url in settled], DEADLINE)
     there = begun(asked)
 
-    def wait() -> dict[str, Any]:
+    def wait() -> tuple[Reach, ...]:
         by_url = answers()
-        found["reach"] = tuple(
+        return tuple(
             Reach(
                 url.what,
                 redact(url.url),
@@ -48,7 +67,6 @@ def ask(asked: Asked, wanted: frozenset[CheckId]) -> Callable[[], dict[str, Any]
             )
             for url in settled
         )
-        return found
 
     return wait
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePath
@@ -12,19 +13,21 @@ from tasks.effects import compilers, environments, visualstudio
 from tasks.effects.frozen import site_of
 from tasks.errors import MissingToolError
 from tasks.surroundings import Asked, Tool, VisualStudio
+from tasks.workers import PROGRAMS
 
 _TOOLSET = "VC/Auxiliary/Build/Microsoft.VCToolsVersion.default.txt"
 
 
 def look(asked: Asked, wanted: frozenset[CheckId]) -> dict[str, Any]:
-    """`git`, `uv`, `cc`, `cxx`, `cmake`, `ninja`, `setuptools`, `visual_studio`,
-    `windows_sdk`.
+    """`git`, `uv`, `cc`, `cxx`, `cmake`, `ninja`, `setuptools`, `hands_on`,
+    `visual_studio`, `windows_sdk`.
     """
     found: dict[str, Any] = {}
     if "uv" in wanted:
         found["uv"] = Tool(environments.find_uv() or "")
     if "git" in wanted:
         found["git"] = _tool("git")
+    found |= _handing_on(asked, wanted)
     if wanted & {"compiler", "known-bad", "torch-checks"}:
         found["cc"], found["cxx"] = _compilers(asked)
     if "cmake" in wanted:
@@ -37,6 +40,13 @@ def look(asked: Asked, wanted: frozenset[CheckId]) -> dict[str, Any]:
     if asked.host.system == "windows" and "windows-sdk" in wanted:
         found["windows_sdk"] = windows_sdk(_kits())
     return found
+
+
+def _handing_on(asked: Asked, wanted: frozenset[CheckId]) -> dict[str, Tool]:
+    kind = asked.workers.kind
+    if kind == "off" or "workers" not in wanted:
+        return {}
+    return {"hands_on": Tool(shutil.which(PROGRAMS[kind]) or "")}
 
 
 def _tool(name: str) -> Tool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tasks.atwork import slowest
 from tasks.effects import (
     cacheremote,
     compilercache,
+    distribute,
     edgetimes,
     files,
     manifests,
@@ -71,14 +73,21 @@ def _recorded(bench: Bench, job: CompileJob, told: Run) -> None:
     cache = _cache(bench, job)
     env = cacheremote.joined(cache, job.cache_remote, env)
     try:
-        with compilercache.measure(cache, env, log) as measured:
+        with (
+            _handing_on(bench, job, env) as handed,
+            compilercache.measure(cache, handed.env, log) as measured,
+        ):
             _configure(bench, told, job, measured.env)
-            _compile(bench, job, told, measured, before)
+            _compile(bench, job, told, (measured, handed.slots), before)
         if measured.counts and measured.counts.hits + measured.counts.misses:
             told.cache = measured.counts.noted(cache)
             recording.cache(measured.counts.hits, measured.counts.misses)
             say(measured.counts.told(cache))
             cacheremote.look_back(cache, job.cache_remote, measured.counts)
+        if handed.counts:
+            told.workers = handed.counts.noted(job.workers.kind)
+            recording.workers(handed.counts.by_host)
+            say(handed.counts.told(job.workers.kind))
     finally:
         made = ninjalog.remade(before, ninjalog.read(bench.folder))
         objects, seconds = runs.objects(made, told.peaks), time.monotonic() - started
@@ -105,6 +114,15 @@ def _cache(bench: Bench, job: CompileJob) -> Cache:
     if launcher and compilercache.kind_of(launcher) != found.kind:
         return compilercache.find(launcher) or Cache()
     return found
+
+
+def _handing_on(
+    bench: Bench, job: CompileJob, env: Mapping[str, str]
+) -> AbstractContextManager[distribute.Handed]:
+    launcher = bench.environment.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
+    compilers = [env.get(name, "") for name in ("CC", "CXX")]
+    log = Path(job.log).with_suffix(".workers.log")
+    return distribute.handing_on(job.workers, launcher, compilers, env, log)
 
 
 def _configure(bench: Bench, told: Run, job: CompileJob, env: Mapping[str, str]) -> None:
@@ -147,10 +165,13 @@ def _compile(
     bench: Bench,
     job: CompileJob,
     told: Run,
-    measured: compilercache.Measured,
+    given: tuple[compilercache.Measured, int],
     before: Mapping[str, ninjalog.Made],
 ) -> None:
-    """Run Ninja; what its objects cost before tells how many fit, and how long it will take."""
+    """Run Ninja; what its objects cost before tells how many fit, and how long it will take.
+    `given` are what counts the cache's hits, with the environment, and the slots of other machines.
+    """
+    measured, slots = given
     past = tuple(runs.read(job.runs))
     plan = ninjaplan.foresee(bench.work.ninja, bench.folder, job.target or "all")
     costs = {**runs.costs(past), **{name: made.seconds for name, made in before.items()}}
@@ -159,6 +180,9 @@ def _compile(
     watch = Watch(measured.hit_rate, lambda: runs.seconds(growing.made()))
     met = runs.old_make(past)
     crew = Crew(bench.work.jobs, job.pool, runs.peaks(past), watch=watch, old_make=met)
+    if crew.jobs and _is_ours_to_say(bench, job):
+        crew.jobs += slots
+    crew.slots = slots
 
     def start(jobs: int | None, more: Mapping[str, str], take: Take) -> None:
         step = bench.backend.compile_step(replace(bench.work, jobs=jobs))
@@ -179,6 +203,12 @@ def _compile(
     finally:
         told.peaks, told.jobs, told.killed = crew.peaks, crew.allowed, crew.killed
         told.old_make, told.heard = crew.old_make, crew.heard
+
+
+def _is_ours_to_say(bench: Bench, job: CompileJob) -> bool:
+    """sccache's server compiles, so that the number is fixed: by us where nobody else said one."""
+    asked = job.jobs or bench.environment.set.get("MAX_JOBS")
+    return job.workers.kind == "sccache-dist" and not asked
 
 
 def _run(step: Step, bench: Bench, job: CompileJob, take: Take) -> float:

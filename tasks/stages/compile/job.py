@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
+
+from tasks.workers import Workers
 
 BackendName = Literal["setup_py", "scikit_build_core", "cmake"]
 DEST = "{dest}"  # stands for the folder that the wheel, or the libraries, go to
@@ -22,7 +24,8 @@ class CompileJob:
     own in the tree. `source`, `deps` and `environment` are the manifests it reads, `knowledge` the
     folder of facts. `runs` is the file that each run adds a line to, `pool` the folder of the jobs
     that all builds of the checkout share, `cache` the manifest that names the compiler cache, and
-    `manifest` that of compile itself. `cache_remote` is the URL of the cache that machines share.
+    `manifest` that of compile itself. `cache_remote` is the URL of the cache that machines share,
+    `workers` the machines that compile for this one.
     """
 
     backend: Literal["auto", "setup_py", "scikit_build_core", "cmake"]
@@ -40,6 +43,7 @@ class CompileJob:
     manifest: PurePath
     log: PurePath
     cache_remote: str = ""
+    workers: Workers = field(default_factory=Workers)
 
 
 @dataclass(frozen=True)

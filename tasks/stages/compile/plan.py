@@ -5,8 +5,10 @@ from __future__ import annotations
 from tasks.choice import Choice
 from tasks.digest import plain
 from tasks.model import Json, Layout, Stage
-from tasks.settings.schema import Build, Settings
+from tasks.settings.build import Build
+from tasks.settings.schema import Settings
 from tasks.stages.compile.job import CompileJob
+from tasks.workers import asked
 
 RECIPE = 2
 
@@ -43,6 +45,7 @@ def _job(build: Build, layout: Layout) -> CompileJob:
         manifest=layout.manifest("compile"),
         log=layout.logs / "compile.log",
         cache_remote=build.cache_remote or "",
+        workers=asked(build.distribute, build.hosts, layout.build),
     )
 
 

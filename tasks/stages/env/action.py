@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.effects import environments, manifests
+from tasks.effects import distribute, environments, manifests
 from tasks.effects.packages import Extra, Packages
 from tasks.stages.deps.job import Cache, Deps
 from tasks.stages.env.job import Caching, Environment, EnvJob
@@ -23,6 +23,8 @@ def run(job: EnvJob) -> tuple[Environment, Environment, Caching]:
     """
     deps, cache = manifests.read(job.deps, Deps), manifests.read(job.cache, Cache)
     tree = manifests.read(job.source, SourceTree).tree if job.source else ""
+    if job.distribute:
+        distribute.prepare(job.distribute)
     full, extension = resolve(job, deps, cache, tree)
     if tree:
         _install_requirements(job, deps, Path(tree))

@@ -123,7 +123,8 @@ class EnvJob:
     run with, beside what running them takes. `scripts` are the files to render for a shell to read,
     `wrappers` those that run a program, all from one template folder. `caching` and `cache_size`
     are the settings build.cache and build.cache_size, `cache` the manifest that says which one is
-    here. `arch_lists` are the targets as each reader wants them.
+    here. `distribute` is the script that hands compilations to other machines, "" where none do.
+    `arch_lists` are the targets as each reader wants them.
     """
 
     profile: str
@@ -149,3 +150,4 @@ class EnvJob:
     wrappers: tuple[PurePath, ...]
     templates: PurePath
     log: PurePath
+    distribute: str = ""

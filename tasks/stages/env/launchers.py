@@ -46,13 +46,15 @@ _SCCACHE_NAMES = {"SCCACHE_BASEDIRS": "basedirs", "SCCACHE_CACHE_SIZE": "size"}
 
 def launchers(cache: Cache, asked: str, job: EnvJob) -> dict[str, str]:
     """The launchers of torch's own build; what build.env and build.flags say comes after them.
+    ccache calls by itself what hands compilations on: command lines are the same with it.
 
     Left alone, torch's tree looks for ccache itself: USE_CCACHE keeps it from that.
     """
+    alone = dict.fromkeys(_CXX, job.distribute) if job.distribute else {}
     if asked == "off" or job.flags.get("USE_CCACHE") is False:
-        return {"USE_CCACHE": "0"}
+        return {"USE_CCACHE": "0", **alone}
     if not cache.kind:
-        return {}
+        return alone
     if job.system != "windows":
         return dict.fromkeys([*_CXX, *([_CUDA] if job.cuda else [])], cache.path)
     # not nvcc, which races behind a cache there (pytorch.yaml, windows-flags)

@@ -15,6 +15,7 @@ from tasks.settings.schema import Settings
 from tasks.stages.env.job import ArchLists, EnvJob
 from tasks.stages.env.launchers import of_caches
 from tasks.stages.env.writable import require_writable
+from tasks.workers import asked
 
 RECIPE = 3
 
@@ -42,6 +43,7 @@ def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledg
         runtime=_runtime(settings, choice),
         caching=settings.build.cache,
         cache_size=settings.build.cache_size,
+        distribute=_distribute(settings, layout, choice),
         venv=layout.venv,
         deps=layout.manifest("deps"),
         cache=layout.manifest("cache"),
@@ -101,11 +103,24 @@ def _inputs(job: EnvJob) -> dict[str, Json]:
     names = ["system", "strategy", "cuda", "torch", "venv", "ptx", "arch_lists", "runtime"]
     if job.strategy == "source":
         names += ["build_type", "blas", "flags", "variables"]
+    names += ["distribute"] * bool(job.distribute)
     return {
         "targets": [str(arch) for arch in job.targets],
         "cache": [job.caching, job.cache_size, plain(of_caches(job.variables))],
         **{n: plain(getattr(job, n)) for n in names},
     }
+
+
+def _distribute(settings: Settings, layout: Layout, choice: Choice) -> str:
+    """sccache hands on by itself."""
+    kind = settings.build.distribute
+    if kind in {"distcc", "icecream"} and choice.system == "windows":
+        raise SettingsError(
+            f"{kind} hands nothing on from Windows",
+            where="build.distribute",
+            todo="set build.distribute: off, or sccache-dist with build.cache: sccache",
+        )
+    return "" if kind == "sccache-dist" else asked(kind, settings.build.hosts, layout.build).script
 
 
 def _runtime(settings: Settings, choice: Choice) -> dict[str, str]:

@@ -14,7 +14,7 @@ from tasks.stages.env.job import Environment, EnvJob
 HAND_JOBS = "for use by hand: as many compilers as fit into memory; the tool goes by what is free"
 
 _NO_USER_SITE = "packages of the user's own folder would shadow those of this environment"
-_LAUNCHER = "the compiler cache stands before this compiler"
+_LAUNCHER = "the compiler cache, or what hands on to other machines, stands before it"
 _CACHE = "lets the compiler cache hit in another folder, or checkout"
 SET = {
     "PYTHONNOUSERSITE": _NO_USER_SITE,

@@ -21,7 +21,7 @@ from tasks.runrecord import Edge
 from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import Caching
 from tasks.stages.extensions import sources
-from tasks.stages.extensions.cached import cached
+from tasks.stages.extensions.cached import cached, handed_on
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.turns import turn
 from tasks.stages.extensions.variables import building, jobs_of, numbered, same_anywhere
@@ -56,14 +56,20 @@ def _compile(job: ExtensionJob, deps: Deps, command: Command, tree: Path) -> Non
     jobs = jobs_of(job, deps, caching, command.env)
     past = tuple(runs.read(job.runs))
     crew = Crew(jobs, job.pool, runs.peaks(past), old_make=runs.old_make(past))
-    started, counts = time.monotonic(), None
+    started, counts, told = time.monotonic(), None, {}
     try:
         with turn(alone=crew.jobs is not None):
             started = time.monotonic()
-            with cached(job, caching, command.env) as measured:
+            with (
+                handed_on(job, caching, command.env) as handed,
+                cached(job, caching, handed.env) as measured,
+            ):
+                crew.slots = handed.slots
                 crew.watch = Watch(measured.hit_rate)
                 crew.work(_start(job, crew, replace(command, env=measured.env)))
         counts = measured.counts
+        if handed.counts:
+            told = {"workers": handed.counts.noted(job.workers.kind)}
         if counts:
             recording.cache(counts.hits, counts.misses)
     finally:
@@ -75,6 +81,7 @@ def _compile(job: ExtensionJob, deps: Deps, command: Command, tree: Path) -> Non
             cache=counts.noted(caching.cache) if counts else {},
             killed=list(crew.killed),
             old_make=crew.old_make,
+            **told,
         )
         recording.edges(_edges(tree, crew))
 

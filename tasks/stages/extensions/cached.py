@@ -1,4 +1,6 @@
-"""A compiler cache before the compilers of one extension, and what came of it."""
+"""A compiler cache before the compilers of one extension, other machines behind it, and what came
+of both.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,28 @@ import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tasks.effects import cacheremote, compilercache, files
+from tasks.effects import cacheremote, compilercache, distribute, files, recording
 from tasks.effects.compilercache import Measured
+from tasks.effects.distribute import Handed
 from tasks.effects.voice import say
 from tasks.stages.env.job import Caching
 from tasks.stages.extensions.job import ExtensionJob
+from tasks.workers import VARIABLE
+
+
+@contextlib.contextmanager
+def handed_on(job: ExtensionJob, caching: Caching, env: Mapping[str, str]) -> Iterator[Handed]:
+    """The environment for the commands of the block, C and C++ of which other machines compile;
+    afterwards what each did is said, and in the record of the run.
+    """
+    launcher = caching.cache.path if caching.cache.kind else job.workers.script
+    compilers = [env.get(name, "") for name in ("CC", "CXX")]
+    log = Path(job.work) / "workers.log"
+    with distribute.handing_on(job.workers, launcher, compilers, env, log) as handed:
+        yield handed
+    if handed.counts:
+        recording.workers(handed.counts.by_host)
+        say(handed.counts.told(job.workers.kind))
 
 
 @contextlib.contextmanager
@@ -21,7 +40,10 @@ def cached(job: ExtensionJob, caching: Caching, env: Mapping[str, str]) -> Itera
 
     What the extension's own settings say stays as it is.
     """
-    wrappers = {name: str(path) for name, path in _wrappers(job, caching).items()}
+    wrapped = caching.wrapped
+    if env.get(VARIABLE) and not caching.cache.kind:
+        wrapped = _handing_on(job.workers.script, env)
+    wrappers = {name: str(path) for name, path in _wrappers(job, wrapped).items()}
     given = caching.over(env, {**wrappers, **job.env})
     given = cacheremote.joined(caching.cache, job.cache_remote, given)
     with compilercache.measure(caching.cache, given, Path(job.work) / "cache.log") as measured:
@@ -31,14 +53,20 @@ def cached(job: ExtensionJob, caching: Caching, env: Mapping[str, str]) -> Itera
         cacheremote.look_back(caching.cache, job.cache_remote, measured.counts)
 
 
-def _wrappers(job: ExtensionJob, caching: Caching) -> dict[str, Path]:
+def _handing_on(script: str, env: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """As the cache would stand there: with CUDA, CC is nvcc's host compiler."""
+    names = ("CXX",) if env.get("CUDA_HOME") else ("CXX", "CC")
+    return {name: (script, env[name]) for name in names if name in env}
+
+
+def _wrappers(job: ExtensionJob, wrapped: Mapping[str, tuple[str, ...]]) -> dict[str, Path]:
     """A script for each variable that has to name one program, called as the compiler is."""
     folder = Path(job.work) / "compilers"
-    if not caching.wrapped or shlex.quote(str(folder)) != str(folder):
+    if not wrapped or shlex.quote(str(folder)) != str(folder):
         return {}  # torch before 2.14 puts CXX into a command line as it is
     files.own(folder)
     made = {}
-    for variable, words in caching.wrapped.items():
+    for variable, words in wrapped.items():
         path = folder / Path(words[-1]).name
         files.write_atomic(path, f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
         path.chmod(0o755)

@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import Literal
 
 from tasks.model import Arch, Artifact, Json, Locked, System
+from tasks.workers import Workers
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class ExtensionJob:
     device code must run on, `label` CUDA and archs as they stand in a wheel's name; `why` says why
     a companion is had in this way. `caching` is a manifest that changes nothing of what comes out,
     and so is none of the stage's reads; `surfaces` is the folder of what the last surfaces consist
-    of; `cache_remote` the URL of the compiler cache that machines share.
+    of; `cache_remote` the URL of the compiler cache that machines share, `workers` the machines
+    that compile for this one.
 
     `jobs` is how many compilers run at once, None by cores and memory; `own_jobs`: its setup.py
     puts a number where it gets none; `compiler_mib` is what one compiler takes, 0 where nobody
@@ -82,6 +84,7 @@ class ExtensionJob:
     isolated: bool = True
     asked: Mapping[str, Json] = field(default_factory=dict)
     cache_remote: str = ""
+    workers: Workers = field(default_factory=Workers)
     commit: str = ""
     locked_sha256: str = ""
     locked: Locked = field(default_factory=dict)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from tasks import workers
 from tasks.choice import Choice
 from tasks.companions import companions
 from tasks.digest import plain
@@ -198,6 +199,7 @@ def _bare(extension: Extension, settings: Settings, layout: Layout, choice: Choi
         requires=extension.requires,
         asked=extension.model_dump(mode="json", exclude_defaults=True),
         cache_remote=settings.build.cache_remote or "",
+        workers=workers.asked(settings.build.distribute, settings.build.hosts, layout.build),
     )
 
 

@@ -1,0 +1,173 @@
+"""Machines that compile for this one: as the settings name them, and who is left out."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from tasks.effects import distribute
+from tasks.effects.distribute import fit
+from tasks.errors import SettingsError
+from tasks.runreport.private import Private
+from tasks.settings.load import load
+from tasks.workers import (
+    SCRIPT,
+    VARIABLE,
+    Counts,
+    Kind,
+    Worker,
+    Workers,
+    asked,
+    counted,
+    named,
+    variables,
+    worker,
+)
+from tests.checkout import Heard
+from tests.systems import posix_only
+
+FOLDER = PurePosixPath("/y/build/p")
+
+
+@pytest.fixture(autouse=True)
+def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a run that has asked nobody yet."""
+    monkeypatch.setattr(fit, "_known", {})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("10.0.0.5", Worker("10.0.0.5", 3632, 4)),
+        ("10.0.0.5/8", Worker("10.0.0.5", 3632, 8)),
+        ("builder-2:4000/16,lzo", Worker("builder-2", 4000, 16, packed=True)),
+        ("me@builder/8", Worker("builder", 3632, 8, user="me")),
+    ],
+)
+def test_a_host_is_what_distcc_takes_for_one(text: str, expected: Worker) -> None:
+    assert worker(text) == expected
+
+
+def test_distcc_is_told_what_this_machine_stands_and_no_more() -> None:
+    hosts = [worker(text) for text in ("10.0.0.5/8", "b:4000/16,lzo", "me@c/2")]
+    assert variables("distcc", hosts, 2)["DISTCC_HOSTS"] == (
+        "--localslots=2 --localslots_cpp=2 10.0.0.5:3632/8 b:4000/16,lzo me@c/2"
+    )
+
+
+def told(folder: Path, build: str) -> str:
+    config = folder / "config"
+    (config / "profiles").mkdir(parents=True)
+    for name in ("default", "profiles/mine"):
+        (config / f"{name}.yaml").write_text("target:\n  ptx: false\n", encoding="utf-8")
+    (config / "local.yaml").write_text(f"build: {build}\n", encoding="utf-8")
+    with pytest.raises(SettingsError) as found:
+        load(config, "mine", {})
+    return str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        ("{hosts: [--localslots=9]}", "build.hosts.0"),
+        ("{hosts: ['@builder:rm -rf /']}", "build.hosts.0"),
+        ("{hosts: ['me@builder:/tmp/evil']}", "build.hosts.0"),
+        ("{hosts: ['a b/4']}", "build.hosts.0"),
+        ("{hosts: ['a/4,cpp']}", "build.hosts.0"),
+        ("{hosts: ['me@builder:22/4']}", "~/.ssh/config"),
+        ("{hosts: [localhost/2]}", "leave localhost out"),
+        ("{distribute: distcc}", "needs hosts"),
+        ("{distribute: distcc, hosts: [a/2, a/4]}", "listed twice"),
+        ("{distribute: distcc, hosts: [a/2], cache: sccache}", "hands nothing on to distcc"),
+        ("{distribute: icecream, hosts: [a/2, b/2]}", "one entry, the scheduler"),
+        ("{distribute: icecream, hosts: ['a/2,lzo']}", "takes its scheduler and a number"),
+        ("{distribute: sccache-dist, hosts: [a/2], cache: ccache}", "needs cache: sccache"),
+    ],
+)
+def test_what_cannot_be_meant_is_told_at_load(tmp_path: Path, build: str, message: str) -> None:
+    assert message in told(tmp_path, build)
+
+
+def test_who_did_what_is_read_from_distccs_log() -> None:
+    log = [
+        "distcc[7] (dcc_lock_host) got cpu lock on 10.0.0.5/4 slot 0 as fd4",
+        "distcc[7] cpp a.cpp on localhost completed ok",
+        "distcc[7] compile a.cpp on 10.0.0.5:3632/4 completed ok",
+        "distcc[8] compile b.cpp on me@b/4,lzo completed ok",
+        "distcc[9] compile c.cpp on localhost completed ok",
+        "distcc[10] compile (null) on localhost completed ok",
+        "distcc[11] compile d.cpp on 10.0.0.5:3632/4 failed",
+    ]
+    counts = counted("distcc", log)
+    assert counts == Counts({"10.0.0.5": 1, "b": 1, "here": 1})
+    assert counts.told("distcc") == "distcc had 1 at 10.0.0.5, 1 at b, 1 here compiled"
+
+
+def test_a_report_leaves_the_machines_out() -> None:
+    hosts = named({"build.hosts": ["me@builder2/8", "10.0.0.5:3632/4,lzo"], "build.jobs": 4})
+    assert hosts == ("builder2", "10.0.0.5")
+    told = Private(hosts=hosts).clean("distcc had 3 at 10.0.0.5, 4 at builder2, 0 here compiled")
+    assert told == "distcc had 3 at HOST, 4 at HOST, 0 here compiled"
+
+
+@posix_only
+@pytest.mark.parametrize(
+    ("compiler", "handed", "expected"),
+    [
+        ("g++", "echo", "{tmp}/g++ -c a.cpp"),
+        ("nvcc", "echo", "called nvcc -c a.cpp"),
+        ("g++", "", "called g++ -c a.cpp"),
+    ],
+)
+def test_the_script_hands_on_all_but_nvcc_and_nothing_where_nobody_asks(
+    tmp_path: Path, compiler: str, handed: str, expected: str
+) -> None:
+    script = tmp_path / "distribute"
+    distribute.prepare(str(script))
+    assert script.read_text(encoding="utf-8") == SCRIPT
+    program = tmp_path / compiler
+    program.write_text(f'#!/bin/sh\necho called {compiler} "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    env = {"PATH": "/usr/bin:/bin", **({VARIABLE: handed} if handed else {})}
+    argv = [str(script), str(program), "-c", "a.cpp"]
+    done = subprocess.run(argv, env=env, check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == expected.format(tmp=tmp_path)
+
+
+def _handing(
+    workers: Workers, launcher: str, env: dict[str, str], tmp_path: Path
+) -> dict[str, str]:
+    compilers = ("/usr/bin/gcc", "/usr/bin/g++")
+    with distribute.handing_on(workers, launcher, compilers, env, tmp_path / "log") as handed:
+        return dict(handed.env)
+
+
+@posix_only
+@pytest.mark.parametrize(
+    ("kind", "launcher", "warning"),
+    [
+        ("distcc", "/usr/bin/sccache", "sccache caches here"),
+        ("distcc", "", "nothing before its compilers"),
+        ("distcc", "/usr/bin/ccache", "CCACHE_PREFIX is set already, to mine"),
+        ("sccache-dist", "/usr/bin/ccache", "sccache is not what caches here"),
+    ],
+)
+def test_where_nothing_can_be_handed_on_that_is_a_warning_and_the_same_environment(
+    tmp_path: Path, heard: Heard, kind: Kind, launcher: str, warning: str
+) -> None:
+    (tmp_path / "distcc").write_text("#!/bin/sh\n", encoding="utf-8")
+    (tmp_path / "distcc").chmod(0o755)
+    env = {"PATH": str(tmp_path), "CCACHE_PREFIX": "mine"}
+    assert _handing(asked(kind, ["a/2"], FOLDER), launcher, env, tmp_path) == env
+    assert [text for text in heard if warning in text]
+
+
+@posix_only
+def test_without_the_program_it_is_named_with_its_command(tmp_path: Path, heard: Heard) -> None:
+    env = {"PATH": str(tmp_path)}
+    assert _handing(asked("distcc", ["a/2"], FOLDER), "/usr/bin/ccache", env, tmp_path) == env
+    assert heard == [
+        "nothing is handed to other machines: distcc is not here (sudo apt install distcc)"
+    ]
