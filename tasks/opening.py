@@ -27,11 +27,13 @@ def open_profile(
     environ: Mapping[str, str],
     knowledge: Knowledge | None = None,
     host_of: HostOf = probe.host,
+    local: str | None = None,
 ) -> Profile:
     """`knowledge` is read where it is not given; `host_of` looks at this machine, or at the file
-    where that is pinned. Raises `BuildError` where it cannot be planned.
+    where that is pinned; `local` stands for what config/local.yaml holds. Raises `BuildError` where
+    it cannot be planned.
     """
-    loaded = load_settings(root / "config", profile, environ)
+    loaded = load_settings(root / "config", profile, environ, local)
     settings = loaded.settings
     layout = layout_of(root, profile, settings)
     check_source(settings, root)

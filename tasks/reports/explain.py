@@ -67,7 +67,7 @@ def run(subject: Subject, json: str = "") -> None:
     if json:
         document = {**_document(subject.name, decided, found, takes), "warnings": warnings}
         deliver(Path(json), redact(canonical(document)))
-    _show_decisions(decided)
+    show_decisions(decided)
     for known in warnings:
         _row("WARNING", known)
     _show_stages(found)
@@ -89,7 +89,8 @@ def _by_facts(profile: Profile) -> Known:
     )
 
 
-def _show_decisions(decided: Iterable[Decision]) -> None:
+def show_decisions(decided: Iterable[Decision]) -> None:
+    """What was decided, a row each."""
     last = ""
     for decision in decided:
         _row("" if decision.key == last else decision.key, str(decision))
