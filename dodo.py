@@ -14,6 +14,7 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     # Until the reporter takes it there is nothing to end in order, and nobody wants a traceback
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
+from tasks.effects.terminal import on_stderr
 from tasks.effects.typed import usual
 from tasks.errors import BuildError
 from tasks.yard import open_yard
@@ -24,7 +25,7 @@ _PROFILE = get_var("profile", usual())
 try:
     _YARD = open_yard(_ROOT, _PROFILE, os.environ, sys.argv[1:])
 except BuildError as error:
-    raise InvalidDodoFile(str(error)) from None
+    raise InvalidDodoFile(on_stderr(str(error), len("ERROR: "))) from None
 
 DOIT_CONFIG = _YARD.doit_config
 

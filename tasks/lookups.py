@@ -36,7 +36,8 @@ def answer_by_our_words(yard: Yard | None) -> None:
         pos_args: list[str] | None = None,
     ) -> int:
         if quiet or list_deps or template or sort != "name":
-            return _LISTED(self, subtasks, quiet, status, private, list_deps, template, sort, pos_args)
+            asked = (subtasks, quiet, status, private, list_deps, template, sort, pos_args)
+            return int(_LISTED(self, *asked))
         tasks = {task.name: task for task in self.task_list}
         chosen = _chosen(self, tasks, pos_args, subtasks=subtasks)
         _show(console.show, chosen, _states(yard) if status else {})
@@ -68,7 +69,7 @@ def _show(show: Callable[[str], None], tasks: Iterable[Any], states: Mapping[str
 
 
 def _states(yard: Yard | None) -> Mapping[str, str]:
-    """How each stage stands, by the words of `doit explain`; a command always runs, and has none."""
+    """How each stage stands, in the words of `doit explain`; a command always runs."""
     from tasks.reports.explain import explain  # noqa: PLC0415 - only where it is asked for
 
     if yard is None:

@@ -21,7 +21,7 @@ from tasks.stages.source.check import check as check_source
 HostOf = Callable[[probe.Asked, PurePath], Host]
 
 
-def open_profile(
+def open_profile(  # noqa: PLR0913, PLR0917 - two that are for a matrix, one that is for init
     root: Path,
     profile: str,
     environ: Mapping[str, str],

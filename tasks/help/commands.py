@@ -17,15 +17,17 @@ COMMANDS = (
         "init",
         BEGIN,
         "write config/local.yaml by at most four questions: card, way, extensions, where",
-        "Return takes what stands in brackets. What is given as an option is not asked, and without "
-        "a terminal nothing is. The answers are planned before anything is written; a file that is "
-        "there already is replaced with --force alone, and kept beside the new one.",
+        "Return takes what stands in brackets. What is given as an option is not asked, and "
+        "without a terminal nothing is. The answers are planned before anything is written; a "
+        "file that is there already is replaced with --force alone, and kept beside the new one.",
         'doit init --card "RTX 5090" --extensions 3dgs --into ~/miniconda3/envs/gs/bin/python',
         (
             Option("card", "names or capabilities with commas between, cpu for none", "CARDS"),
             Option("way", "auto, prebuilt, source or existing", "WAY"),
             Option("extensions", "known names, folders, git URLs, 3dgs for its two, none", "NAMES"),
-            Option("into", "the Python that gets all of it; with existing, that has torch", "PYTHON"),
+            Option(
+                "into", "the Python that gets all of it; with existing, that has torch", "PYTHON"
+            ),
             Option("yes", "ask nothing"),
             Option("force", "replace config/local.yaml, and keep it beside the new one"),
         ),
@@ -34,8 +36,8 @@ COMMANDS = (
         "doctor",
         BEGIN,
         "what could stop this profile here, and the command that mends it",
-        "It changes nothing but with --accept, and works with a broken profile. A build looks at the "
-        "quick part of it first; doctor.ignore overrides a check.",
+        "It changes nothing but with --accept, and works with a broken profile. A build looks at "
+        "the quick part of it first; doctor.ignore overrides a check.",
         "doit doctor --json doctor.json",
         (
             _JSON,
@@ -46,8 +48,8 @@ COMMANDS = (
         "explain",
         LOOK,
         "what doit build would do now, stage by stage, why, and how long it takes",
-        "It changes nothing. A stage runs, may run (where what it reads comes out otherwise), or is "
-        "up to date; for compile it counts the objects.",
+        "It changes nothing. A stage runs, may run (where what it reads comes out otherwise), or "
+        "is up to date; for compile it counts the objects.",
         "doit explain --json plan.json",
         (_JSON,),
     ),
@@ -55,8 +57,8 @@ COMMANDS = (
         "settings",
         LOOK,
         "every value, and the file and line that it is from",
-        "default.yaml, the profile, config/local.yaml, TORCHYARD__SECTION__KEY: the later one counts. "
-        "It works with a broken profile.",
+        "default.yaml, the profile, config/local.yaml, TORCHYARD__SECTION__KEY: the later one "
+        "counts. It works with a broken profile.",
         "doit settings",
         (_JSON,),
     ),
@@ -97,8 +99,8 @@ COMMANDS = (
         "diagnose",
         FAILED,
         "why the last build failed, or what a log tells: the cause, what to do",
-        "The first real error, the cause where it is known, the remedy, and where the whole log is. "
-        "It works with a broken profile, and with a log from anywhere.",
+        "The first real error, the cause where it is known, the remedy, and where the whole log "
+        "is. It works with a broken profile, and with a log from anywhere.",
         "doit diagnose --log ~/pip.log",
         (Option("log", "read FILE, /dev/stdin too", "FILE"), _JSON),
     ),
@@ -148,7 +150,8 @@ COMMANDS = (
         "restore",
         UNDO,
         "put back what install.into replaced in your own environment",
-        "Without --yes it shows what that is. No network is needed, and the settings may have moved.",
+        "Without --yes it shows what that is. No network is needed, and the settings may have "
+        "moved.",
         "doit restore --yes",
         (_YES,),
     ),

@@ -8,32 +8,33 @@ STAGES = (
     StagePage(
         "deps",
         "the build environment: venv, build tools, CUDA toolkit, compilers",
-        does="Makes build/PROFILE/venv with the build tools, finds or fetches the CUDA toolkit that "
-        "torch needs, and looks which compilers and which compiler cache are there.",
+        does="Makes build/PROFILE/venv with the build tools, finds or fetches the CUDA toolkit "
+        "that torch needs, and looks which compilers and which compiler cache are there.",
         needs="An interpreter, a C++ compiler where something is compiled, and a package index.",
         makes="deps.json (interpreter, CUDA_HOME, compilers) and cache.json (the compiler cache).",
-        again="The interpreter, the tools, the toolkit or the compilers that are asked for changed, "
-        "or the environment is gone.",
+        again="The interpreter, the tools, the toolkit or the compilers that are asked for "
+        "changed, or the environment is gone.",
         settings=("python", "toolkit", "build.env", "build.cache"),
         log="deps.log",
     ),
     StagePage(
         "source",
         "PyTorch's own tree, with its submodules",
-        does="Clones or unpacks PyTorch, or takes a tree of yours as it is, puts patches on it, and "
-        "says what exactly it holds. A tree of yours is never reset and never cleaned.",
+        does="Clones or unpacks PyTorch, or takes a tree of yours as it is, puts patches on it, "
+        "and says what exactly it holds. A tree of yours is never reset and never cleaned.",
         needs="git and a network; with source.path or a tarball of this machine neither.",
         makes="source.json: the commit, the submodules, a digest of edits that are not committed.",
-        again="It looks each time, since you may have pulled or edited; where nothing moved, nothing "
-        "after it runs.",
+        again="It looks each time, since you may have pulled or edited; where nothing moved, "
+        "nothing after it runs.",
         settings=("source", "torch.version"),
         log="source.log",
     ),
     StagePage(
         "env",
         "one environment, for the stages and for your shell",
-        does="Resolves every variable that a build gets, and writes it as scripts: env.sh, env.ps1 or "
-        "env.bat to build by hand, run and run.ps1 to run a program with the torch that was built.",
+        does="Resolves every variable that a build gets, and writes it as scripts: env.sh, "
+        "env.ps1 or env.bat to build by hand, run and run.ps1 to run a program with the "
+        "torch that was built.",
         needs="deps; for a source build the tree, too.",
         makes="env.json and extension-env.json (each variable with its reason), env.*, run*.",
         again="A flag, a variable, the targets, the toolkit, a compiler or the tree changed, or a "
@@ -44,8 +45,9 @@ STAGES = (
     StagePage(
         "compile",
         "compile PyTorch, in a folder that is kept",
-        does="Has the tree's own build backend drive CMake and Ninja in build/PROFILE/cmake, or where "
-        "the tree has it, with the compiler cache and no more compilers than memory allows.",
+        does="Has the tree's own build backend drive CMake and Ninja in build/PROFILE/cmake, or "
+        "where the tree has it, with the compiler cache and no more compilers than memory "
+        "allows.",
         needs="source, deps and env.",
         makes="compile.json: the backend, the folders, one digest of the libraries that came out.",
         again="The tree, the tools or the environment changed. What there is to do is then Ninja's "
@@ -56,11 +58,11 @@ STAGES = (
     StagePage(
         "wheel",
         "the torch itself: fetched or made, checked, installed",
-        does="Fetches the official wheel, makes one of what was compiled, or looks at the torch that "
-        "is there; reads its libraries and its machine code before it is installed.",
+        does="Fetches the official wheel, makes one of what was compiled, or looks at the torch "
+        "that is there; reads its libraries and its machine code before it is installed.",
         needs="deps; for a source build compile, too.",
-        makes="wheel.json, and surface.json: what extensions compile and link against. The wheel is "
-        "kept in the wheelhouse.",
+        makes="wheel.json, and surface.json: what extensions compile and link against. The wheel "
+        "is kept in the wheelhouse.",
         again="What it is made of changed. A rebuild to the same content keeps the old wheel.",
         settings=("torch", "wheel"),
         log="wheel.log",
@@ -68,12 +70,13 @@ STAGES = (
     StagePage(
         "extensions",
         "each CUDA extension, built against that torch",
-        does="Builds a wheel of each extension from a copy of its source, reads the machine code out "
-        "of it, installs and imports it. Those that do not wait for one another are at work at once.",
+        does="Builds a wheel of each extension from a copy of its source, reads the machine code "
+        "out of it, installs and imports it. Those that do not wait for one another are at "
+        "work at once.",
         needs="deps, env and wheel; what it comes `after`.",
         makes="extensions/NAME.json: the wheel, its libraries and their archs.",
-        again="Its source, its settings, the compilers, the targets or torch's surface moved; one that "
-        "is optional and whose host did not answer is tried each time.",
+        again="Its source, its settings, the compilers, the targets or torch's surface moved; "
+        "one that is optional and whose host did not answer is tried each time.",
         settings=("extensions", "companions", "target"),
         log="extension-NAME.log",
         alone="doit extensions:NAME builds one of them",

@@ -14,9 +14,7 @@ from tasks.lines import rows, wrapped
 _KEYS, _INDENT, _GAP = 11, 2, 2
 _WIDEST = 30  # columns of a name beside what is said of it
 _STATES = len("up to date")  # columns of the widest
-PAGES: Mapping[str, StagePage | Command] = {
-    one.name: one for one in (BUILD, *STAGES, *COMMANDS)
-}
+PAGES: Mapping[str, StagePage | Command] = {one.name: one for one in (BUILD, *STAGES, *COMMANDS)}
 
 
 def overview(room: int) -> Iterator[str]:
@@ -57,7 +55,7 @@ def _stage(one: StagePage, here: str, room: int) -> Iterator[str]:
         "needs": one.needs,
         "makes": one.makes,
         "runs again": one.again,
-        "settings": f"{', '.join(one.settings)} (config/default.yaml tells each; doit settings: now)",
+        "settings": f"{', '.join(one.settings)} (told in config/default.yaml; doit settings: now)",
         "alone": one.alone or run,
         "log": f"build/PROFILE/logs/{one.log}" if one.log else "",
     }

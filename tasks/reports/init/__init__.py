@@ -47,7 +47,7 @@ def run(  # noqa: PLR0913, PLR0917 - an option each
     path = subject.root / LOCAL
     ask = is_asked() and not yes
     if ask and not force:
-        _require_absent(path)
+        _require_absent(path, with_profile(subject.name))
     known = here(subject)
     given = Given(card, way, extensions, into)
     text = local_yaml(answered(given, known, usual(known), ask=ask, room=terminal.width()))
@@ -62,12 +62,12 @@ def run(  # noqa: PLR0913, PLR0917 - an option each
     show(f"next: doit build{with_profile(subject.name)}")
 
 
-def _require_absent(path: Path) -> None:
+def _require_absent(path: Path, profile: str) -> None:
     if path.exists():
         raise BuildError(
             "this file is there already, and nothing was asked or written",
             where=LOCAL,
-            todo=f"edit it; or doit init --force, which keeps it as {_kept(path).name}",
+            todo=f"edit it; or doit init --force{profile}, which keeps it as {_kept(path).name}",
         )
 
 

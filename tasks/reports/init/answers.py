@@ -22,8 +22,8 @@ SCHEMA_LINE = "# yaml-language-server: $schema={}schema.json"
 SPLATTING = ("diff-gaussian-rasterization", "simple-knn")
 WAYS = ("auto", *get_args(Strategy))
 _HEAD = """\
-# Yours alone: git ignores this file, and what stands in it goes before the profile. config/default.yaml
-# shows every key; doit settings tells what came out. Written by doit init.
+# Yours alone: git ignores this file, and what stands in it goes before the profile. Every key is in
+# config/default.yaml; doit settings tells what came out. Written by doit init.
 """
 _NONE = {"none", "no", "-"}
 _URL = re.compile(r"[a-z+]+://|[\w.-]+@[\w.-]+:")
@@ -70,8 +70,8 @@ def way(text: str) -> str:
 
 
 def extensions(text: str, knowledge: Knowledge, root: Path) -> tuple[Listed, ...]:
-    """Names of known ones, `3dgs` (the two of Gaussian Splatting), folders and git URLs, with commas
-    between; `none`. Raises `SettingsError` that suggests.
+    """Names of known ones, `3dgs` (the two of Gaussian Splatting), folders and git URLs, with
+    commas between; `none`. Raises `SettingsError` that suggests.
     """
     if text.strip().lower() in _NONE:
         return ()

@@ -1,4 +1,4 @@
-"""What the questions go by: the profile without config/local.yaml, this machine, and what is known."""
+"""What the questions go by: the profile without config/local.yaml, this machine, the knowledge."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tasks.effects.theirs.interpreter import Glance, find, glance, python_in
 from tasks.errors import BuildError, KnowledgeError
 from tasks.knowledge import Knowledge, load
 from tasks.knowledge.gpus import resolve_gpu, short_name
-from tasks.model import Host
+from tasks.model import Gpu, Host
 from tasks.opening import asked
 from tasks.plan import layout_of
 from tasks.reports.init.answers import Answers
@@ -28,13 +28,12 @@ _NEW = ("RTX 5090", "RTX 5080", "RTX 5070 Ti", "RTX 5060 Ti", "RTX PRO 6000", "B
 
 @dataclass(frozen=True)
 class Here:
-    """`settings` are the defaults where the profile is broken, and `problem` is then what it has."""
+    """`settings` are the defaults where the profile is broken."""
 
     root: Path
     settings: Settings
     host: Host
     knowledge: Knowledge
-    problem: BuildError | None = None
 
     @property
     def seen(self) -> tuple[str, ...]:
@@ -61,7 +60,7 @@ class Here:
         """What that interpreter is."""
         return glance(find(into, self.root), "install.into")
 
-    def _card(self, gpu: probe.Gpu) -> str:
+    def _card(self, gpu: Gpu) -> str:
         try:
             known = resolve_gpu(self.knowledge, gpu.name)
         except KnowledgeError:
@@ -76,15 +75,14 @@ class Here:
 
 def here(subject: Subject) -> Here:
     """Looked at now: cards that were pinned may be others by now."""
-    problem = None
     try:
         settings = load_settings(subject.root / "config", subject.name, os.environ, "").settings
-    except BuildError as error:
-        settings, problem = Settings(), error
+    except BuildError:
+        settings = Settings()  # told once the answers are planned
     pin = Path(layout_of(subject.root, subject.name, settings).build) / "host.json"
     host = replace(probe.host(asked(settings), pin), gpus=probe.cards())
     knowledge = load(subject.root / "config" / "knowledge")
-    return Here(subject.root, settings, host, knowledge, problem)
+    return Here(subject.root, settings, host, knowledge)
 
 
 def usual(known: Here) -> Answers:

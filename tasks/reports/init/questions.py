@@ -1,5 +1,5 @@
-"""The four questions, asked in a terminal. Return takes what stands in brackets; an answer that means
-nothing is told why, and asked for again.
+"""The four questions, asked in a terminal. Return takes what stands in brackets; an answer that
+means nothing is told why, and asked for again.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -17,7 +18,6 @@ from tasks.lines import rows, wrapped
 from tasks.reports.init import answers as read
 from tasks.reports.init.answers import Answers
 from tasks.reports.init.here import Here, takes, with_into
-from tasks.settings.extension import Extension
 
 T = TypeVar("T")
 _INDENT = 3
@@ -48,13 +48,24 @@ def answered(given: Given, known: Here, usual: Answers, *, ask: bool, room: int)
     if given.extensions or ask:
         got = replace(got, extensions=_extensions(given, known, room))
     if given.into:
-        return with_into(got, given.into, known)
+        with _of("--into"):
+            return with_into(got, given.into, known)
     return _where(known, got, room) if ask else got
+
+
+@contextmanager
+def _of(option: str) -> Iterator[None]:
+    """An answer of the command line that means nothing is told with its option."""
+    try:
+        yield
+    except BuildError as error:
+        raise BuildError(error.what, where=option, todo=error.todo) from error
 
 
 def _cards(given: Given, known: Here, usual: Answers, room: int) -> tuple[str, ...] | str | None:
     if given.card:
-        return read.cards(given.card, known.knowledge)
+        with _of("--card"):
+            return read.cards(given.card, known.knowledge)
     seen = ", ".join(known.seen)
     facts = [f"in this machine: {seen}" if seen else "no NVIDIA card is seen here"]
     if not seen:
@@ -72,10 +83,11 @@ def _cards(given: Given, known: Here, usual: Answers, room: int) -> tuple[str, .
 
 def _way(given: Given, known: Here, got: Answers, room: int) -> str | None:
     if given.way:
-        return read.way(given.way)
+        with _of("--way"):
+            return read.way(given.way)
     gpus = got.gpus if got.gpus is not None else known.settings.target.gpus
     own = known.settings.torch.strategy
-    default = own if own == "auto" else f"{own}, as the profile says"
+    default = own
     question = Question("2. Which way to a torch?", tuple(_ways(known, gpus)), default, table=True)
     return _asked(question, read.way, room)
 
@@ -102,28 +114,29 @@ def _extensions(given: Given, known: Here, room: int) -> tuple[read.Listed, ...]
         return read.extensions(text, known.knowledge, known.root)
 
     if given.extensions:
-        return taken(given.extensions)
-    facts = (
+        with _of("--extensions"):
+            return taken(given.extensions)
+    facts: tuple[str, ...] = (
         "3dgs\tdiff-gaussian-rasterization and simple-knn, for Gaussian Splatting",
         f"NAME\ta known one: {', '.join(sorted(known.knowledge.extensions))}",
         "PLACE\ta folder of yours with its setup.py, or the URL of a git repository",
         "none\ttorch alone",
     )
-    own = ", ".join(_named(one) for one in known.settings.extensions) or "none"
-    default = f"{own}, as the profile says" if known.settings.extensions else own
-    question = Question("3. Which CUDA extensions, with commas between?", facts, default, table=True)
+    own = ", ".join(one.name for one in known.settings.extensions)
+    default = "profile" if own else "none"
+    if own:
+        facts = (f"profile\twhat the profile has: {own}", *facts)
+    question = Question(
+        "3. Which CUDA extensions, with commas between?", facts, default, table=True
+    )
     return _asked(question, taken, room)
-
-
-def _named(one: Extension) -> str:
-    return one.name
 
 
 def _where(known: Here, got: Answers, room: int) -> Answers:
     existing = got.way == "existing"
     title = "4. Which Python has the torch?" if existing else "4. Where shall it be?"
     facts = [] if existing else ["own\tan environment of its own: build/PROFILE"]
-    facts.append("PATH\tthe Python of an environment of yours (conda, a project's venv)")
+    facts.append("PYTHON\tthe Python of an environment of yours (conda, a project's venv)")
     facts += [f"\tactive here: {place}" for place in _active()]
     default = next(iter(_active()), "") if existing else "own"
     question = Question(title, tuple(facts), default, table=True)
@@ -163,7 +176,7 @@ def _asked(question: Question, take: Callable[[str], T], room: int) -> T | None:
         show(line)
     while True:
         text = _line(question.default)
-        if not text and question.default:
+        if question.default and text in ("", question.default):
             return None
         try:
             return take(text)
@@ -186,9 +199,9 @@ def _line(default: str) -> str:
     from rich.prompt import Prompt  # noqa: PLC0415 - only where somebody is asked
     from rich.text import Text  # noqa: PLC0415
 
-    shown = f"[{default}] " if default else ""
+    shown = Text(f"{'':{_INDENT}}[{default}]" if default else f"{'':{_INDENT - 1}}")
     try:
-        return Prompt.ask(Text(f"{'':{_INDENT}}{shown}>"), default="", show_default=False).strip()
+        return Prompt.ask(shown, default="", show_default=False).strip()
     except EOFError:
         show("")
         raise BuildError(
