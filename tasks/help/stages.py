@@ -11,7 +11,8 @@ STAGES = (
         does="Makes build/PROFILE/venv with the build tools, finds or fetches the CUDA toolkit "
         "that torch needs, and looks which compilers and which compiler cache are there.",
         needs="An interpreter, a C++ compiler where something is compiled, and a package index.",
-        makes="deps.json (interpreter, CUDA_HOME, compilers) and cache.json (the compiler cache).",
+        makes="deps.json (interpreter, CUDA_HOME, compilers), cache.json (the compiler "
+        "cache) and toolchain.json (by which a compiler that was replaced is noticed).",
         again="The interpreter, the tools, the toolkit or the compilers that are asked for "
         "changed, or the environment is gone.",
         settings=("python", "toolkit", "build.env", "build.cache"),
@@ -60,7 +61,7 @@ STAGES = (
         "the torch itself: fetched or made, checked, installed",
         does="Fetches the official wheel, makes one of what was compiled, or looks at the torch "
         "that is there; reads its libraries and its machine code before it is installed.",
-        needs="deps; for a source build compile, too.",
+        needs="deps; for a source build source, env and compile, too.",
         makes="wheel.json, and surface.json: what extensions compile and link against. The wheel "
         "is kept in the wheelhouse.",
         again="What it is made of changed. A rebuild to the same content keeps the old wheel.",
@@ -86,7 +87,7 @@ STAGES = (
         "torch and extensions, put into your own environment",
         does="Puts all that was built into the Python of install.into. It is looked at first; what "
         "gives way is kept, and comes back where what is new does not import.",
-        needs="wheel and extensions, and an environment that you may write to.",
+        needs="deps, env, wheel and extensions, and an environment that you may write to.",
         makes="install.json: what now lies there; build/PROFILE/replaced: what was there before.",
         again="A wheel changed, or what was put there does not lie there any more.",
         settings=("install.into",),

@@ -23,7 +23,7 @@ from tasks.opening import open_profile
 from tasks.reports.decisions import Found, decisions
 from tasks.reports.explain import show_decisions
 from tasks.reports.init.answers import local_yaml
-from tasks.reports.init.here import here, usual
+from tasks.reports.init.here import look, usual
 from tasks.reports.init.questions import Given, answered, is_asked
 from tasks.reports.subject import Profile, Subject
 from tasks.settings.yamltree import text_of
@@ -48,7 +48,7 @@ def run(  # noqa: PLR0913, PLR0917 - an option each
     ask = is_asked() and not yes
     if ask and not force:
         _require_absent(path, with_profile(subject.name))
-    known = here(subject)
+    known = look(subject)
     given = Given(card, way, extensions, into)
     text = local_yaml(answered(given, known, usual(known), ask=ask, room=terminal.width()))
     planned, problem = _planned(subject, text, known.knowledge)

@@ -73,7 +73,7 @@ class Here:
         return self.settings.model_copy(update={"target": target, "torch": torch})
 
 
-def here(subject: Subject) -> Here:
+def look(subject: Subject) -> Here:
     """Looked at now: cards that were pinned may be others by now."""
     try:
         settings = load_settings(subject.root / "config", subject.name, os.environ, "").settings
@@ -96,9 +96,9 @@ def with_into(answers: Answers, text: str, known: Here) -> Answers:
     folder of an environment stands for its Python. One of another release than the profile's is
     what is built for, too. Raises `BuildError`.
     """
-    folder = known.root / Path(text).expanduser()
-    inside = python_in(folder) if folder.is_dir() else None
-    into = str(inside or Path(text).expanduser())
+    into = str(Path(text).expanduser())
+    if (folder := known.root / into).is_dir():
+        into = str(python_in(folder) or folder)
     found = known.glance(into)
     if answers.way == "existing":
         return replace(answers, python=into)
