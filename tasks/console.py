@@ -201,7 +201,7 @@ class Console:
     def _fitted(self, text: str, indent: int = 0) -> str:
         """In lines that a terminal need not break in the middle of a word."""
         room = self.screen.room - indent
-        return hanging(self.screen.spelled(text), room) if self.screen.live else text
+        return hanging(text, room, self.screen.spelled) if self.screen.live else text
 
     def _line(self, verb: str, text: str, style: str = "1;32") -> None:
         padded = f"{verb:>{_WIDTH}}"

@@ -32,6 +32,11 @@ def coloured(out: TextIO) -> bool:
     return is_live(out)
 
 
+def paint(text: str, style: str) -> str:
+    """For standard output, in that colour where it has any."""
+    return f"\x1b[{style}m{text}\x1b[0m" if style and coloured(sys.stdout) else text
+
+
 def is_live(out: TextIO) -> bool:
     """Whether lines can be redrawn there: a terminal that can, with somebody before it."""
     return out.isatty() and "CI" not in os.environ and os.environ.get("TERM") != "dumb"
