@@ -12,13 +12,15 @@ from tasks.lines import hanging
 
 PROSE = 100  # columns that are still read with ease; a pipe gets as many
 WIDE = 200  # of what is not prose
+_NARROWEST = 40
 
 
 def width(most: int = PROSE, piped: int = PROSE) -> int:
     """Columns of the terminal, or what COLUMNS says, and not more than `most`; `piped` where it is
     none.
     """
-    return min(shutil.get_terminal_size((piped, 24)).columns, max(most, piped))
+    room = shutil.get_terminal_size((piped, 24)).columns
+    return max(min(room, max(most, piped)), _NARROWEST)
 
 
 def coloured(out: TextIO) -> bool:

@@ -22,7 +22,7 @@ def table(found: Iterable[Symptom], columns: int) -> Iterator[str]:
         before = symptom.id
         known = f" [{symptom.known}]" if symptom.known else ""
         key = f"{_MARKS.get(symptom.level, symptom.level):<12} {name:<14}"
-        yield from rows(key, f"{symptom.seen}{known}", _INDENT, columns)
+        yield from rows(key, f"{symptom.seen}{known}", _INDENT, room + _INDENT)
         yield from _remedy(symptom.todo, room - 2)
 
 

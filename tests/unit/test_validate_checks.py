@@ -132,7 +132,7 @@ def test_what_is_long_goes_on_below_itself() -> None:
     shown = plain(found, 44).splitlines()
     assert shown[0].startswith("failed   matmul  much much")
     assert [line for line in shown if line.strip().startswith("→")] == [
-        "                 → do do do do do do do do do"
+        "                 → do do do do do do do do"
     ]
     assert all(len(line) <= 44 for line in shown[:-1])
 
