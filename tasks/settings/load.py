@@ -15,7 +15,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from tasks.errors import SettingsError, redact
-from tasks.settings.explain import explain
 from tasks.settings.schema import Settings
 from tasks.settings.suggest import did_you_mean
 from tasks.settings.yamltree import Leaf, Tree, read_tree, read_variable, tree_of
@@ -59,6 +58,8 @@ def _validated(profile: str, merged: Tree) -> Loaded:
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
+        from tasks.settings.explain import explain  # noqa: PLC0415 - only for a mistake
+
         raise explain(error, merged) from error
     _require_no_password(settings, origin)
     return Loaded(profile, settings, origin)
