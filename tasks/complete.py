@@ -75,7 +75,7 @@ def _options(command: str) -> Words:
     if command in _COMMANDS:
         for option in _COMMANDS[command].options:
             yield f"--{option.name}", option.meaning
-    yield from (_OPTIONS.get(command) or ({} if command in _COMMANDS else _ALWAYS)).items()
+    yield from (_OPTIONS.get(command, {}) if command else _ALWAYS).items()
 
 
 def _takes_file(last: str) -> bool:

@@ -117,5 +117,5 @@ BUILD = StagePage(
     makes="build/PROFILE, wheels in wheelhouse/, and a record of the run.",
     again="Each stage tells why it runs; doit explain tells it before anything runs.",
     settings=("target", "torch", "extensions"),
-    alone="doit does the same; -a runs every stage anew",
+    alone="doit by itself does the same; doit -a runs every stage anew",
 )

@@ -62,6 +62,8 @@ def test_options_are_those_of_the_command() -> None:
     assert words("doit diagnose --") == ["--log", "--json"]
     assert words("doit init --way s") == ["source"]
     assert words("doit list --st") == ["--status"]
+    assert words("doit -") == ["-a"]
+    assert words("doit build -") == []
 
 
 def test_a_file_is_left_to_the_shell() -> None:
