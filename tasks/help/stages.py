@@ -46,9 +46,9 @@ STAGES = (
     StagePage(
         "compile",
         "compile PyTorch, in a folder that is kept",
-        does="Has the tree's own build backend drive CMake and Ninja in build/PROFILE/cmake, or "
-        "where the tree has it, with the compiler cache and no more compilers than memory "
-        "allows.",
+        does="Has the tree's own build backend drive CMake and Ninja in a folder that is kept "
+        "(the tree's build/, or build/PROFILE/compile), with the compiler cache and no more "
+        "compilers than memory allows.",
         needs="source, deps and env.",
         makes="compile.json: the backend, the folders, one digest of the libraries that came out.",
         again="The tree, the tools or the environment changed. What there is to do is then Ninja's "
