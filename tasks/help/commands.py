@@ -166,7 +166,7 @@ COMMANDS = (
     Command(
         "check",
         OURS,
-        "lint, types and unit tests",
+        "lint, types and unit tests, and the site where mkdocs is installed",
         "For work on torchyard; it needs pip install -e '.[test]'.",
         "doit check",
     ),

@@ -144,7 +144,7 @@ TYPED = [
     ("doit build profile=cu\t", "profile=cuda124-torch25"),
     ("doit extensions:sm\t", "extensions:smoke"),
     ("doit init --way so\t", "--way source"),
-    ("doit diagnose --log READ\t", "--log README.md"),
+    ("doit diagnose --log CHAN\t", "--log CHANGELOG.md"),
 ]
 
 
