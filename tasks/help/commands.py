@@ -134,7 +134,7 @@ COMMANDS = (
         "collect all that this profile is built of, for a machine without a network",
         "There, offline: PATH in config/local.yaml builds from it.",
         "doit bundle --dest gs.tar",
-        (Option("dest", "a folder, or FILE.tar", "PLACE"),),
+        (Option("dest", "a folder, or FILE.tar", "PATH"),),
     ),
     Command(
         "verify",
