@@ -25,9 +25,10 @@ def rows(key: str, text: str, indent: int, room: int) -> Iterator[str]:
     """`key` and beside it `text`, which begins at the column `indent` in each line, or before it
     where little room is left. A key that is wider than that has a line of its own.
     """
-    indent = min(indent, max(room - LEAST, 0))
+    if not (key and columns(key) <= indent and indent + width(text) <= room):
+        indent = min(indent, max(room - LEAST, 0))
     first, *more = wrapped(text, room - indent)
-    if columns(key.rstrip()) >= indent > 0:
+    if key.strip() and columns(key.rstrip()) >= indent:
         yield key.rstrip()
         key = ""
     yield f"{key}{' ' * (indent - columns(key))}{first}".rstrip()
