@@ -1,5 +1,6 @@
 """Load, plan, yield tasks. `doit list` shows them; README.md tells how to use them."""
 
+import gc
 import os
 import signal
 import sys
@@ -14,6 +15,10 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     # Until the reporter takes it there is nothing to end in order, and nobody wants a traceback
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
+if gc.isenabled():
+    gc.disable()  # nothing that is loaded goes away again: to look for it would be in vain
+
+from tasks.effects.terminal import on_stderr
 from tasks.effects.typed import usual
 from tasks.errors import BuildError
 from tasks.yard import open_yard
@@ -24,7 +29,9 @@ _PROFILE = get_var("profile", usual())
 try:
     _YARD = open_yard(_ROOT, _PROFILE, os.environ, sys.argv[1:])
 except BuildError as error:
-    raise InvalidDodoFile(str(error)) from None
+    raise InvalidDodoFile(on_stderr(str(error), len("ERROR: "))) from None
+
+gc.enable()
 
 DOIT_CONFIG = _YARD.doit_config
 

@@ -18,6 +18,7 @@ from typing import Literal, TextIO
 from tasks import bar
 from tasks.duration import elapsed
 from tasks.effects.voice import speaker
+from tasks.lines import hanging
 from tasks.model import Plan, Stage
 from tasks.progress import Minutes, Progress
 from tasks.screen import Screen
@@ -115,11 +116,11 @@ class Console:
 
     def say(self, text: str) -> None:
         """A line to keep."""
-        self.screen.write(f"{'':{_WIDTH}} {self._named(text)}")
+        self._line("", self._named(text), style="")
 
     def show(self, text: str) -> None:
         """Lines of a report, as they are."""
-        self.screen.write(text)
+        self.screen.write(self._fitted(text))
 
     def warn(self, text: str) -> None:
         """A line that must not be missed."""
@@ -138,7 +139,7 @@ class Console:
         self.failed = True
         self._rest(name)
         self._line("Failed", name, style="1;31")
-        self.screen.write(message.rstrip())
+        self.screen.write(self._fitted(message.rstrip()))
 
     def close(self) -> None:
         """The last line of a run that had something to build."""
@@ -197,10 +198,16 @@ class Console:
         progress = said.progress.after(now - said.when) if said.progress else None
         return head, self.screen.spelled(said.text), progress
 
+    def _fitted(self, text: str, indent: int = 0) -> str:
+        """In lines that a terminal need not break in the middle of a word."""
+        room = self.screen.room - indent
+        return hanging(text, room, self.screen.spelled) if self.screen.live else text
+
     def _line(self, verb: str, text: str, style: str = "1;32") -> None:
         padded = f"{verb:>{_WIDTH}}"
-        coloured = f"\x1b[{style}m{padded}\x1b[0m" if self.screen.live and style else padded
-        self.screen.write(f"{coloured} {text}")
+        below = f"\n{'':{_WIDTH + 1}}"
+        told = self._fitted(text, _WIDTH + 1).replace("\n", below)
+        self.screen.write(f"{self.screen.paint(padded, style)} {told}")
 
 
 def _subject(stage: Stage) -> str:

@@ -18,7 +18,6 @@ from tasks.errors import SettingsError
 from tasks.knowledge import Knowledge
 from tasks.knowledge.costs import Cost, cost
 from tasks.model import Arch, Host, Strategy
-from tasks.remedies import advice
 from tasks.settings.schema import Settings
 
 _ASKED = "asked for in torch.strategy"
@@ -29,6 +28,8 @@ def decide(settings: Settings, host: Host, knowledge: Knowledge) -> Choice:
     try:
         return attempt(settings, host, knowledge)
     except UnmetError as error:
+        from tasks.remedies import advice  # noqa: PLC0415 - only where there is something to remedy
+
         todo = advice(settings, host, knowledge, attempt) or error.todo
         raise SettingsError(error.what, where=error.where, todo=todo) from error
 

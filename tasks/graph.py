@@ -17,6 +17,7 @@ from doit.tools import config_changed
 
 from tasks.digest import shown
 from tasks.execution import Yard, execute
+from tasks.help.text import PAGES
 from tasks.model import Plan, Stage
 from tasks.rooms import room
 
@@ -49,12 +50,12 @@ def _groups(plan: Plan) -> Iterator[Task]:
     yield {
         "basename": "extensions",
         "name": None,
-        "doc": "build, check and install each extension against the torch that was installed",
+        "doc": PAGES["extensions"].doc,
     }
     yield {
         "basename": "build",
         "actions": None,
-        "doc": "everything of this profile up to date, through extensions (the default)",
+        "doc": PAGES["build"].doc,
         "task_dep": [stage.name for stage in plan.stages if stage.room != "extensions"]
         + extensions,
     }

@@ -21,17 +21,19 @@ from tasks.stages.source.check import check as check_source
 HostOf = Callable[[probe.Asked, PurePath], Host]
 
 
-def open_profile(
+def open_profile(  # noqa: PLR0913, PLR0917 - two that are for a matrix, one that is for init
     root: Path,
     profile: str,
     environ: Mapping[str, str],
     knowledge: Knowledge | None = None,
     host_of: HostOf = probe.host,
+    local: str | None = None,
 ) -> Profile:
     """`knowledge` is read where it is not given; `host_of` looks at this machine, or at the file
-    where that is pinned. Raises `BuildError` where it cannot be planned.
+    where that is pinned; `local` stands for what config/local.yaml holds. Raises `BuildError` where
+    it cannot be planned.
     """
-    loaded = load_settings(root / "config", profile, environ)
+    loaded = load_settings(root / "config", profile, environ, local)
     settings = loaded.settings
     layout = layout_of(root, profile, settings)
     check_source(settings, root)

@@ -17,14 +17,14 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
-from tasks.bar import ASCII, BLOCKS, Space, columns
+from tasks.bar import Space, columns
+from tasks.effects import terminal
 from tasks.errors import redact
 
 Draw = Callable[[Space], str]  # a line, or a few, that fit
 _BEAT = 1.0  # seconds
 _VERB = 12  # columns that are coloured
 _ECHO = len("^C")  # which a terminal adds to the line, and which must not wrap it
-_SIGNS = "█▌…·"
 _SPELLED = {"…": "...", "→": "->", "–": "-", "—": "-", "×": "x", "“": '"', "”": '"', "’": "'"}
 
 
@@ -51,8 +51,8 @@ class Screen:
 
     def __init__(self, out: TextIO) -> None:
         self.out = out
-        self.live = out.isatty() and "CI" not in os.environ and os.environ.get("TERM") != "dumb"
-        self.glyphs = BLOCKS if self.spelled(_SIGNS) == _SIGNS else ASCII
+        self.live, self.coloured = terminal.is_live(out), terminal.coloured(out)
+        self.glyphs = terminal.glyphs(out)
         # The reader of a child's output, the beat and the main thread write. A handler of INT or
         # TERM runs in the main thread, also in the middle of a write: it says nothing, and what it
         # raises frees the lock. Should it ever say a line, a plain lock would wait for itself.
@@ -67,6 +67,15 @@ class Screen:
         """`text` as this stream can show it."""
         encoding = getattr(self.out, "encoding", None) or "utf-8"
         return text.encode(encoding, "torchyard").decode(encoding, "replace")
+
+    def paint(self, text: str, style: str) -> str:
+        """In that colour, where this stream has colours."""
+        return f"\x1b[{style}m{text}\x1b[0m" if self.coloured and style else text
+
+    @property
+    def room(self) -> int:
+        """Columns of a line; a log, where nothing is to be wrapped, has as many as one wants."""
+        return self._size()[0] if self.live else sys.maxsize
 
     def write(self, text: str) -> None:
         """Lines to keep. Whoever wrote them, no password of a URL is in them."""
@@ -130,7 +139,7 @@ class Screen:
                 text = self._draw(Space(wide - _ECHO - 1, high, self.glyphs))
                 self._wipe()
                 self._shown = tuple(columns(line) for line in text.split("\n"))
-                self.out.write(f"\x1b[1;36m{text[:_VERB]}\x1b[0m{text[_VERB:]}")
+                self.out.write(self.paint(text[:_VERB], "1;36") + text[_VERB:])
                 self.out.flush()
             elif self._draw:
                 self._shown = ()  # the shell began a line of its own

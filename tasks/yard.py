@@ -21,6 +21,7 @@ from tasks.effects.typed import naming
 from tasks.errors import BuildError, SettingsError
 from tasks.execution import Run, Yard
 from tasks.graph import Task, stage_tasks
+from tasks.lookups import answer_by_our_words
 from tasks.model import Host, Json, Stage
 from tasks.opening import asked, open_profile
 from tasks.reporter import Reporter, reporter_for
@@ -32,7 +33,8 @@ from tasks.uptodate import go_on_without_saving
 
 HELPERS = frozenset(
     {
-        *("settings", "doctor", "diagnose", "history", "matrix", "report", "restore", "verify"),
+        *("settings", "doctor", "diagnose", "history", "init", "matrix", "report", "restore"),
+        "verify",
     }
 )
 _INSTALLING = frozenset({"build", "install", "explain", "doctor"})
@@ -61,12 +63,13 @@ def open_yard(root: Path, profile: str, environ: Mapping[str, str], argv: Sequen
         with naming(profile):
             yard, subject = _open(root, profile, environ, argv)
     except BuildError as error:
-        if not HELPERS & set(argv):
+        if not HELPERS & set(argv) and argv[:1] != ["help"]:
             raise
         yard, subject = None, Subject(root, profile, None, error)
     if yard:
         yard.always = not _ALWAYS.isdisjoint(argv)
     go_on_without_saving()
+    answer_by_our_words(yard)
     config = {
         "default_tasks": ["build"],
         "backend": "sqlite3",

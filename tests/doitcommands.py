@@ -16,8 +16,6 @@ from tests.snippets import ROOT
 Options = dict[str, bool]  # by name: whether a value comes after it
 
 _PLACEHOLDER = re.compile(r"[A-Z][A-Z|:]*|extensions:\S+|…")
-# Another part of the work brings them
-AWAITED: dict[str, Options] = {"init": {}, "completion": {}}
 
 
 def _own() -> Iterator[tuple[str, Options]]:
@@ -37,7 +35,7 @@ def _ours() -> Iterator[tuple[str, Options]]:
 def table() -> dict[str, Options]:
     """Options of every command and of every stage, by name."""
     stages: dict[str, Options] = {name: {} for name in ("build", *STAGES)}
-    return {**AWAITED, **dict(_own()), **stages, **dict(_ours())}
+    return {**dict(_own()), **stages, **dict(_ours())}
 
 
 TABLE = table()
@@ -49,7 +47,7 @@ def uses(line: str) -> list[list[str]]:
     """
     plain = line.replace("\\|", "/").replace("\\", "/").replace("[", " ").replace("]", " ")
     plain = re.sub(r"""(['"]).*?\1""", "QUOTED", re.sub(r"\s#.*", "", plain))
-    called = re.findall(r"(?:^|[\s;&/])doit(?:\.exe)? ([^&;|]*)", f" {plain}")
+    called = re.findall(r"(?:^|[\s;&/])doit(?:\.exe)? ([^&;|>]*)", f" {plain}")
     return [one.split() for one in called]
 
 

@@ -18,8 +18,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 
-from filelock import FileLock, Timeout
-
 from tasks.effects import leftovers, removal
 from tasks.effects.voice import warn
 from tasks.errors import BuildError, BusyError, NoSpaceError, NotOwnedError
@@ -198,6 +196,8 @@ def lock(folder: PurePath) -> Iterator[None]:
     """Hold a folder alone, made where it is missing; `BusyError` names the process that has it. The
     system frees it on any exit.
     """
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - only where something is done
+
     path = Path(folder) / _LOCK
     path.parent.mkdir(parents=True, exist_ok=True)
     holder = Path(folder) / _HOLDER

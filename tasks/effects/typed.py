@@ -13,7 +13,7 @@ _STAGES = "deps|source|env|compile|wheel|install|extensions|validate"
 # As they stand in what a person is told to do, alone or in a sentence
 _OURS = re.compile(
     rf"\bdoit (?>(?:clean(?: (?:{_STAGES})\b)?|{_STAGES}|build|doctor|settings|explain|diagnose"
-    r"|history|report|purge|restore|publish|lock|bundle|matrix)\b(?: --[a-z]+(?: [A-Z]+\b)?)*)"
+    r"|history|report|purge|restore|publish|lock|bundle|matrix|init)\b(?: --[a-z]+(?: [A-Z]+\b)?)*)"
     r"(?! profile=)"
 )
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import yaml
 
 from tasks.errors import KnowledgeError
+from tasks.knowledge import plainyaml
 from tasks.knowledge.extensionrows import read_companions, read_extensions
 from tasks.knowledge.mirrors import read_mirrors
 from tasks.knowledge.misread import WRONG, explained, ill_typed
@@ -53,9 +54,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MEND = "git diff config/knowledge; python -m tasks.knowledge.check tells all that is wrong"
-
-# The loader of libyaml reads these files ten times faster; PyYAML can be built without it.
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True)
@@ -206,7 +204,7 @@ def load(folder: Path) -> Knowledge:
 
 def _parse(path: Path) -> Mapping[str, Any]:
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506  (a safe one)
+        content = plainyaml.read(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise KnowledgeError(
             "facts are missing", where=str(path), todo="git restore config/knowledge"

@@ -6,15 +6,15 @@ What would keep a build from beginning now, settings or what `doit doctor` finds
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from textwrap import wrap
 from typing import Any
 
+from tasks import lines
 from tasks.checks.ids import GATE
 from tasks.diagnosed import Diagnosed, read
 from tasks.digest import canonical
+from tasks.effects import terminal
 from tasks.effects.files import deliver
 from tasks.effects.voice import show
 from tasks.effects.witness import kept
@@ -24,7 +24,7 @@ from tasks.reports import doctor
 from tasks.reports.failed import Failed, failed, folder_of_logs
 from tasks.reports.subject import Subject
 
-_WIDEST, _NARROWEST, _KEYS = 100, 40, 13
+_KEYS = 13
 Rows = list[tuple[str, str]]
 
 
@@ -92,10 +92,9 @@ def _bare(error: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _show(rows: Iterable[tuple[str, str]]) -> None:
-    room = min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)
     for key, text in rows:
-        for place, line in enumerate(_wrapped(text, max(room, _NARROWEST) - _KEYS)):
-            show(f"{'' if place else key:<{_KEYS}}{line}".rstrip())
+        for line in lines.rows(key, text.strip(), _KEYS, terminal.width()):
+            show(line)
 
 
 def _told(subject: Subject, path: Path) -> Diagnosed:
@@ -120,12 +119,3 @@ def _rows(told: Diagnosed, of: Failed) -> Rows:
     if todo := of.error.get("todo") or told.remedy:
         rows.append(("to do", todo))
     return [*rows, ("whole log", str(told.log))]
-
-
-def _wrapped(text: str, room: int) -> list[str]:
-    lines = [
-        part
-        for line in text.strip().splitlines()
-        for part in wrap(line, room, break_long_words=False, break_on_hyphens=False)
-    ]
-    return lines or [""]

@@ -7,7 +7,6 @@ some milliseconds, which a build looks at before it writes anything.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from tasks.checks.ids import ALL, GATE, CheckId
 from tasks.checks.judging import judge
 from tasks.checks.symptom import Level, Symptom, ok, problem
 from tasks.digest import canonical
-from tasks.effects import probe
+from tasks.effects import probe, terminal
 from tasks.effects.files import deliver
 from tasks.effects.surroundings import look
 from tasks.effects.typed import for_profile
@@ -45,7 +44,7 @@ def run(subject: Subject, json: str = "", accept: bool = False) -> None:
     if json:
         document = {"profile": subject.name, "found": found, "problems": len(problems)}
         deliver(Path(json), redact(canonical(document)))
-    for line in table(found, min(shutil.get_terminal_size((100, 24)).columns, _WIDEST)):
+    for line in table(found, terminal.width(_WIDEST)):
         show(line)
     if problems:
         raise BuildError(told, todo="each has its remedy above")

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from textwrap import wrap
 from typing import Any, Literal
 
 from tasks import why
 from tasks.digest import canonical, plain
-from tasks.effects import capacity, manifests, records, runs
+from tasks.effects import capacity, manifests, records, runs, terminal
 from tasks.effects.files import deliver
 from tasks.effects.voice import show
 from tasks.errors import BuildError, redact
 from tasks.foreseen import foreseen
+from tasks.lines import rows
 from tasks.model import Plan, Stage
 from tasks.reports.decisions import (
     Decision,
@@ -40,7 +40,7 @@ from tasks.stages.env.foresee import foresee as foresee_env
 from tasks.stages.env.job import Environment
 from tasks.stages.source.foresee import foresee as foresee_source
 
-_WIDTH, _KEYS = 100, 13
+_KEYS = 13
 _MOVED = "what it made, or what it is made from, was changed since"
 
 
@@ -67,7 +67,7 @@ def run(subject: Subject, json: str = "") -> None:
     if json:
         document = {**_document(subject.name, decided, found, takes), "warnings": warnings}
         deliver(Path(json), redact(canonical(document)))
-    _show_decisions(decided)
+    show_decisions(decided)
     for known in warnings:
         _row("WARNING", known)
     _show_stages(found)
@@ -89,7 +89,8 @@ def _by_facts(profile: Profile) -> Known:
     )
 
 
-def _show_decisions(decided: Iterable[Decision]) -> None:
+def show_decisions(decided: Iterable[Decision]) -> None:
+    """What was decided, a row each."""
     last = ""
     for decision in decided:
         _row("" if decision.key == last else decision.key, str(decision))
@@ -98,23 +99,16 @@ def _show_decisions(decided: Iterable[Decision]) -> None:
 
 
 def _row(key: str, text: str) -> None:
-    for place, line in enumerate(_wrapped(text, _KEYS)):
-        show(f"{'' if place else key:<{_KEYS}}{line}")
+    for line in rows(key, text, _KEYS, terminal.width()):
+        show(line)
 
 
 def _show_stages(found: list[Verdict]) -> None:
     width = max(len(verdict.stage) for verdict in found)
     for verdict in found:
         before = f"{verdict.stage:<{width}}  {verdict.verdict:<10}  "
-        lines = [line for text in _lines(verdict) for line in _wrapped(text, len(before))]
-        for place, line in enumerate(lines or [""]):
-            show(f"{'' if place else before:<{len(before)}}{line}".rstrip())
-
-
-def _wrapped(text: str, indent: int) -> list[str]:
-    """The lines of a text; a path or a command stays in one piece."""
-    width = max(_WIDTH - indent, 40)
-    return wrap(text, width, break_long_words=False, break_on_hyphens=False)
+        for line in rows(before, "\n".join(_lines(verdict)), len(before), terminal.width()):
+            show(line)
 
 
 def _lines(verdict: Verdict) -> tuple[str, ...]:

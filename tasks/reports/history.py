@@ -7,16 +7,15 @@ It reads records alone, so it works with a broken profile too.
 from __future__ import annotations
 
 import datetime
-import shutil
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path, PurePath
 from typing import Any
 
-from tasks.bar import BLOCKS, columns, fit
+from tasks.bar import Glyphs, columns, fit
 from tasks.digest import canonical
 from tasks.duration import elapsed
-from tasks.effects import runrecords
+from tasks.effects import runrecords, terminal
 from tasks.effects.files import deliver
 from tasks.effects.typed import with_profile
 from tasks.effects.voice import show
@@ -39,8 +38,9 @@ def run(subject: Subject, json: str = "") -> None:
     if not known:
         todo = f"doit build{with_profile(subject.name)}"
         show(f"no run of {subject.name} is on record; to begin: {todo}")
-    room = min(shutil.get_terminal_size((100, 24)).columns, _WIDEST)
-    for line in _table([_cells(one, outcome) for one, outcome in known], room):
+    room = terminal.width(_WIDEST)
+    glyphs = terminal.glyphs()
+    for line in _table([_cells(one, outcome) for one, outcome in known], room, glyphs):
         show(line)
 
 
@@ -83,21 +83,19 @@ def _begun(when: str) -> datetime.datetime | None:
         return None
 
 
-def _table(rows: list[tuple[str, ...]], room: int) -> Iterator[str]:
-    """No column is wider than what is in it; the last has what is left. A terminal that lacks `…`
-    spells it out (`tasks.screen`).
-    """
+def _table(rows: list[tuple[str, ...]], room: int, glyphs: Glyphs) -> Iterator[str]:
+    """No column is wider than what is in it; the last has what is left."""
     widths = [
         min(max(map(columns, cells)), most)
         for cells, most in zip(zip(*rows, strict=True), _CELLS, strict=False)
     ]
     for row in rows:
-        told = [_padded(cell, width) for cell, width in zip(row, widths, strict=False)]
-        yield fit(_GAP.join([*told, row[-1]]).rstrip(), room, BLOCKS)
+        told = [_padded(cell, width, glyphs) for cell, width in zip(row, widths, strict=False)]
+        yield fit(_GAP.join([*told, row[-1]]).rstrip(), room, glyphs)
 
 
-def _padded(cell: str, width: int) -> str:
-    cut = fit(cell, width, BLOCKS)
+def _padded(cell: str, width: int, glyphs: Glyphs) -> str:
+    cut = fit(cell, width, glyphs)
     return cut + " " * (width - columns(cut))
 
 

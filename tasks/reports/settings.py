@@ -4,10 +4,13 @@ from.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
+from tasks import lines
 from tasks.digest import canonical, plain
+from tasks.effects import terminal
 from tasks.effects.files import deliver
 from tasks.effects.voice import show
 from tasks.errors import BuildError, redact
@@ -25,8 +28,11 @@ def run(subject: Subject, json: str = "") -> None:
     if json:
         deliver(Path(json), redact(canonical(_document(subject, rows, problem))))
     width = max((len(row["key"]) for row in rows), default=0)
+    room = terminal.width(terminal.WIDE, sys.maxsize)  # a pipe has each key in a line
     for row in rows:
-        show(f"{row['key']:<{width}}  {_shown(row['value'])}   # {row['from']}")
+        text = f"{_shown(row['value'])}   # {row['from']}"
+        for line in lines.rows(row["key"], text, min(width + 2, room // 2), room):
+            show(line)
     if problem:
         raise BuildError(problem.what, where=problem.where, todo=problem.todo)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator
 
 from tasks.checks.symptom import Symptom
+from tasks.lines import rows, wrapped
 
 _MARKS = {"problem": "PROBLEM"}  # what must not be missed
 _INDENT = 28  # of what was seen
@@ -21,20 +21,15 @@ def table(found: Iterable[Symptom], columns: int) -> Iterator[str]:
         name = symptom.id if symptom.id != before or symptom.level != "ok" else ""
         before = symptom.id
         known = f" [{symptom.known}]" if symptom.known else ""
-        first, *more = _wrapped(f"{symptom.seen}{known}", room)
-        yield f"{_MARKS.get(symptom.level, symptom.level):<12} {name:<14} {first}".rstrip()
-        yield from (f"{'':{_INDENT}}{line}" for line in more)
+        key = f"{_MARKS.get(symptom.level, symptom.level):<12} {name:<14}"
+        yield from rows(key, f"{symptom.seen}{known}", _INDENT, room + _INDENT)
         yield from _remedy(symptom.todo, room - 2)
 
 
 def _remedy(todo: str, room: int) -> Iterator[str]:
     mark = "→ "
     for line in todo.splitlines():
-        pieces = [line.strip()] if line.startswith("  ") else _wrapped(line, room)
+        pieces = [line.strip()] if line.startswith("  ") else wrapped(line, room)
         for piece in pieces:
             yield f"{'':{_INDENT}}{mark}{piece}"
             mark = "  "
-
-
-def _wrapped(text: str, room: int) -> list[str]:
-    return textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]

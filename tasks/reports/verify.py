@@ -4,10 +4,11 @@ of this profile, and what it declares to need. It changes nothing, and installs 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tasks.effects import manifests
+from tasks.effects import manifests, terminal
 from tasks.effects.codereader import Reader
 from tasks.effects.voice import show
 from tasks.errors import BuildError, ValidationFailedError
@@ -28,13 +29,14 @@ def run(subject: Subject, wheel: str = "", wheels: Sequence[str] = ()) -> None:
     if not named:
         raise BuildError("no wheel is named", todo="doit verify wheelhouse/NAME.whl")
     knowledge = load(subject.root / "config" / "knowledge")
+    room = terminal.width(terminal.WIDE, sys.maxsize)
     told: list[Check] = []
     for path in named:
         if not path.is_file():
             raise BuildError("there is no such wheel", where=str(path))
         found = look(path, _reader(subject))
         of_this = list(checks(found, _recorded(subject, path), knowledge))
-        for line in (path.name, *table.rows(of_this)):
+        for line in (path.name, *table.rows(of_this, room, terminal.paint)):
             show(line)
         told += of_this
     if failed := [check for check in told if check.status == "failed"]:

@@ -15,10 +15,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from tasks.errors import SettingsError, redact
-from tasks.settings.explain import explain
 from tasks.settings.schema import Settings
 from tasks.settings.suggest import did_you_mean
-from tasks.settings.yamltree import Leaf, Tree, read_tree, read_variable
+from tasks.settings.yamltree import Leaf, Tree, read_tree, read_variable, tree_of
 
 ENV_PREFIX = "TORCHYARD__"
 
@@ -37,13 +36,15 @@ def profiles(config: Path) -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (config / "profiles").glob("*.yaml")))
 
 
-def load(config: Path, profile: str, environ: Mapping[str, str]) -> Loaded:
-    """Read and validate. Raises `SettingsError` that names file, line, dotted key and what to
-    do.
+def load(
+    config: Path, profile: str, environ: Mapping[str, str], local: str | None = None
+) -> Loaded:
+    """Read and validate; `local` is taken for the text of local.yaml where it is given. Raises
+    `SettingsError` that names file, line, dotted key and what to do.
     """
     name, at, cell = profile.partition("@")
     merged: Tree = {}
-    for tree in (*_files(config, name), _from_environment(environ)):
+    for tree in (*_files(config, name, local), _from_environment(environ)):
         merge(merged, tree)
     loaded = _validated(profile, merged)
     if not at:
@@ -57,6 +58,8 @@ def _validated(profile: str, merged: Tree) -> Loaded:
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
+        from tasks.settings.explain import explain  # noqa: PLC0415 - only for a mistake
+
         raise explain(error, merged) from error
     _require_no_password(settings, origin)
     return Loaded(profile, settings, origin)
@@ -94,7 +97,7 @@ def _origin_of(loaded: Loaded, axis: str) -> str:
     return loaded.origin.get(f"matrix.{axis if listed else 'include'}", "matrix")
 
 
-def _files(config: Path, profile: str) -> list[Tree]:
+def _files(config: Path, profile: str, local: str | None) -> list[Tree]:
     known = profiles(config)
     if profile not in known:
         raise SettingsError(
@@ -102,9 +105,12 @@ def _files(config: Path, profile: str) -> list[Tree]:
             where="config/profiles",
             todo=f"choose one of: {', '.join(known)}",
         )
-    chosen, local = config / "profiles" / f"{profile}.yaml", config / "local.yaml"
-    paths = [config / "default.yaml", chosen, *([local] if local.is_file() else [])]
-    return [read_tree(path, path.relative_to(config.parent).as_posix()) for path in paths]
+    own = config / "local.yaml"
+    paths = [config / "default.yaml", config / "profiles" / f"{profile}.yaml"]
+    if local is None and own.is_file():
+        paths.append(own)
+    trees = [read_tree(path, path.relative_to(config.parent).as_posix()) for path in paths]
+    return trees if local is None else [*trees, tree_of(local, "config/local.yaml")]
 
 
 def _from_environment(environ: Mapping[str, str]) -> Tree:

@@ -5,6 +5,7 @@ the schema.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ import pytest
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from tasks.errors import SettingsError
+from tasks.reports.init.answers import Answers, local_yaml
 from tasks.settings import forms
 from tasks.settings.extension import Extension
 from tasks.settings.jsonschema import text
@@ -120,6 +123,58 @@ def test_an_editor_refuses_what_the_tool_refuses(bad: dict[str, Any]) -> None:
         Settings.model_validate(bad)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(bad, SCHEMA)
+
+
+FILES = [CONFIG / "default.yaml", *(CONFIG / "profiles" / f"{name}.yaml" for name in SHIPPED)]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_the_first_line_of_a_file_tells_an_editor_of_the_schema(file: Path) -> None:
+    first = file.read_text(encoding="utf-8").splitlines()[0]
+    place = first.removeprefix("# yaml-language-server: $schema=")
+    assert (file.parent / place).resolve() == CONFIG / "schema.json"
+
+
+def test_check_jsonschema_accepts_what_ships_and_what_init_writes(tmp_path: Path) -> None:
+    local = tmp_path / "local.yaml"
+    own = Answers(("RTX 5090",), "existing", ("gsplat", {"name": "a", "path": "b"}), "/p", "/q")
+    local.write_text(local_yaml(own), encoding="utf-8")
+    done = checked(*FILES, local)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("tagret: {gpus: auto}", "tagret"),
+        ("build: {job: 3}", "build.job"),
+        ("matrix: {gpu: [cpu]}", "matrix.gpu"),
+    ],
+)
+def test_a_typo_is_refused_with_the_key_that_the_loader_names(
+    text: str, key: str, tmp_path: Path
+) -> None:
+    local = tmp_path / "local.yaml"
+    local.write_text(text, encoding="utf-8")
+    done = checked(local)
+    assert done.returncode == 1
+    above, _, wrong = key.rpartition(".")
+    assert f"$.{above}:".replace("$.:", "$:") in done.stdout
+    assert f"'{wrong}' was unexpected" in done.stdout
+    with pytest.raises(SettingsError) as told:
+        load(CONFIG, "quickstart", {}, text)
+    assert told.value.what.startswith(f"{key}: unknown key")
+    assert told.value.where == "config/local.yaml:1"
+
+
+def checked(*files: Path) -> subprocess.CompletedProcess[str]:
+    """As an editor would, by its schema alone."""
+    argv = [sys.executable, "-m", "check_jsonschema", "--schemafile", str(CONFIG / "schema.json")]
+    return subprocess.run(
+        [*argv, *map(str, files)],
+        env={**os.environ, "NO_COLOR": "1", "PYTHONUTF8": "1", "COLUMNS": "400"},
+        capture_output=True, text=True, encoding="utf-8", check=False,
+    )  # fmt: skip
 
 
 def test_every_form_is_told_in_words() -> None:

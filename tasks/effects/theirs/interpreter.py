@@ -74,7 +74,7 @@ def find(into: str, root: PurePath) -> Path:
         raise SettingsError(
             f"{path} is a folder",
             where=KEY,
-            todo=f"write its Python: {inside}" if (inside := _python_in(path)) else "name a Python",
+            todo=f"write its Python: {inside}" if (inside := python_in(path)) else "name a Python",
         )
     if not path.is_file():
         raise SettingsError(
@@ -83,7 +83,8 @@ def find(into: str, root: PurePath) -> Path:
     return path
 
 
-def _python_in(folder: Path) -> Path | None:
+def python_in(folder: Path) -> Path | None:
+    """The Python of an environment that lies there."""
     places = (Path("bin", "python"), Path("Scripts", "python.exe"), Path("python.exe"))
     return next((folder / place for place in places if (folder / place).is_file()), None)
 

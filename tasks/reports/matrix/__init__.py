@@ -7,19 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from textwrap import wrap
 
 from tasks.cells import divided
 from tasks.digest import canonical, plain
+from tasks.effects import terminal
 from tasks.effects.files import deliver
 from tasks.effects.voice import show
 from tasks.errors import SettingsError, redact
+from tasks.lines import rows
 from tasks.reports.matrix import building
 from tasks.reports.matrix.standing import Standing, standings
 from tasks.reports.matrix.workflow import write
 from tasks.reports.subject import Subject
-
-_WIDTH = 100
 
 
 def run(
@@ -52,10 +51,8 @@ def run(
 
 def _show(found: Sequence[Standing]) -> None:
     width = max(len(one.cell) for one in found)
-    indent = width + 14
+    room = terminal.width()
     for one in found:
         before = f"{one.cell:<{width}}  {one.state:<10}  "
-        room = max(_WIDTH - indent, 40)
-        text = wrap(one.why, room, break_long_words=False, break_on_hyphens=False)
-        for place, line in enumerate(text or [""]):
-            show(f"{'' if place else before:<{indent}}{line}".rstrip())
+        for line in rows(before, one.why, min(len(before), room // 2), room):
+            show(line)

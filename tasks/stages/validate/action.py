@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
-from tasks.effects import files, manifests, process_group, shell
+from tasks.effects import files, manifests, process_group, shell, terminal
 from tasks.effects.typed import for_profile
 from tasks.effects.voice import show
 from tasks.errors import ValidationFailedError, redact
@@ -112,8 +111,7 @@ def _with_remedy(job: ValidateJob, check: Check) -> Check:
 
 
 def _show(found: Validation) -> None:
-    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    show(table.coloured(found, columns) if columns else table.plain(found))
+    show(table.plain(found, terminal.width(terminal.WIDE, sys.maxsize), terminal.paint))
 
 
 def _refuse(job: ValidateJob, found: Validation) -> None:

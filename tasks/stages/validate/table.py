@@ -1,32 +1,52 @@
-"""Checks as a table for people: plain lines, or rich's on a terminal."""
+"""Checks as a table for people. Pure."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 
+from tasks.lines import rows as laid_out
 from tasks.stages.validate.job import Check, Validation
 
-_COLOUR = {"passed": "green", "failed": "bold red", "not run": "yellow"}
+_STYLES = {"passed": "32", "failed": "1;31", "not run": "33", "warning": "1;33"}
+_STATUS, _GAP = 9, 2  # columns of the status, and between name and detail
+Paint = Callable[[str, str], str]
 
 
-def plain(found: Validation) -> str:
+def _bare(text: str, style: str) -> str:
+    return text
+
+
+def plain(found: Validation, room: int = sys.maxsize, paint: Paint = _bare) -> str:
     """What puts all of it in doubt; then a line a check: status, name, detail, and below a failure
-    what to do.
+    what to do. Each goes on below itself where `room` is short; `paint` colours a status.
     """
-    doubts = [f"warning  {warning}" for warning in found.warnings]
-    return "\n".join([*doubts, *rows(found.checks), summary(found)])
+    doubts = (
+        line
+        for warning in found.warnings
+        for line in _told("warning", "warning", warning, (_STATUS, room), paint)
+    )
+    return "\n".join([*doubts, *rows(found.checks, room, paint), summary(found)])
 
 
-def rows(checks: Sequence[Check]) -> list[str]:
+def rows(checks: Sequence[Check], room: int = sys.maxsize, paint: Paint = _bare) -> list[str]:
     """The lines of the checks alone."""
-    width = max((len(check.name) for check in checks), default=0)
-    return [line for check in checks for line in _lines(check, width)]
+    width = min(max((len(check.name) for check in checks), default=0), max(room // 3, _STATUS))
+    return [line for check in checks for line in _lines(check, width, room, paint)]
 
 
-def _lines(check: Check, width: int) -> list[str]:
-    remedy = [f"{'':9}{'':{width}}  → {check.remedy}"] if check.remedy else []
-    return [f"{check.status:<8} {check.name:<{width}}  {check.detail}".rstrip(), *remedy]
+def _lines(check: Check, width: int, room: int, paint: Paint) -> Iterator[str]:
+    indent = _STATUS + width + _GAP
+    key = f"{check.status:<{_STATUS}}{check.name:<{width}}"
+    yield from _told(check.status, key.rstrip(), check.detail, (indent, room), paint)
+    if check.remedy:
+        yield from laid_out(f"{'':{indent}}→ ", check.remedy, indent + 2, room)
+
+
+def _told(status: str, key: str, text: str, place: tuple[int, int], paint: Paint) -> Iterator[str]:
+    first, *more = laid_out(key, text, *place)
+    yield f"{paint(status, _STYLES[status])}{first.removeprefix(status)}"
+    yield from more
 
 
 def summary(found: Validation) -> str:
@@ -34,37 +54,6 @@ def summary(found: Validation) -> str:
     return f"torch {found.torch}: " + ", ".join(
         f"{number} {status}" for status, number in found.counts.items()
     )
-
-
-def coloured(found: Validation, width: int) -> str:
-    """The same for a terminal of `width` columns."""
-    from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
-    from rich.table import Table  # noqa: PLC0415
-
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for check in found.checks:
-        table.add_row(_styled(check.status), check.name, _safe(_with_remedy(check)))
-    console = Console(file=io.StringIO(), force_terminal=True, width=width)
-    with console.capture() as captured:
-        for warning in found.warnings:
-            console.print(f"[bold yellow]warning[/]  {_safe(warning)}", highlight=False)
-        console.print(table)
-        console.print(summary(found), markup=False, highlight=False)
-    return captured.get().rstrip("\n")
-
-
-def _styled(status: str) -> str:
-    return f"[{_COLOUR[status]}]{status}[/]"
-
-
-def _safe(text: str) -> str:
-    from rich.markup import escape  # noqa: PLC0415
-
-    return escape(text)
-
-
-def _with_remedy(check: Check) -> str:
-    return f"{check.detail}\n→ {check.remedy}" if check.remedy else check.detail
 
 
 def remedies(failed: Sequence[Check]) -> str:

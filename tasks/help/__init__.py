@@ -1,0 +1,1 @@
+"""What `doit help`, `doit list` and the completion tell: each task once, here. Pure."""

@@ -1,0 +1,112 @@
+"""`doit list` and `doit help NAME` in our words. What a script asks for (`--quiet`, `--template`,
+`--deps`, `--sort`) stays doit's.
+
+doit has chosen its classes for them before it reads dodo.py, so the methods of those are replaced.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from doit.cmd_help import Help
+from doit.cmd_list import List
+from doit.exceptions import InvalidCommand
+
+from tasks.console import Console
+from tasks.execution import Yard
+
+_LISTED = List._execute
+
+
+def answer_by_our_words(yard: Yard | None) -> None:
+    """From now on, for this profile; None where it does not open."""
+    console = yard.console if yard else Console(None)
+
+    def listed(  # noqa: PLR0913, PLR0917 - doit gives each option by its name
+        self: Any,
+        subtasks: bool = False,
+        quiet: bool = True,
+        status: bool = False,
+        private: bool = False,
+        list_deps: bool = False,
+        template: str | None = None,
+        sort: str = "name",
+        pos_args: list[str] | None = None,
+    ) -> int:
+        if quiet or list_deps or template or sort != "name":
+            asked = (subtasks, quiet, status, private, list_deps, template, sort, pos_args)
+            return int(_LISTED(self, *asked))
+        tasks = {task.name: task for task in self.task_list}
+        chosen = _chosen(self, tasks, pos_args, subtasks=subtasks)
+        _show(console.show, chosen, _states(yard) if status else {})
+        return 0
+
+    def told(self: Any, pos_args: list[str]) -> bool:
+        docs = {task.name: task.doc or "" for task in self.task_list}
+        for line in _page(pos_args[0], docs):
+            console.show(line)
+        return True
+
+    List._execute, Help._execute = listed, told
+
+
+def _chosen(
+    command: Any, tasks: Mapping[str, Any], names: list[str] | None, *, subtasks: bool
+) -> list[Any]:
+    found = command._list_filtered(tasks, names, subtasks) if names else command._list_all(subtasks)
+    return [task for task in found if not task.name.startswith("_")]
+
+
+def _show(show: Callable[[str], None], tasks: Iterable[Any], states: Mapping[str, str]) -> None:
+    from tasks.effects import terminal  # noqa: PLC0415 - not at load
+    from tasks.help.text import Row, listed  # noqa: PLC0415
+
+    rows = [Row(task.name, task.doc or "", states.get(task.name, "")) for task in tasks]
+    for line in listed(rows, terminal.width()):
+        show(line)
+
+
+def _states(yard: Yard | None) -> Mapping[str, str]:
+    """How each stage stands, in the words of `doit explain`; a command always runs."""
+    from tasks.reports.explain import explain  # noqa: PLC0415 - only where it is asked for
+
+    if yard is None:
+        return {}
+    states = {one.stage: one.verdict for one in explain(yard.plan)}
+    extensions = [state for name, state in states.items() if name.startswith("extensions:")]
+    absent = {name: "no part" for name in yard.plan.absent if name not in states}
+    return {
+        **absent,
+        **states,
+        **({"extensions": _worst(extensions)} if extensions else {}),
+        "build": _worst(states.values()),
+    }
+
+
+def _worst(states: Iterable[str]) -> str:
+    found = set(states)
+    return next((state for state in ("runs", "may run") if state in found), "up to date")
+
+
+def _page(name: str, docs: Mapping[str, str]) -> Iterator[str]:
+    from tasks.effects import terminal  # noqa: PLC0415 - not at load
+    from tasks.help.text import PAGES, page  # noqa: PLC0415
+    from tasks.settings.suggest import did_you_mean  # noqa: PLC0415
+
+    lines = page(name, docs.get(name, ""), terminal.width())
+    if lines is None:
+        near = did_you_mean(name, (*PAGES, *docs))
+        raise InvalidCommand(f'there is no task "{name}"{near}\n  → doit list tells all of them')
+    yield from lines
+
+
+def overview() -> None:
+    """`doit help` without a name: no profile is opened for it."""
+    from tasks.effects import terminal  # noqa: PLC0415 - not at load
+    from tasks.help.text import overview  # noqa: PLC0415
+
+    console = Console(None, sys.stdout)
+    for line in overview(terminal.width()):
+        console.show(line)

@@ -1,0 +1,116 @@
+"""What the questions go by: the profile without config/local.yaml, this machine, the knowledge."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tasks.duration import roughly
+from tasks.effects import capacity, probe
+from tasks.effects.theirs.interpreter import Glance, find, glance, python_in
+from tasks.errors import BuildError, KnowledgeError
+from tasks.knowledge import Knowledge, load
+from tasks.knowledge.gpus import resolve_gpu, short_name
+from tasks.model import Gpu, Host
+from tasks.opening import asked
+from tasks.plan import layout_of
+from tasks.reports.init.answers import Answers
+from tasks.reports.subject import Subject
+from tasks.settings.load import load as load_settings
+from tasks.settings.schema import Settings
+from tasks.size import size
+from tasks.ways import Way, ways
+
+_NEW = ("RTX 5090", "RTX 5080", "RTX 5070 Ti", "RTX 5060 Ti", "RTX PRO 6000", "B200", "H200")
+
+
+@dataclass(frozen=True)
+class Here:
+    """`settings` are the defaults where the profile is broken."""
+
+    root: Path
+    settings: Settings
+    host: Host
+    knowledge: Knowledge
+
+    @property
+    def seen(self) -> tuple[str, ...]:
+        """The cards here as the settings take them: by name, a new one by its capability."""
+        return tuple(dict.fromkeys(map(self._card, self.host.gpus)))
+
+    @property
+    def usual_cards(self) -> tuple[str, ...]:
+        """What is taken where nobody answers: the profile's own, the cards here, the default."""
+        if self.settings.target.gpus != "auto":
+            return self.settings.target.gpus
+        return self.seen or (short_name(self.knowledge.default_gpu),)
+
+    def new_cards(self) -> Iterator[tuple[str, str]]:
+        """Some that people have bought lately, with their capability."""
+        for name in _NEW:
+            yield name, str(resolve_gpu(self.knowledge, name).arch)
+
+    def ways(self, gpus: tuple[str, ...] | str) -> tuple[Way, ...]:
+        """The three, for these cards, by the profile's other settings."""
+        return ways(self._for(gpus), self.host, self.knowledge)
+
+    def glance(self, into: str) -> Glance:
+        """What that interpreter is."""
+        return glance(find(into, self.root), "install.into")
+
+    def _card(self, gpu: Gpu) -> str:
+        try:
+            known = resolve_gpu(self.knowledge, gpu.name)
+        except KnowledgeError:
+            return gpu.capability
+        return short_name(gpu.name) if str(known.arch) == gpu.capability else gpu.capability
+
+    def _for(self, gpus: tuple[str, ...] | str) -> Settings:
+        target = self.settings.target.model_copy(update={"gpus": gpus})
+        torch = self.settings.torch.model_copy(update={"strategy": "auto"})
+        return self.settings.model_copy(update={"target": target, "torch": torch})
+
+
+def look(subject: Subject) -> Here:
+    """Looked at now: cards that were pinned may be others by now."""
+    try:
+        settings = load_settings(subject.root / "config", subject.name, os.environ, "").settings
+    except BuildError:
+        settings = Settings()  # told once the answers are planned
+    pin = Path(layout_of(subject.root, subject.name, settings).build) / "host.json"
+    host = replace(probe.host(asked(settings), pin), gpus=probe.cards())
+    knowledge = load(subject.root / "config" / "knowledge")
+    return Here(subject.root, settings, host, knowledge)
+
+
+def usual(known: Here) -> Answers:
+    """What is written where nobody answers anything."""
+    own = known.settings.target.gpus != "auto"
+    return Answers(gpus=None if own else known.usual_cards)
+
+
+def with_into(answers: Answers, text: str, known: Here) -> Answers:
+    """With the interpreter `text`: the one that has the torch, or the one that all is put into; a
+    folder of an environment stands for its Python. One of another release than the profile's is
+    what is built for, too. Raises `BuildError`.
+    """
+    into = str(Path(text).expanduser())
+    if (folder := known.root / into).is_dir():
+        into = str(python_in(folder) or folder)
+    found = known.glance(into)
+    if answers.way == "existing":
+        return replace(answers, python=into)
+    release = ".".join(known.host.python.version.split(".")[:2])
+    return replace(answers, into=into, python=into if found.minor != release else "")
+
+
+def takes(way: Way) -> str:
+    """`about 3 h, 40 GiB` on this machine, "" where nothing is known."""
+    cost = way.cost.on(capacity.cores())
+    parts = (
+        f"about {roughly(sum(cost.seconds) / 2)}" if cost.seconds else "",
+        size(cost.disk_mib) if cost.disk_mib else "",
+    )
+    return ", ".join(filter(None, parts))

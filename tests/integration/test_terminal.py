@@ -1,0 +1,111 @@
+"""What a person types before anything is built: help, list, completion, the first settings."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.yard import Yard
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[2]
+INIT = 'doit init --card "RTX 5090" --way auto --extensions simple-knn,diff-gaussian-rasterization'
+installed = pytest.mark.skipif(
+    "torchyard_commands" not in {one.module for one in entry_points(group="doit.COMMAND")},
+    reason="not run: installed before these entry points were there: pip install -e .",
+)
+
+
+@pytest.fixture
+def yard(tmp_path: Path) -> Yard:
+    yard = Yard(tmp_path / "checkout")
+    yard.profile(target={"gpus": ["12.0"]})
+    return yard
+
+
+def doit(folder: Path, *argv: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """As Yard has it, without a profile being named."""
+    return subprocess.run(
+        [sys.executable, "-m", "doit", *argv],
+        cwd=folder,
+        env={**os.environ, "CI": "true", **env},
+        stdin=subprocess.DEVNULL, capture_output=True, check=False,
+        encoding=env.get("PYTHONIOENCODING", "utf-8"),
+    )  # fmt: skip
+
+
+@installed
+def test_help_says_what_to_type_when(yard: Yard) -> None:
+    done = doit(yard.folder, "help", PYTHONUTF8="1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[0] == "the first build"
+    assert "pydoit.org" not in done.stdout
+
+
+@installed
+def test_in_another_folder_help_is_doits_own(tmp_path: Path) -> None:
+    assert "pydoit.org" in doit(tmp_path, "help").stdout
+
+
+@installed
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_the_completion_is_that_of_the_checkout(yard: Yard, shell: str) -> None:
+    done = doit(yard.folder, "tabcompletion", "--shell", shell, PYTHONUTF8="1")
+    assert done.stdout == (ROOT / "templates" / f"completion.{shell}").read_text(encoding="utf-8")
+
+
+def test_help_of_a_task_is_there_with_a_broken_profile_too(yard: Yard) -> None:
+    code, out = yard.doit("help", "wheel", env={"PYTHONUTF8": "1"})
+    assert code == 0, out
+    assert "here       fetch the official wheel" in out
+    yard.profile(target={"gpuss": "auto"})
+    code, out = yard.doit("help", "wheel", env={"PYTHONUTF8": "1"})
+    assert code == 0, out
+    assert out.startswith("wheel: ")
+    code, out = yard.doit("help", "weel")
+    assert code == 3
+    assert 'did you mean "wheel"?' in out
+
+
+def test_the_list_tells_how_each_stands_and_doits_own_stays_for_scripts(yard: Yard) -> None:
+    rows = [line.split() for line in yard.must("list", "--status").splitlines()]
+    states = {row[-1] if len(row) < 3 else " ".join(row[:3]) for row in rows}
+    assert any(state.startswith("runs deps") for state in states)
+    assert any(state.startswith("no part source") for state in states)
+    names = yard.must("list", "--quiet").split()
+    assert names == sorted(names)
+    assert {"build", "init", "validate"} <= set(names)
+    assert yard.must("list", "--template", "{name}!", "deps").split() == ["deps!"]
+
+
+def test_a_reader_of_the_list_that_has_seen_enough_ends_nothing(yard: Yard) -> None:
+    with yard.start("list") as child:
+        assert child.stdout
+        child.stdout.close()
+    assert child.returncode == 0
+
+
+def test_the_first_settings_are_written_and_planned_without_a_terminal(yard: Yard) -> None:
+    done = doit(yard.folder, *shlex.split(INIT)[1:], "profile=trial", PYTHONUTF8="1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "next: doit build profile=trial"
+    found = yaml.safe_load((yard.folder / "config" / "local.yaml").read_text(encoding="utf-8"))
+    assert found["extensions"] == ["simple-knn", "diff-gaussian-rasterization"]
+    assert "simple-knn" in yard.must("list", "--all")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp437", "cp1252"])
+def test_a_console_without_utf_8_is_no_error(yard: Yard, encoding: str) -> None:
+    yard.profile(target={"gpuss": "auto"})
+    for command in ("settings", "help", "diagnose"):
+        done = doit(yard.folder, command, "profile=trial", PYTHONIOENCODING=encoding)
+        assert "UnicodeEncodeError" not in done.stderr
+        assert "Traceback" not in done.stdout + done.stderr

@@ -1,0 +1,92 @@
+"""One voice: what messages have in common, held over all of the source."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks import errors
+from tasks.help.commands import OF_DOIT
+from tasks.help.text import PAGES
+
+ROOT = Path(__file__).parents[2]
+MODULES = sorted((ROOT / "tasks").rglob("*.py"))
+ERRORS = {name for name, one in vars(errors).items() if isinstance(one, type)} | {"UnmetError"}
+COMMAND = re.compile(r"(?:(?<=^)|(?<=[\s(:`]))doit ([a-z]+)")
+NO_COMMANDS = {"has", "runs", "by", "itself", "knows", "gives", "will", "run", "in", "would"}
+EMPTY = re.compile(r"\b(please|sorry|oops|successfully|invalid|unfortunately)\b", re.IGNORECASE)
+
+
+def calls(path: Path) -> Iterator[ast.Call]:
+    """Where an error for people is made."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ERRORS
+        ):
+            yield node
+
+
+def text(node: ast.expr | None) -> str:
+    """What of it is fixed; X where a value stands."""
+    match node:
+        case ast.Constant(value=str(told)):
+            return told
+        case ast.JoinedStr(values=parts):
+            return "".join(text(part) for part in parts)
+        case ast.FormattedValue() | ast.Name() | ast.Call() | ast.Attribute():
+            return "X"
+    return ""
+
+
+def sentences() -> Iterator[tuple[str, str, str]]:
+    for path in MODULES:
+        for call in calls(path):
+            todo = next((word.value for word in call.keywords if word.arg == "todo"), None)
+            place = f"{path.relative_to(ROOT).as_posix()}:{call.lineno}"
+            yield place, text(call.args[0] if call.args else None), text(todo)
+
+
+SENTENCES = list(sentences())
+
+
+def test_there_are_messages_to_look_at() -> None:
+    assert len(SENTENCES) > 200
+
+
+@pytest.mark.parametrize("part", [1, 2], ids=["what", "todo"])
+def test_a_message_is_a_plain_clause(part: int) -> None:
+    """It goes between a place and an arrow: no full stop, no exclamation, no capital that is no
+    name, and nothing that only sounds.
+    """
+    for place, *told in SENTENCES:
+        said = told[part - 1]
+        assert not said.endswith((".", "!", " ")) or said.endswith("…"), f"{place}: {said}"
+        assert not EMPTY.search(said), f"{place}: {said}"
+
+
+def test_what_happened_comes_with_where_or_what_to_do() -> None:
+    for path in MODULES:
+        for call in calls(path):
+            named = {word.arg for word in call.keywords}
+            raised = call.func.id if isinstance(call.func, ast.Name) else ""
+            if raised in {"BuildError", "SettingsError"} and call.args and text(call.args[0]):
+                assert named & {"where", "todo", None}, f"{path}:{call.lineno}"
+
+
+def test_commands_that_messages_name_are_there() -> None:
+    known = {*PAGES, *OF_DOIT, *NO_COMMANDS}
+    for path in MODULES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Constant | ast.JoinedStr) or id(node) in docs:
+                continue
+            said = text(node)
+            for command in COMMAND.findall(said):
+                assert command in known, f"{path}: doit {command}"
