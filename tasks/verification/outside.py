@@ -16,6 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tasks.stages.validate.job import Status
+from tasks.stages.wheel.cudapackages import Component, component, declared, is_in_its_folder
 from tasks.stages.wheel.job import Linkage
 from tasks.stages.wheel.linkage import is_driver
 from tasks.stages.wheel.loading import Loaded, Need, Search, load, order
@@ -23,30 +24,6 @@ from tasks.stages.wheel.loading import Loaded, Need, Search, load, order
 _SITE = PurePosixPath("/site-packages")
 _TORCH = re.compile(r"lib(torch|c10|shm|caffe2)(_\w+)?\.so")
 _LOADER = re.compile(r"ld-linux[\w-]*\.so|ld64\.so")  # it is what loads all others
-_ALL_IN_ONE = re.compile(r"cu\d+")  # nvidia/cu13: the toolkit of 13.0 and later in one folder
-# Library → NVIDIA's package without nvidia- and -cu12, and its extra of cuda-toolkit where it is of
-# the toolkit. File lists of the wheels that torch 2.6.0 and 2.15.0 require
-_PACKAGES: Mapping[str, tuple[str, str]] = {
-    "libcudart": ("cuda-runtime", "cudart"),
-    "libcupti": ("cuda-cupti", "cupti"),
-    "libnvrtc": ("cuda-nvrtc", "nvrtc"),
-    "libnvrtc-builtins": ("cuda-nvrtc", "nvrtc"),
-    "libcublas": ("cublas", "cublas"),
-    "libcublasLt": ("cublas", "cublas"),
-    "libcufft": ("cufft", "cufft"),
-    "libcufftw": ("cufft", "cufft"),
-    "libcufile": ("cufile", "cufile"),
-    "libcurand": ("curand", "curand"),
-    "libcusolver": ("cusolver", "cusolver"),
-    "libcusolverMg": ("cusolver", "cusolver"),
-    "libcusparse": ("cusparse", "cusparse"),
-    "libnvJitLink": ("nvjitlink", "nvjitlink"),
-    "libnvToolsExt": ("nvtx", "nvtx"),
-    "libcudnn": ("cudnn", ""),
-    "libcusparseLt": ("cusparselt", ""),
-    "libnccl": ("nccl", ""),
-    "libnvshmem_host": ("nvshmem", ""),
-}
 
 
 @dataclass(frozen=True)
@@ -102,8 +79,8 @@ def _brought(name: str, beside: Surroundings, *, inside: bool, reached: bool) ->
         return "failed", "it is in the wheel, and no RPATH leads there"
     if is_driver(name):
         return "passed", "the driver"
-    if package := _package(name):
-        return _by_nvidia(*package, beside, reached=reached)
+    if package := component(name):
+        return _by_nvidia(package, beside, reached=reached)
     if _TORCH.match(name) and _has_torch(beside):
         return "passed", _torch(beside)
     return _of_system(name, beside)
@@ -117,29 +94,15 @@ def _of_system(name: str, beside: Surroundings) -> tuple[Status, str]:
     return "failed", "no requirement brings it, and not every Linux has it"
 
 
-def _by_nvidia(
-    package: str, extra: str, beside: Surroundings, *, reached: bool
-) -> tuple[Status, str]:
-    declared = _declared(package, extra, beside.requires)
-    if declared and reached:
-        return "passed", declared
+def _by_nvidia(package: Component, beside: Surroundings, *, reached: bool) -> tuple[Status, str]:
+    by = declared(package, beside.requires)
+    if by and reached:
+        return "passed", by
     if _has_torch(beside):  # which is imported first, and has loaded them
         return "passed", f"what comes with {_torch(beside)}"
-    if declared:
-        return "failed", f"{declared} has it, and no RPATH leads to $ORIGIN/…/nvidia/…/lib"
-    return "failed", f"nvidia-{package} has it, and Requires-Dist does not name that"
-
-
-def _declared(package: str, extra: str, requires: Sequence[Requirement]) -> str:
-    """The requirement that brings a package of NVIDIA's, "" where none does."""
-    wanted = re.compile(rf"nvidia-{package}(-cu\d+)?")
-    for one in requires:
-        name = canonicalize_name(one.name)
-        if wanted.fullmatch(name):
-            return name
-        if name == "cuda-toolkit" and extra in one.extras:
-            return f"{name}[{extra}]"
-    return ""
+    if by:
+        return "failed", f"{by} has it, and no RPATH leads to $ORIGIN/…/nvidia/…/lib"
+    return "failed", f"nvidia-{package.name} has it, and Requires-Dist does not name that"
 
 
 def _has_torch(beside: Surroundings) -> bool:
@@ -156,17 +119,6 @@ def _is_torch(asked: Requirement) -> bool:
     return canonicalize_name(asked.name) == "torch"
 
 
-def _package(name: str) -> tuple[str, str] | None:
-    stem = name.partition(".so")[0]
-    return _PACKAGES.get("libcudnn" if stem.startswith("libcudnn_") else stem)
-
-
 def _is_nvidias(place: PurePosixPath) -> bool:
     """Whether a package of NVIDIA's has that file: site-packages/nvidia/cublas/lib/libcublas.so."""
-    package = _package(place.name)
-    parts = place.parts[len(_SITE.parts) :]
-    if package is None or len(parts) != 4 or (parts[0], parts[2]) != ("nvidia", "lib"):
-        return False
-    name, extra = package
-    in_one = bool(extra and _ALL_IN_ONE.fullmatch(parts[1]))
-    return in_one or parts[1] == name.replace("-", "_")
+    return place.is_relative_to(_SITE) and is_in_its_folder(place.relative_to(_SITE))
