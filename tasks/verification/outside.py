@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 from tasks.stages.validate.job import Status
 from tasks.stages.wheel.cudapackages import Component, component, declared, is_in_its_folder
-from tasks.stages.wheel.job import Linkage
+from tasks.stages.wheel.job import Dlls, Linkage
 from tasks.stages.wheel.linkage import is_driver
 from tasks.stages.wheel.loading import Loaded, Need, Search, load, order
 
@@ -30,11 +30,19 @@ _LOADER = re.compile(r"ld-linux[\w-]*\.so|ld64\.so")  # it is what loads all oth
 class Surroundings:
     """What another machine has beside the wheel: its `requires`, the names that every Linux of
     manylinux has (None where nobody here can tell), and torch, where it was built `against` one.
+    `windows` are the DLLs that come with it there, `is_torch` whether the wheel is torch itself.
     """
 
     requires: Sequence[Requirement]
     system: Collection[str] | None
     against: str = ""
+    windows: Dlls | None = None
+    is_torch: bool = False
+
+    @property
+    def asks_for_runtime(self) -> bool:
+        """torch asks for the Visual C++ redistributable when it is imported."""
+        return self.is_torch or has_torch(self)
 
 
 @dataclass(frozen=True)
@@ -81,8 +89,8 @@ def _brought(name: str, beside: Surroundings, *, inside: bool, reached: bool) ->
         return "passed", "the driver"
     if package := component(name):
         return _by_nvidia(package, beside, reached=reached)
-    if _TORCH.match(name) and _has_torch(beside):
-        return "passed", _torch(beside)
+    if _TORCH.match(name) and has_torch(beside):
+        return "passed", torch_of(beside)
     return _of_system(name, beside)
 
 
@@ -98,18 +106,20 @@ def _by_nvidia(package: Component, beside: Surroundings, *, reached: bool) -> tu
     by = declared(package, beside.requires)
     if by and reached:
         return "passed", by
-    if _has_torch(beside):  # which is imported first, and has loaded them
-        return "passed", f"what comes with {_torch(beside)}"
+    if has_torch(beside):  # which is imported first, and has loaded them
+        return "passed", f"what comes with {torch_of(beside)}"
     if by:
         return "failed", f"{by} has it, and no RPATH leads to $ORIGIN/…/nvidia/…/lib"
     return "failed", f"nvidia-{package.name} has it, and Requires-Dist does not name that"
 
 
-def _has_torch(beside: Surroundings) -> bool:
+def has_torch(beside: Surroundings) -> bool:
+    """Whether torch is there, and has loaded its libraries before."""
     return bool(beside.against) or any(_is_torch(one) for one in beside.requires)
 
 
-def _torch(beside: Surroundings) -> str:
+def torch_of(beside: Surroundings) -> str:
+    """For people: torch as it is declared, or as it was built against."""
     if any(_is_torch(one) for one in beside.requires):
         return "torch"
     return f"torch {beside.against}, which it was built against and does not declare"

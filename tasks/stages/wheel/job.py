@@ -193,6 +193,17 @@ class Linkage:
 
 
 @dataclass(frozen=True)
+class Dlls:
+    """Of names that a wheel needs, in small letters: which come with every Windows, which with
+    Python, and which with the Visual C++ redistributable.
+    """
+
+    windows: frozenset[str] = frozenset()
+    python: frozenset[str] = frozenset()
+    redistributable: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
 class Linkages:
     """wheel-linkages.json: what was read in the libraries of the last wheel, by their digests in
     RECORD, None for one of another format. `reader` tells which reading it was.
