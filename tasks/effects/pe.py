@@ -13,7 +13,6 @@ from typing import Any
 
 from tasks.errors import BadArtifactError
 
-SUFFIXES = (".dll", ".pyd", ".exe")
 _MAGIC = b"MZ"
 _TABLES = ("IMPORT", "DELAY_IMPORT")  # needed to load it, and needed when it is first called
 

@@ -12,16 +12,14 @@ from typing import Any
 
 from tasks.stages.wheel.job import Dlls
 
-_TABLES = {"win_amd64": "ignore_names_x64", "win_arm64": "ignore_names_arm64"}
 
-
-def known(names: Iterable[str], platform: str = "win_amd64") -> Dlls | None:
-    """Whose these are; None without delvewheel, or where its lists have another form."""
+def known(names: Iterable[str]) -> Dlls | None:
+    """Whose these are, on x86-64; None without delvewheel, or where its lists have another form."""
     wanted = frozenset(names)
     try:
         lists: Any = importlib.import_module("delvewheel._dll_list")
         ignored = lists.ignore_regexes
-        windows = frozenset(getattr(lists, _TABLES.get(platform, "ignore_names_x64")))
+        windows = frozenset(lists.ignore_names_x64)
         begun = frozenset(n for n in wanted if any(one.fullmatch(n) for one in ignored))
         runtime = frozenset(n for n in wanted if lists.vc_redist.fullmatch(n))
     except (ImportError, AttributeError, TypeError):
