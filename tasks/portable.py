@@ -9,7 +9,7 @@ from tasks.settings.schema import Settings
 
 def takes_packages(settings: Settings, choice: Choice) -> bool:
     """By wheel.cuda; left to us, as the toolkit came. `SettingsError` where that cannot be."""
-    if choice.strategy != "source" or not choice.cuda or settings.build.backend == "cmake":
+    if choice.strategy != "source" or not choice.cuda:
         return False
     asked = settings.wheel.cuda
     if asked == "packages" and choice.system != "linux":
