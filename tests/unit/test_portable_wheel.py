@@ -122,10 +122,12 @@ def _library(folder: Path, name: str, soname: str, *needs: Path) -> Path:
     return folder / name
 
 
-def _described(site: Path, name: str, version: str, *listed: Path) -> None:
+def _described(site: Path, name: str, version: str, *listed: Path, requires: str = "") -> None:
     info = site / f"{name.replace('-', '_')}-{version}.dist-info"
     info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    line = f"Requires-Dist: {requires}\n" if requires else ""
+    told = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{line}"
+    (info / "METADATA").write_text(told)
     rows = "".join(f"{path.relative_to(site).as_posix()},,\n" for path in listed)
     (info / "RECORD").write_text(rows)
 
@@ -142,7 +144,9 @@ def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Bench:
     cudart = _library(one.site / "nvidia/cu13/lib", "libcudart.so.13", "libcudart.so.13")
     cudnn = _library(one.site / "nvidia/cudnn/lib", "libcudnn.so.9", "libcudnn.so.9", cudart)
     _described(one.site, "nvidia-cuda-runtime", "13.2.75", cudart)
-    _described(one.site, "nvidia-cudnn-cu13", "9.26.0.5", cudnn)
+    _described(one.site, "nvidia-cudnn-cu13", "9.26.0.5", cudnn, requires="nvidia-nvjitlink")
+    _described(one.site, "nvidia-nvjitlink", "13.2.78", requires="nvidia-cuda-runtime")
+    _described(one.site, "nvidia-curand", "10.4.2.55")
     (home / "lib64").mkdir(parents=True)
     for name, file in (("libcudart.so.13.2.75", cudart), ("libcudnn.so.9.26.0", cudnn)):
         (home / "lib64" / name).symlink_to(file)
@@ -152,8 +156,11 @@ def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Bench:
 
 def test_it_declares_what_it_was_linked_with_and_is_as_declared(bench: Bench) -> None:
     wheel, wanted, packed = bench.packed()
-    version = "9.26.0.5" if bench.pins else "9.26.0.*"
-    assert wanted.requires == ("nvidia-cuda-runtime==13.2.75", f"nvidia-cudnn-cu13=={version}")
+    if bench.pins:  # and what those require in turn, in the version that is here
+        theirs = ["nvidia-cudnn-cu13==9.26.0.5", "nvidia-nvjitlink==13.2.78"]
+    else:
+        theirs = ["nvidia-cudnn-cu13==9.26.0.*"]
+    assert wanted.requires == ("nvidia-cuda-runtime==13.2.75", *theirs)
     assert set(wanted.paths) == {"torch/lib/libtorch_cuda.so"}
     assert packed == wheelfile.verify(wheel, f"{sys.version_info[0]}.{sys.version_info[1]}.0")
     found = look(wheel, Reader())
@@ -220,7 +227,7 @@ def test_what_the_install_will_bring_is_not_missing_before_it(bench: Bench, hear
     assert needed["libcudart.so.13"] == needed["libcudnn.so.9"] == "toolkit"
     with pytest.raises(BadArtifactError, match=r"libcudnn\.so\.9 is nowhere"):
         libraries.look(bench.job, bench.deps(), wheel, packed)
-    assert any("CUDA comes from 2 packages: nvidia-cuda-runtime==13.2.75" in one for one in heard)
+    assert any("packages: nvidia-cuda-runtime==13.2.75, nvidia-cudnn" in one for one in heard)
 
 
 def test_a_compressed_wheel_is_changed_where_it_must_be_and_nowhere_else(bench: Bench) -> None:
