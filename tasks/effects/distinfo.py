@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tasks.effects import recordfile, wheelfile
 from tasks.effects.recordfile import Row
@@ -26,15 +26,20 @@ def replaced(archive: zipfile.ZipFile, added: Mapping[str, bytes]) -> frozenset[
 
 
 def close(
-    out: zipfile.ZipFile, archive: zipfile.ZipFile, added: Mapping[str, bytes]
+    out: zipfile.ZipFile,
+    archive: zipfile.ZipFile,
+    added: Mapping[str, bytes],
+    changed: Sequence[Row] = (),
 ) -> Mapping[str, str]:
     """Write `added`, and RECORD as that of `archive` with their rows, as the last members of `out`;
-    they have RECORD's time and mode. Returns path → sha256 of everything in it.
+    they have RECORD's time and mode. `changed` are rows of members that `out` has in other bytes.
+    Returns path → sha256 of everything in it.
     """
     listing = wheelfile.described(archive, "RECORD")
     info, like = listing.removesuffix("RECORD"), archive.getinfo(listing)
-    gone = replaced(archive, added)
-    new = [put(out, like, f"{info}{name}", added[name]) for name in sorted(added)]
+    gone = {*replaced(archive, added), *(row.path for row in changed)}
+    new = [*changed]
+    new += [put(out, like, f"{info}{name}", added[name]) for name in sorted(added)]
     listed = recordfile.rows(archive.read(listing).decode("utf-8"))
     rows = [*(row for row in listed if row.path not in gone), *new, Row(listing)]
     put(out, like, listing, recordfile.text(rows, "\n").encode())

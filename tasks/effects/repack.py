@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import struct
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import IO
 
 from tasks.effects import distinfo, wheelfile
+from tasks.effects.recordfile import Row
 from tasks.errors import BadArtifactError
 
 _LOCAL = struct.Struct("<4s5H3L2H")  # the header before each member's bytes
@@ -34,6 +35,16 @@ class Before:
     members: Mapping[tuple[str, str], zipfile.ZipInfo] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Instead:
+    """What goes into a wheel in place of a member: the `digest` that it had the last time, "" for
+    none, and what leaves it as a file, which is removed once it is in.
+    """
+
+    digest: str
+    make: Callable[[], Path]
+
+
 def is_stored(wheel: PurePath) -> bool:
     """Whether nothing in it is compressed."""
     try:
@@ -44,29 +55,36 @@ def is_stored(wheel: PurePath) -> bool:
 
 
 def repack(
-    wheel: Path, before: Path | None, added: Mapping[str, bytes] | None = None
+    wheel: Path,
+    before: Path | None,
+    added: Mapping[str, bytes] | None = None,
+    instead: Mapping[str, Instead] | None = None,
 ) -> Mapping[str, str]:
     """Compress `wheel` where it lies, all or nothing; returns path → sha256 of everything inside.
 
     `before` is a wheel that was verified and has not changed since. What is not taken from it is
-    verified on the way; so in the end nothing in `wheel` is left to verify but its tags. Order,
-    times and modes stay; `added` are more files of dist-info. Raises `BadArtifactError` naming the
-    member that is wrong.
+    verified on the way; so in the end nothing in `wheel` is left to verify but its tags. What is
+    compressed already stays so. Order, times and modes stay; `added` are more files of dist-info,
+    and `instead` goes in for members. Raises `BadArtifactError` naming the member that is wrong.
     """
     packed = wheel.with_name(f".{wheel.name}.part")
     with wheelfile.opened(wheel) as new, _opened(before) as old:
         recorded = wheelfile.record(new)
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as out:
             gone = distinfo.replaced(new, added or {})
+            rows: list[Row] = []
             for member in new.infolist():
                 if member.filename in gone:
+                    continue
+                if other := (instead or {}).get(member.filename):
+                    rows.append(_exchange(out, member, other, old))
                     continue
                 digest = wheelfile.vouched(member, recorded, wheel)
                 known = old.members.get((member.filename, digest))
                 if not (known and old.archive and take(out, member, old.archive, known)):
                     _compress(out, member, new, digest, wheel)
-            if added:
-                recorded = dict(distinfo.close(out, new, added))
+            if added or rows:
+                recorded = dict(distinfo.close(out, new, added or {}, rows))
     packed.replace(wheel)
     return recorded
 
@@ -129,9 +147,32 @@ def _copy_exactly(source: IO[bytes], target: IO[bytes], size: int) -> None:
         size -= len(chunk)
 
 
+def _exchange(out: zipfile.ZipFile, member: zipfile.ZipInfo, other: Instead, old: Before) -> Row:
+    """Put another file in a member's place, as `old` has it compressed where that is known."""
+    known = old.members.get((member.filename, other.digest))
+    if known and old.archive:
+        like = _info(member, known.compress_type)
+        like.CRC, like.file_size = known.CRC, known.file_size
+        if take(out, like, old.archive, known):
+            return Row(member.filename, other.digest, str(known.file_size))
+    path = other.make()
+    info = _info(member, zipfile.ZIP_DEFLATED)
+    info.file_size = path.stat().st_size
+    with path.open("rb") as source, out.open(info, "w") as target:
+        digest = wheelfile.copied(source, target)
+    info.external_attr = member.external_attr
+    path.unlink()
+    return Row(member.filename, digest, str(info.file_size))
+
+
 def _compress(
     out: zipfile.ZipFile, member: zipfile.ZipInfo, new: zipfile.ZipFile, digest: str, wheel: Path
 ) -> None:
+    if member.compress_type == zipfile.ZIP_DEFLATED:
+        if digest and wheelfile.digest_of(new, member) != digest:
+            raise wheelfile.changed(member.filename, wheel)
+        if take(out, member, new, member):
+            return
     form = zipfile.ZIP_STORED if member.is_dir() else zipfile.ZIP_DEFLATED
     info = _info(member, form)
     with new.open(member) as source, out.open(info, "w") as target:

@@ -122,7 +122,7 @@ def _verify_member(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo, recorded: Mapping[str, str], wheel: PurePath
 ) -> None:
     wanted = vouched(member, recorded, wheel)
-    if wanted and _digest(archive, member) != wanted:
+    if wanted and digest_of(archive, member) != wanted:
         raise changed(member.filename, wheel)
 
 
@@ -147,7 +147,8 @@ def changed(name: str, wheel: PurePath) -> BadArtifactError:
     return _bad(wheel, f"its member {name} is not what RECORD says")
 
 
-def _digest(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> str:
+def digest_of(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> str:
+    """The sha256 of what a member holds, as RECORD writes it."""
     with archive.open(member) as stream:
         return copied(stream, None)
 

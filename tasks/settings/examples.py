@@ -62,6 +62,7 @@ EXAMPLES: Mapping[str, Example] = {
     "runtime.env": Example({"DEVICE": "auto"}, ("env",)),
     "runtime.launch_blocking": Example(True, ("env",)),
     "wheel.local_version": Example("lab.1", ("wheel",)),
+    "wheel.cuda": Example("packages", ("deps", "wheel")),
     "wheel.wheelhouse": Example("~/wheels", ("wheel",)),
     "install.into": Example("~/miniconda3/envs/gs/bin/python", ("install",)),
     "companions": Example(["torchvision"], ("extensions",)),

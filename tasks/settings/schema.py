@@ -107,6 +107,8 @@ class Wheel(Section):
 
     local_version: str = Field(default="auto", pattern=forms.LOCAL_VERSION)
     """`auto` names CUDA, archs and commit (2.6.0+cu130.sm120.g1a2b3c4); `none` leaves it out."""
+    cuda: Literal["auto", "packages", "toolkit"] = "auto"
+    """Where a torch built on Linux takes CUDA from: NVIDIA's `packages`, declared, or `toolkit`."""
     wheelhouse: Place = "wheelhouse"
     """Folder for wheels, shared by all profiles; relative to the checkout."""
 
@@ -212,5 +214,4 @@ class Settings(Section):
     lock: bool = True
     """Build what torchyard.lock holds, where it has this profile; `doit lock` writes it."""
     offline: Place | None = None
-    """A bundle (`doit bundle`), folder or tar, that everything is taken from: no network is asked.
-    """
+    """A bundle (`doit bundle`), folder or tar, to take everything from: no network is asked."""

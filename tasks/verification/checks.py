@@ -12,7 +12,9 @@ from tasks.knowledge.covers import covers
 from tasks.model import Arch, Artifact
 from tasks.provenance.statement import PREDICATE, TYPE
 from tasks.stages.validate.job import Check
-from tasks.verification.documents import differences, held, is_about, items, targets, torch_of
+from tasks.verification import dlls
+from tasks.verification.documents import differences, held, is_about, items, targets
+from tasks.verification.documents import torch_of as torch_named_in
 from tasks.verification.looked import Looked
 from tasks.verification.outside import Outside, Surroundings, outside
 
@@ -141,20 +143,28 @@ def _missing(found: Looked, wanted: Sequence[Arch], knowledge: Knowledge) -> Ite
 
 def _outside(found: Looked) -> Check:
     name = "needs from outside"
-    if not found.held:
-        return Check(name, "not run", "it holds no ELF library")
-    against = torch_of(found.sbom) or _labelled(found.version)
-    beside = Surroundings(found.requires, found.system, against)
-    needs = outside(found.held, beside)
+    if not found.held and not found.dlls:
+        return Check(name, "not run", _unread(found))
+    against = torch_named_in(found.sbom) or _labelled(found.version)
+    is_torch = found.name == "torch"
+    beside = Surroundings(found.requires, found.system, against, found.windows, is_torch)
+    needs = [*outside(found.held, beside), *dlls.outside(found.dlls, beside)]
+    helper = "auditwheel" if found.held else "delvewheel"
     if bad := [one for one in needs if one.status == "failed"]:
         return Check(name, "failed", "; ".join(map(_whose, bad)), "let Requires-Dist bring it")
     if unsure := [one for one in needs if one.status == "not run"]:
-        return Check(name, "not run", "; ".join(map(_whose, unsure)), "pip install auditwheel")
+        return Check(name, "not run", "; ".join(map(_whose, unsure)), f"pip install {helper}")
     brought: dict[str, list[str]] = {}
     for one in needs:
         brought.setdefault(one.by, []).append(one.name)
     told = (f"{by}: {', '.join(names)}" for by, names in sorted(brought.items()))
     return Check(name, "passed", "; ".join(told) or "nothing")
+
+
+def _unread(found: Looked) -> str:
+    if not any(one.endswith((".dll", ".pyd")) for one in found.libraries):
+        return "it holds no library of Linux or Windows"
+    return "pefile, which reads DLLs and comes with delvewheel, is not installed"
 
 
 def _labelled(version: str) -> str:

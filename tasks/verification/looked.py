@@ -14,14 +14,14 @@ from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from tasks.effects import elf, files, manylinux, wheelfile, wheelhouse
+from tasks.effects import elf, files, manylinux, pe, wheelfile, wheelhouse, windowsdlls
 from tasks.effects.codereader import Reader
 from tasks.effects.machinecode import Images
 from tasks.effects.voice import tick
 from tasks.errors import BadArtifactError
 from tasks.model import Artifact
 from tasks.provenance.sbom import PLACE
-from tasks.stages.wheel.job import Linkage
+from tasks.stages.wheel.job import Dlls, Linkage
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,10 @@ class Looked:
     """A wheel as it is. `problem` is what RECORD and the members disagree in, "" where they agree;
     `sbom` and `statement` are None where there is none, {} where it cannot be read.
 
-    `held` has the linkage of each ELF library, `images` the machine code of each that has any,
-    `unread` what keeps one from being read. `system` is what every Linux has, None where nobody
-    here can tell.
+    `libraries` are their names; `held` has the linkage of each for Linux, `dlls` what each for
+    Windows needs, `images` the machine code of each that has any, `unread` what keeps one from
+    being read. `system` and `windows` are what other machines have, None where nobody here can
+    tell.
     """
 
     artifact: Artifact
@@ -45,6 +46,9 @@ class Looked:
     images: Mapping[str, Images] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
     system: frozenset[str] | None = None
+    dlls: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    windows: Dlls | None = None
+    libraries: tuple[str, ...] = ()
 
 
 def look(wheel: Path, reader: Reader) -> Looked:
@@ -69,7 +73,7 @@ def _look(
         told = HeaderParser().parsestr(archive.read(info).decode("utf-8"))
         place = info.replace("METADATA", PLACE)
         sbom = _parsed(archive.read(place)) if place in recorded else None
-        held, images, unread = _libraries(archive, recorded, reader)
+        found = _libraries(archive, recorded, reader)
     return Looked(
         artifact,
         "",
@@ -78,10 +82,13 @@ def _look(
         requires=tuple(_requirements(told)),
         sbom=sbom,
         statement=statement,
-        held=held,
-        images=images,
-        unread=unread,
+        held=found.held,
+        images=found.images,
+        unread=found.unread,
         system=manylinux.libraries(),
+        dlls=found.dlls,
+        libraries=tuple(wheelfile.libraries(recorded)),
+        windows=windowsdlls.known(name for names in found.dlls.values() for name in names),
     )
 
 
@@ -93,27 +100,38 @@ def _problem(wheel: Path, archive: zipfile.ZipFile, recorded: Mapping[str, str])
     return ""
 
 
-def _libraries(
-    archive: zipfile.ZipFile, recorded: Mapping[str, str], reader: Reader
-) -> tuple[dict[str, Linkage], dict[str, Images], dict[str, str]]:
+@dataclass
+class _Found:
+    """By the library's name in the wheel."""
+
+    held: dict[str, Linkage] = field(default_factory=dict)
+    dlls: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    images: dict[str, Images] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+
+
+def _libraries(archive: zipfile.ZipFile, recorded: Mapping[str, str], reader: Reader) -> _Found:
     """One at a time on the disk: a whole torch holds gigabytes of them."""
-    held: dict[str, Linkage] = {}
-    images: dict[str, Images] = {}
-    unread: dict[str, str] = {}
+    found = _Found()
     with tempfile.TemporaryDirectory(prefix="torchyard-verify-") as folder:
         for name in wheelfile.libraries(recorded):
             path = Path(archive.extract(name, folder))
             try:
-                if linkage := elf.read(path):
-                    held[name] = linkage
-                found = reader.images(path)
+                _read(found, name, path, reader)
             except BadArtifactError as error:
-                unread[name] = error.what
-            else:
-                if found.cubins or found.ptx:
-                    images[name] = found
+                found.unread[name] = error.what
             path.unlink()
-    return held, images, unread
+    return found
+
+
+def _read(found: _Found, name: str, path: Path, reader: Reader) -> None:
+    if linkage := elf.read(path):
+        found.held[name] = linkage
+    elif pe.is_readable() and (needed := pe.needed(path)) is not None:
+        found.dlls[name] = needed
+    images = reader.images(path)
+    if images.cubins or images.ptx:
+        found.images[name] = images
 
 
 def _requirements(told: Message) -> Iterator[Requirement]:

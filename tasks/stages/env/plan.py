@@ -17,7 +17,7 @@ from tasks.stages.env.launchers import of_caches
 from tasks.stages.env.writable import require_writable
 from tasks.workers import asked
 
-RECIPE = 3
+RECIPE = 4
 
 
 def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledge) -> Stage:

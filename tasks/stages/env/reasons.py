@@ -42,6 +42,7 @@ SET = {
     "CMAKE_GENERATOR": "Ninja compiles what changed, and takes its jobs from the pool",
     "CMAKE_BUILD_TYPE": "build.type says so",
     "CMAKE_LINK_DEPENDS_NO_SHARED": "a changed library does not link again what uses it",
+    "CMAKE_BUILD_RPATH_USE_ORIGIN": "the wheel has the same bytes in whichever folder it is made",
     "CMAKE_PREFIX_PATH": "MKL of Python packages lies in the environment",
     "BLAS": "build.blas says so",
     "CCACHE_NAMESPACE": "keeps objects apart by nvcc's own variables, which ccache does not see",

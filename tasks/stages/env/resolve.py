@@ -20,6 +20,7 @@ from tasks.stages.env.leaks import LEAKS
 from tasks.stages.env.reasons import explained
 
 _NO_CACHE = Cache()
+NEW_FOLDERS = "CMAKE_BUILD_RPATH_USE_ORIGIN"
 _BLAS = {"mkl": "MKL", "openblas": "OpenBLAS", "generic": "Generic"}  # PyTorch's BLAS variable
 
 
@@ -36,7 +37,9 @@ def resolve(
         return explained(job, deps, extension), extension
     full = _environment(job, deps, {**shared, **_source(job, deps, cache)})
     tuned = tuning(job, deps, cache, base_dir(job, tree))
-    return explained(job, deps, replace(full, defaults=tuned, offered=offered(job))), extension
+    return explained(
+        job, deps, replace(full, defaults=tuned, offered=(*offered(job), *_new_folders(job)))
+    ), extension
 
 
 def python(job: EnvJob, deps: Deps) -> dict[str, str]:
@@ -92,6 +95,7 @@ def _source(job: EnvJob, deps: Deps, cache: Cache) -> dict[str, str]:
         "CMAKE_BUILD_TYPE": job.build_type,
         # a changed libc10 is no reason to link all that uses it once more: see ADR 13
         "CMAKE_LINK_DEPENDS_NO_SHARED": "ON",
+        **_portable_paths(job),
         **_blas(job),
         **msvc_flags(job, deps, extension=False),
         **job.variables,
@@ -99,9 +103,20 @@ def _source(job: EnvJob, deps: Deps, cache: Cache) -> dict[str, str]:
     }
 
 
+def _portable_paths(job: EnvJob) -> dict[str, str]:
+    """The room that CMake leaves for RPATH is then the same in every folder. Only in a new one: a
+    configured one would be linked again, all of it.
+    """
+    return {NEW_FOLDERS: "ON"} if job.system == "linux" else {}
+
+
 def _own_archs(job: EnvJob, deps: Deps) -> dict[str, str]:
     lists = {"TORCH_CUDA_ARCH_LIST": job.arch_lists.torch}
     return _written(lists) if _toolkit(job, deps) else {}
+
+
+def _new_folders(job: EnvJob) -> tuple[str, ...]:
+    return () if NEW_FOLDERS in job.variables else tuple(_portable_paths(job))
 
 
 def _written(lists: Mapping[str, str]) -> dict[str, str]:

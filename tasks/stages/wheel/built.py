@@ -23,7 +23,9 @@ from tasks.stages.wheel import installed, installing, lastgood, libraries, packi
 from tasks.stages.wheel.installing import Fresh
 from tasks.stages.wheel.job import BuiltJob, Surface, Wheel
 from tasks.stages.wheel.lastgood import Content
+from tasks.stages.wheel.linkage import of_toolkit
 from tasks.stages.wheel.made import made_of, version_of
+from tasks.stages.wheel.packing import Packed
 from tasks.stages.wheel.surface import surface
 
 VERSION_FILES = ("torch/version.py", "torch/_version.py")
@@ -40,18 +42,29 @@ def run(job: BuiltJob, deps: Deps) -> tuple[Wheel, Surface]:
     made, began = made_of(job, deps), now()
     before = lastgood.read(job)
     known = lastgood.wheel_of(job, before) if before else None
-    wheel, recorded = packing.pack(job, compiled, made, deps.python_version, known)
-    content = wheelfile.content_digest(recorded, VERSION_FILES)
+    packed = packing.pack(job, compiled, made, deps, known)
+    content = _content(packed)
     artifact = _same(job, deps, content, before)
     if artifact is None:
-        found_in = libraries.look(job, deps, wheel, recorded)
-        artifact = installing.install(job, deps, Fresh(wheel, content, made, began), before)
+        found_in = libraries.look(
+            job, deps, packed.wheel, packed.recorded, packed.portable.promised
+        )
+        if job.cuda and not job.by_packages and of_toolkit(found_in):
+            say("wheel.cuda: packages makes one for machines that have a driver and no toolkit")
+        artifact = installing.install(job, deps, Fresh(packed.wheel, content, made, began), before)
         manifests.publish(job.libraries, found_in)
     found = installed.torch_of(deps.python)
     say(f"torch {found.version} ({artifact.name}, sha256 {artifact.sha256[:12]}…)")
     release = found.version.partition("+")[0]
     torch = Wheel(found.version, release, found.cuda, found.folder, deps.python, "wheel", artifact)
     return torch, surface(found, deps, job.reading)
+
+
+def _content(packed: Packed) -> str:
+    """What would be installed, with the packages that it brings along."""
+    content = wheelfile.content_digest(packed.recorded, VERSION_FILES)
+    requires = packed.portable.requires
+    return sha256_text(canonical([content, *requires])) if requires else content
 
 
 def _same(job: BuiltJob, deps: Deps, content: str, last: Content | None) -> Artifact | None:

@@ -60,6 +60,8 @@ class BuiltJob:
     digest of what was last installed and imported, `libraries` what its libraries need, `linkages`
     what was read in them. `build` is the build folder of this profile. `asked` are the settings,
     `targets` the capabilities that the statement beside the wheel tells of. `locked` is as above.
+    `by_packages`: CUDA's libraries are to come from NVIDIA's packages; then `as_made` keeps what
+    was read in the libraries before their RPATH was set, and `patched` what became of them.
     """
 
     release: str
@@ -73,6 +75,8 @@ class BuiltJob:
     content: PurePath
     libraries: PurePath
     linkages: PurePath
+    as_made: PurePath
+    patched: PurePath
     reading: Reading
     deps: PurePath
     source: PurePath
@@ -83,6 +87,7 @@ class BuiltJob:
     asked: Mapping[str, Json] = field(default_factory=dict)
     targets: tuple[Arch, ...] = ()
     locked: Locked = field(default_factory=dict)
+    by_packages: bool = False
 
 
 @dataclass(frozen=True)
@@ -188,6 +193,17 @@ class Linkage:
 
 
 @dataclass(frozen=True)
+class Dlls:
+    """Of names that a wheel needs, in small letters: which come with every Windows, which with
+    Python, and which with the Visual C++ redistributable.
+    """
+
+    windows: frozenset[str] = frozenset()
+    python: frozenset[str] = frozenset()
+    redistributable: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
 class Linkages:
     """wheel-linkages.json: what was read in the libraries of the last wheel, by their digests in
     RECORD, None for one of another format. `reader` tells which reading it was.
@@ -195,6 +211,15 @@ class Linkages:
 
     reader: int
     libraries: Mapping[str, Linkage | None]
+
+
+@dataclass(frozen=True)
+class Patched:
+    """wheel-patched.json: the libraries of the last wheel whose RPATH was set. A digest of what the
+    linker left and of the RPATH → the sha256 of what became of it, as RECORD writes it.
+    """
+
+    libraries: Mapping[str, str]
 
 
 @dataclass(frozen=True)

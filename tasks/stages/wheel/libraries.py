@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 
@@ -27,28 +27,38 @@ from tasks.stages.wheel.loading import Loaded, Need, Search, load, order
 _READER = 1  # raised where elf.read comes to find more in a library
 
 
-def look(job: BuiltJob, deps: Deps, wheel: Path, recorded: Mapping[str, str]) -> WheelLibraries:
+def look(
+    job: BuiltJob,
+    deps: Deps,
+    wheel: Path,
+    recorded: Mapping[str, str],
+    promised: Collection[str] = (),
+) -> WheelLibraries:
     """What wheel-libraries.json is to say; `BadArtifactError` where a library is nowhere here.
+    `promised` are files below site-packages that the install of the wheel brings.
 
     Windows and macOS have formats of their own, which are not read: the file is then empty.
     """
     tick("looking at what its libraries need")
-    held = linkages(job, wheel, recorded)
+    held = linkages(job, wheel, recorded, job.linkages)
     found = WheelLibraries(wheel.name, {})
     if held:
         site = environments.site_packages(deps.python)
-        found = judge(wheel, held, _needs(job, deps, held, site), _owner(job, deps, held, site))
+        own = [n for n in needs(job, deps, held, site, promised) if n.library in held]
+        found = judge(wheel, held, own, _owner(job, deps, held, site))
         for warning in bound(found):
             warn(warning)
         say(summary(found))
     return found
 
 
-def linkages(job: BuiltJob, wheel: Path, recorded: Mapping[str, str]) -> dict[str, Linkage]:
+def linkages(
+    job: BuiltJob, wheel: Path, recorded: Mapping[str, str], kept: PurePath
+) -> dict[str, Linkage]:
     """Each ELF library of a wheel whose members are `recorded`, by its name there; those that the
-    last wheel held in the same bytes are not read again.
+    last wheel held in the same bytes, by the file `kept`, are not read again.
     """
-    known = _known(job)
+    known = _known(kept)
     found: dict[str, Linkage | None] = {}
     folder = files.own(Path(job.landing) / "libraries")
     with zipfile.ZipFile(wheel) as archive:
@@ -61,29 +71,40 @@ def linkages(job: BuiltJob, wheel: Path, recorded: Mapping[str, str]) -> dict[st
             found[name] = elf.read(unpacked)
             unpacked.unlink()  # a whole torch holds gigabytes of them
     read = {recorded[name]: linkage for name, linkage in found.items()}
-    manifests.publish(job.linkages, Linkages(_READER, read))
+    manifests.publish(kept, Linkages(_READER, read))
     return {name: linkage for name, linkage in found.items() if linkage}
 
 
-def _known(job: BuiltJob) -> Mapping[str, Linkage | None]:
+def _known(kept: PurePath) -> Mapping[str, Linkage | None]:
     try:
-        before = manifests.read(job.linkages, Linkages)
+        before = manifests.read(kept, Linkages)
     except BuildError:
         return {}
     return before.libraries if before.reader == _READER else {}
 
 
-def _needs(job: BuiltJob, deps: Deps, held: Mapping[str, Linkage], site: Path) -> list[Need]:
-    """What the libraries need, and get once the wheel is installed in `site`."""
+def needs(
+    job: BuiltJob,
+    deps: Deps,
+    held: Mapping[str, Linkage],
+    site: Path,
+    promised: Collection[str] = (),
+) -> list[Need]:
+    """What the libraries need, and get once the wheel is installed in `site`; theirs by their names
+    in the wheel, and what all that comes in through them needs, by its place.
+    """
     named = {str(site / name): name for name in order(held)}
     python = os.path.realpath(deps.python)  # the loader's $ORIGIN of a program follows links
     by = Loaded(python, elf.read(Path(python)) or Linkage(""))
     libraries = [by, *(Loaded(place, held[name], by) for place, name in named.items())]
-    needs = load(libraries, _search(job, held, site))
-    return [replace(need, library=named[need.library]) for need in needs if need.library in named]
+    search = _search(job, held, site, {str(site / place) for place in promised})
+    found = load(libraries, search)
+    return [replace(need, library=named.get(need.library, need.library)) for need in found]
 
 
-def _search(job: BuiltJob, held: Mapping[str, Linkage], site: Path) -> Search:
+def _search(
+    job: BuiltJob, held: Mapping[str, Linkage], site: Path, promised: Collection[str]
+) -> Search:
     """The environment is that of the import, and of validate. torch/__init__.py itself looks into
     NVIDIA's packages where the loader finds nothing.
     """
@@ -93,12 +114,15 @@ def _search(job: BuiltJob, held: Mapping[str, Linkage], site: Path) -> Search:
         path=tuple(folder for folder in env.get("LD_LIBRARY_PATH", "").split(":") if folder),
         cache=loader.cache(env),
         folders=(*loader.folders(), *packages),
-        look=_look(held, site),
+        look=_look(held, site, promised),
     )
 
 
-def _look(held: Mapping[str, Linkage], site: Path) -> Callable[[str], Linkage | None]:
+def _look(
+    held: Mapping[str, Linkage], site: Path, promised: Collection[str]
+) -> Callable[[str], Linkage | None]:
     """What lies at a place once the wheel is installed; the torch that is there now goes."""
+    machine = next((one.machine for one in held.values()), "")
     ours = {str(site / name): linkage for name, linkage in held.items()}
     folders = tuple(f"{folder}/" for folder in _folders(held, site))
 
@@ -108,7 +132,7 @@ def _look(held: Mapping[str, Linkage], site: Path) -> Callable[[str], Linkage | 
         try:
             return elf.read(Path(place))
         except OSError:
-            return None
+            return Linkage(machine) if place in promised else None
 
     return look
 

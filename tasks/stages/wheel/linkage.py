@@ -11,6 +11,7 @@ from pathlib import PurePath
 
 from tasks.errors import BadArtifactError
 from tasks.few import few
+from tasks.stages.wheel.cudapackages import component
 from tasks.stages.wheel.job import Linkage, Linked, Origin, WheelLibraries
 from tasks.stages.wheel.loading import Need
 
@@ -113,6 +114,12 @@ def summary(found: WheelLibraries) -> str:
         if names:
             parts.append(f"{words}: {few(names, _AT_MOST)}")
     return "; ".join(parts)
+
+
+def of_toolkit(found: WheelLibraries) -> bool:
+    """Whether any library takes one of CUDA from where it is on this machine."""
+    needed = (one for linked in found.libraries.values() for one in linked.needed.items())
+    return any(component(name) and of in {"system", "toolkit"} for name, of in needed)
 
 
 def bound(found: WheelLibraries) -> Iterator[str]:

@@ -14,6 +14,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.effects import files, manifests, repack, shell, wheelfile
@@ -25,31 +26,57 @@ from tasks.model import Command
 from tasks.provenance.made import Made, dated
 from tasks.provenance.sbom import PLACE, sbom
 from tasks.stages.compile.job import ASSEMBLY, OPTION, Compiled
+from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import Environment
 from tasks.stages.source.job import SourceTree
+from tasks.stages.wheel import bringing
 from tasks.stages.wheel.job import BuiltJob
+from tasks.stages.wheel.portable import NOTHING, Portable, described
 
 # of a tree whose own bdist_wheel knows no such option
 _REFUSED = re.compile(r"error: option --\S+ not recognized")
 
 
-def pack(
-    job: BuiltJob, compiled: Compiled, made: Made, python_version: str, before: Path | None
-) -> tuple[Path, Mapping[str, str]]:
-    """The finished wheel and its RECORD, every byte of it checked; `before` is the last good one.
-    What it was `made` from is in it.
+@dataclass(frozen=True)
+class Packed:
+    """A finished wheel, its RECORD, and what it got to work without a toolkit."""
+
+    wheel: Path
+    recorded: Mapping[str, str]
+    portable: Portable
+
+
+def pack(job: BuiltJob, compiled: Compiled, made: Made, deps: Deps, before: Path | None) -> Packed:
+    """The finished wheel, every byte of it checked; `before` is the last good one. What it was
+    `made` from is in it.
 
     Raises `CommandFailedError`, `BadArtifactError`, and `BuildError` where no wheel came out.
     """
     wheel = _make(job, compiled, made)
     added = {PLACE: sbom(made).encode()}
-    if not repack.is_stored(wheel):
+    with wheelfile.opened(wheel) as archive:
+        recorded = wheelfile.record(archive)
+    wanted = bringing.look(job, deps, wheel, recorded)
+    if not repack.is_stored(wheel) and wanted == NOTHING:
         tick(f"checking {wheel.name}")
         enclose(wheel, added)
-        return wheel, wheelfile.verify(wheel, python_version)
+        return Packed(wheel, wheelfile.verify(wheel, deps.python_version), NOTHING)
     tick(f"compressing {wheel.name}")
-    wheelfile.require_tags(wheel, python_version)
-    return wheel, repack.repack(wheel, before, added)
+    wheelfile.require_tags(wheel, deps.python_version)
+    added |= metadata_of(wheel, wanted)
+    instead = bringing.instead(job, deps, wheel, recorded, wanted)
+    packed = repack.repack(wheel, before, added, instead)
+    bringing.remember(job, recorded, packed, wanted)
+    return Packed(wheel, packed, wanted)
+
+
+def metadata_of(wheel: Path, wanted: Portable) -> dict[str, bytes]:
+    """METADATA with the requirements, by its name in dist-info; nothing where there are none."""
+    if not wanted.requires:
+        return {}
+    with wheelfile.opened(wheel) as archive:
+        text = archive.read(wheelfile.described(archive, "METADATA")).decode("utf-8")
+    return {"METADATA": described(text, wanted.requires).encode("utf-8")}
 
 
 def _make(job: BuiltJob, compiled: Compiled, made: Made) -> Path:

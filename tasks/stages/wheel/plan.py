@@ -9,7 +9,8 @@ from tasks.digest import plain
 from tasks.errors import KnowledgeError
 from tasks.knowledge import Knowledge
 from tasks.knowledge.releases import release
-from tasks.model import Layout, Stage
+from tasks.model import Json, Layout, Stage
+from tasks.portable import takes_packages
 from tasks.settings.schema import Settings
 from tasks.stages.wheel.job import BuiltJob, ExistingJob, PrebuiltJob, Reading
 
@@ -38,11 +39,16 @@ def _stage(layout: Layout, job: Any, reads: tuple[str, ...], doc: str) -> Stage:
         room="wheel",
         doc=doc,
         job=job,
-        inputs={"recipe": RECIPE, "kind": type(job).__name__, **inputs},
+        inputs={"recipe": RECIPE, "kind": type(job).__name__, **inputs, **_by_packages(job)},
         leaves=(layout.manifest("wheel"), layout.manifest("surface")),
         reads=tuple(layout.manifest(name) for name in reads),
         asks="moved",
     )
+
+
+def _by_packages(job: Any) -> dict[str, Json]:
+    """An input only where it is so: no other wheel is made again for it."""
+    return {"by_packages": True} if getattr(job, "by_packages", False) else {}
 
 
 _SHOWN = frozenset(
@@ -115,6 +121,8 @@ def _built(settings: Settings, layout: Layout, choice: Choice, reading: Reading)
         content=layout.build / "wheel-content.json",
         libraries=layout.build / "wheel-libraries.json",
         linkages=layout.build / "wheel-linkages.json",
+        as_made=layout.build / "wheel-linkages-as-made.json",
+        patched=layout.build / "wheel-patched.json",
         reading=reading,
         deps=layout.manifest("deps"),
         source=layout.manifest("source"),
@@ -124,4 +132,5 @@ def _built(settings: Settings, layout: Layout, choice: Choice, reading: Reading)
         wheel=layout.manifest("wheel"),
         asked=settings.model_dump(mode="json", include=_ASKED, exclude={"source": {"mirrors"}}),
         targets=choice.targets,
+        by_packages=takes_packages(settings, choice),
     )

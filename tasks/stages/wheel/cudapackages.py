@@ -1,0 +1,125 @@
+"""NVIDIA's packages: which has a library, what it is called for a CUDA, where it lies. Pure.
+
+Up to CUDA 12 every package has a folder of its own, `nvidia/cublas/lib` of nvidia-cublas-cu12. From
+13 on those of the toolkit share `nvidia/cu13/lib` and have no -cu13 in their names; cuDNN, NCCL and
+the like, which have releases of their own, are as they were.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Literal
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+_SHARED_FROM = 13
+_ALL_IN_ONE = re.compile(r"cu\d+")  # nvidia/cu13: the toolkit of 13.0 and later in one folder
+_NUMBERS = re.compile(r"\.so\.(\d+(?:\.\d+)*)$")
+_WHOLE = 3  # numbers in a version, at the least
+_PLACE = 4  # parts of nvidia/cublas/lib/libcublas.so.12
+
+
+@dataclass(frozen=True)
+class Component:
+    """A package without nvidia- and -cu12, and its `extra` of cuda-toolkit, "" where it is not of
+    the toolkit. `numbered`: whether the name of a library's file has the version of the package,
+    the begin of it, or another number.
+    """
+
+    name: str
+    extra: str = ""
+    numbered: Literal["whole", "begin", "not"] = "whole"
+
+    def distribution(self, major: int) -> str:
+        """Its name on the index, for CUDA `major`."""
+        shared = self.extra and major >= _SHARED_FROM
+        return f"nvidia-{self.name}" if shared else f"nvidia-{self.name}-cu{major}"
+
+    def folder(self, major: int) -> str:
+        """Where its libraries lie, below site-packages."""
+        shared = self.extra and major >= _SHARED_FROM
+        return f"nvidia/{f'cu{major}' if shared else self.name.replace('-', '_')}/lib"
+
+
+# File lists of the wheels that torch 2.6.0 and 2.15.0 require, and of CUDA 12.4 as Debian has it
+_COMPONENTS: Mapping[str, Component] = {
+    "libcudart": Component("cuda-runtime", "cudart"),
+    "libcupti": Component("cuda-cupti", "cupti", numbered="not"),  # libcupti.so.2024.1.1
+    "libnvrtc": Component("cuda-nvrtc", "nvrtc"),
+    "libnvrtc-builtins": Component("cuda-nvrtc", "nvrtc"),
+    "libcublas": Component("cublas", "cublas"),
+    "libcublasLt": Component("cublas", "cublas"),
+    "libcufft": Component("cufft", "cufft"),
+    "libcufftw": Component("cufft", "cufft"),
+    "libcufile": Component("cufile", "cufile", "begin"),  # libcufile.so.1.9.1 of 1.9.1.3
+    "libcurand": Component("curand", "curand"),
+    "libcusolver": Component("cusolver", "cusolver"),
+    "libcusolverMg": Component("cusolver", "cusolver"),
+    "libcusparse": Component("cusparse", "cusparse"),
+    "libnvJitLink": Component("nvjitlink", "nvjitlink"),
+    "libnvToolsExt": Component("nvtx", "nvtx", numbered="not"),  # libnvToolsExt.so.1.0.0
+    "libcudnn": Component("cudnn", numbered="begin"),  # libcudnn.so.9.1.0 of 9.1.0.70
+    "libcusparseLt": Component("cusparselt", numbered="begin"),  # libcusparseLt.so.0.6.2.3 of 0.6.2
+    "libnccl": Component("nccl", numbered="begin"),
+    "libnvshmem_host": Component("nvshmem", numbered="begin"),
+}
+
+
+def component(library: str) -> Component | None:
+    """The package that has a library, by its file name."""
+    stem = library.partition(".so")[0]
+    return _COMPONENTS.get("libcudnn" if stem.startswith("libcudnn_") else stem)
+
+
+def of_distribution(name: str) -> Component | None:
+    """The package by its name on the index: `nvidia-cublas-cu12`, `nvidia-cublas`."""
+    stem = re.sub(r"-cu\d+$", "", canonicalize_name(name).removeprefix("nvidia-"))
+    return next((one for one in _COMPONENTS.values() if one.name == stem), None)
+
+
+def declared(of: Component, requires: Iterable[Requirement]) -> str:
+    """The requirement that brings a package, "" where none does."""
+    wanted = re.compile(rf"nvidia-{of.name}(-cu\d+)?")
+    for one in requires:
+        name = canonicalize_name(one.name)
+        if wanted.fullmatch(name):
+            return name
+        if name == "cuda-toolkit" and of.extra in one.extras:
+            return f"{name}[{of.extra}]"
+    return ""
+
+
+def is_in_its_folder(place: PurePosixPath) -> bool:
+    """Whether a package has that file, `nvidia/cublas/lib/libcublas.so.12` below site-packages."""
+    found = component(place.name)
+    if found is None or len(place.parts) != _PLACE:
+        return False
+    top, folder, last, _ = place.parts
+    if (top, last) != ("nvidia", "lib"):
+        return False
+    shared = bool(found.extra and _ALL_IN_ONE.fullmatch(folder))
+    return shared or folder == found.name.replace("-", "_")
+
+
+def pinned(of: Component, cuda: str, file: str) -> str:
+    """The requirement for the package that has what `file` is in a toolkit of CUDA `cuda`.
+
+    `libcublas.so.12.4.5.8` of CUDA 12.4.131 → `nvidia-cublas-cu12==12.4.5.8`. Where the name of the
+    file has only the begin of the version, any that begins so is taken, and where it has another
+    number, any of that release of CUDA.
+    """
+    major, minor = cuda.split(".")[:2]
+    numbers = _NUMBERS.search(file)
+    parts = numbers[1].split(".") if numbers else []
+    if of.numbered == "not" or not parts:
+        version = f"{major}.{minor}.*" if of.extra else ""
+    elif of.numbered == "whole" and len(parts) >= _WHOLE:
+        version = ".".join(parts)
+    else:
+        version = f"{'.'.join(parts[:_WHOLE])}.*"
+    name = of.distribution(int(major))
+    return f"{name}=={version}" if version else name
