@@ -1,6 +1,6 @@
 """doit's database where it cannot be read, written or opened: what is up to date is then found out
-again, or not saved, which is told once, and the run goes on. doit by itself ends there with a traceback, before it tells
-the failure of a stage.
+again, or not saved, which is told once, and the run goes on. doit by itself ends there with a
+traceback, before it tells the failure of a stage.
 
 doit has chosen its class for it before it reads dodo.py, so the methods of that class are replaced.
 """

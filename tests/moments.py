@@ -67,7 +67,9 @@ def _children(doit: psutil.Process) -> list[psutil.Process]:
 def seconds(records: Path, pid: int) -> dict[str, float]:
     """What each stage of a run took."""
     return {
-        _room(event): event["seconds"] for event in _events(records, pid) if event["event"] == "done"
+        _room(event): event["seconds"]
+        for event in _events(records, pid)
+        if event["event"] == "done"
     }
 
 

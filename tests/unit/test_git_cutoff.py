@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tasks.effects import files, git
-from tasks.effects.git import cutoff
+from tasks.effects.git import cutoff, patching
 from tasks.effects.git.cutoff import UnderWay
 from tasks.errors import BuildError
 from tests.integration.conftest import commit
@@ -69,7 +69,7 @@ def test_what_a_person_edited_after_a_failure_stays(clone: Path) -> None:
         raise BuildError("the disk is full")
     mine = clone / "inner" / "a"
     mine.write_text("mine\n", "utf-8")
-    later = os.stat(clone / ".git" / "torchyard-under-way.json").st_mtime + 10
+    later = (clone / ".git" / "torchyard-under-way.json").stat().st_mtime + 10
     os.utime(mine, (later, later))
     git.update_submodules(clone)
     assert mine.read_text("utf-8") == "mine\n"
@@ -94,12 +94,11 @@ def test_files_under_a_patch_that_was_cut_off_are_as_they_were(clone: Path, tmp_
     patch.write_text(run(clone, "diff", "a", "b") + "\n--- /dev/null\n+++ b/new\n", "utf-8")
     (clone / "a").write_text("a\n", "utf-8")
     folder = files.own(tmp_path / "state") / "patching"
-    with pytest.raises(KeyboardInterrupt), git.patching.kept(clone, patch, folder):
-        (clone / "b").unlink()
-        (clone / "a").unlink()
-        (clone / "a").write_text("pat", "utf-8")
-        (clone / "new").write_text("ne", "utf-8")
-        raise KeyboardInterrupt
+    patching.kept(clone, patch, folder).__enter__()  # and never left, as by a KILL
+    (clone / "b").unlink()
+    (clone / "a").unlink()
+    (clone / "a").write_text("pat", "utf-8")
+    (clone / "new").write_text("ne", "utf-8")
     git.restore(clone, folder)
     assert (clone / "b").read_text("utf-8") == mine
     assert (clone / "a").read_text("utf-8") == "a\n"
