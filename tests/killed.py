@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from tests.checkout import SHORT
 from tests.moments import Moment, kill, kill_at, seconds
@@ -32,7 +33,7 @@ NUDGES = {
     "install": ("handed", "answer"),
     "validate": ("",),
 }
-_OTHER = {"ref": "v2", "patched": True, "switch": True, "answer": 43}
+_OTHER: Mapping[str, Any] = {"ref": "v2", "patched": True, "switch": True, "answer": 43}
 COMMANDS: Mapping[str, Sequence[str]] = {
     "lock": ("lock",),
     "publish": ("publish", "--dest", "../index"),
@@ -110,7 +111,10 @@ class Killed:
         """What is there is what an undisturbed build leaves."""
         self.site.require_theirs()
         self.site.require_quiet()
-        found = {self.state.torch: self.site.torch(), self.state.answer: self.site.toy()}
+        found: dict[State | int, dict[str, str]] = {
+            self.state.torch: self.site.torch(),
+            self.state.answer: self.site.toy(),
+        }
         for key, now in found.items():
             moved = differences(self.expected[key], now)
             assert moved == [], f"{told}\n{moved}"

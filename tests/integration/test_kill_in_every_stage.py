@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -51,7 +51,9 @@ def one_side(
 ) -> Counter[str]:
     """Its share of the moments, one after the other, those of the stages in a random order."""
     side, failed = Killed(folder, chance, edited=edited), []
-    planned = [(side.stage, name) for name in stages for _ in range(EACH)]
+    planned: list[tuple[Callable[[str], None], str]] = [
+        (side.stage, name) for name in stages for _ in range(EACH)
+    ]
     chance.shuffle(planned)
     planned += [(side.command, name) for name, many in COMMANDED.items() for _ in range(many)]
     for act, name in planned:
