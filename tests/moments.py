@@ -34,7 +34,7 @@ def kill_at(child: subprocess.Popen[str], records: Path, moment: Moment) -> tupl
     """The stage that it hit, "" where the run was over before, "between" where none was at work;
     and what was printed.
     """
-    while child.poll() is None and moment.stage not in _begun(records, child.pid):
+    while child.poll() is None and moment.stage not in begun(records, child.pid):
         time.sleep(0.005)
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(moment.after)
@@ -73,7 +73,8 @@ def seconds(records: Path, pid: int) -> dict[str, float]:
     }
 
 
-def _begun(records: Path, pid: int) -> set[str]:
+def begun(records: Path, pid: int) -> set[str]:
+    """The stages that a run came to."""
     return {_room(event) for event in _events(records, pid) if event["event"] == "stage"}
 
 
