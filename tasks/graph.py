@@ -102,7 +102,9 @@ def _absent(yard: Yard, name: str, reason: str) -> Task:
 
 
 def withdraw_manifests(stage: Stage) -> None:
-    """What `doit clean` does: claims go, work trees and environments stay."""
+    """What `doit clean` does: claims go, and validate's for other programs; work trees and
+    environments stay.
+    """
     from tasks.effects import manifests  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
-    manifests.withdraw(*stage.leaves)
+    manifests.withdraw(*stage.leaves, *(stage.also if stage.room == "validate" else ()))

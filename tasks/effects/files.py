@@ -109,6 +109,8 @@ def own(folder: PurePath) -> Path:
             "there is no such drive", where=str(path), todo="choose another place in the settings"
         ) from error
     if not is_owned(path):
+        for begun in path.glob(f".{TAG}.*"):  # a KILL came before the mark had its name
+            begun.unlink()
         if any(path.iterdir()):
             raise NotOwnedError(
                 "this folder is not empty and torchyard did not make it",

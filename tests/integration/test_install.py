@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -358,24 +359,29 @@ def test_another_profile_that_was_cut_off_in_its_first_install_has_to_give_it_ba
         other.install()
 
 
-def test_of_two_profiles_at_one_moment_the_later_gives_way(
-    yard: InstallYard, monkeypatch: pytest.MonkeyPatch
+def test_of_two_profiles_at_one_moment_the_later_waits_and_gives_way(
+    yard: InstallYard, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other comes between the look and the exchange."""
     other = InstallYard(yard.root, yard.theirs, "other")
     other.torch("2.7.0", requires=NEEDS)
     real = keeping.keep
+    with ThreadPoolExecutor(1) as beside:
+        second: list[Future[Any]] = []
 
-    def late(*given: Any) -> journal.Exchange:
-        monkeypatch.setattr(keeping, "keep", real)
-        other.install()
-        return real(*given)
+        def slow(*given: Any) -> journal.Exchange:
+            monkeypatch.setattr(keeping, "keep", real)
+            second.append(beside.submit(other.install))
+            while not any("waiting for it" in line for line in heard):
+                assert not second[0].done()
+            return real(*given)
 
-    monkeypatch.setattr(keeping, "keep", late)
-    with pytest.raises(BuildError, match="profile other has put its torch"):
+        monkeypatch.setattr(keeping, "keep", slow)
         yard.install()
-    assert versions(yard.theirs)["torch"] == "2.7.0"
-    assert list(journal.stamps(yard.replaced)) == []
+        with pytest.raises(BuildError, match="profile p has put its torch"):
+            second[0].result()
+    assert versions(yard.theirs)["torch"] != "2.7.0"
+    assert list(journal.stamps(other.replaced)) == []
 
 
 def untouched(yard: InstallYard, match: str) -> BuildError:

@@ -60,6 +60,9 @@ def test_validate_looks_and_builds_nothing(yard: Yard, tree: Path, extension: Pa
     assert {case.get("name") for case in root.iter("testcase")} == set(states(yard))
     assert root.findtext("testsuite/system-err", "").startswith("what was built is not")
 
+    yard.must("clean", "validate")
+    assert not [*yard.build.glob("validate.xml"), *yard.build.glob("validate.json")]
+
 
 def test_another_torch_in_the_environment_is_told_and_a_build_puts_it_back(
     yard: Yard, tree: Path, extension: Path

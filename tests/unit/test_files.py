@@ -82,6 +82,13 @@ def test_an_empty_or_new_folder_becomes_ours_and_stays(tmp_path: Path) -> None:
     assert not files.is_owned(tmp_path)
 
 
+def test_a_folder_whose_mark_was_cut_off_is_still_ours(tmp_path: Path) -> None:
+    """KILL came after the mark was written and before it had its name."""
+    (tmp_path / f".{files.TAG}.k3x9").write_text("Signature", encoding="utf-8")
+    assert files.is_marked(own(tmp_path))
+    assert [entry.name for entry in tmp_path.iterdir()] == [files.TAG]
+
+
 def test_a_folder_of_a_persons_own_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work", encoding="utf-8")
     with pytest.raises(NotOwnedError) as told:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from doit.cmd_base import ModuleTaskLoader
-from doit.dependency import Dependency, SqliteDB
+from doit.dependency import Dependency, JSONCodec, SqliteDB
 from doit.doit_cmd import DoitMain
 
 from tasks.effects.database import see_that_it_can_be_read
@@ -33,7 +33,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 @pytest.fixture
 def doits(monkeypatch: pytest.MonkeyPatch) -> None:
     """doit's own class, which is as it was when the test is over."""
-    for name in ("_sqlite3", "remove", "dump"):
+    for name in ("_sqlite3", "_get_task_data", "in_", "remove", "remove_all", "dump"):
         monkeypatch.setattr(SqliteDB, name, getattr(SqliteDB, name))
 
 
@@ -143,3 +143,30 @@ def test_a_damaged_one_that_cannot_be_moved_ends_nothing(
     monkeypatch.setattr(Path, "replace", fail)
     see_that_it_can_be_read(path)
     assert path.exists()
+
+
+@pytest.mark.parametrize("data", ["{half", "[1]", "\\x00"])
+def test_what_is_damaged_since_it_was_opened_is_not_known(
+    bench: Bench, going_on: None, tmp_path: Path, data: str
+) -> None:
+    assert bench.doit() == 0
+    with closing(sqlite3.connect(tmp_path / "db")) as opened:
+        opened.execute("update doit set task_data = ?", (data,))
+        opened.commit()
+    assert bench.doit() == 0
+    assert "Traceback" not in bench.out.getvalue()
+
+
+def test_a_database_whose_table_is_another_is_not_known_and_is_forgotten(
+    going_on: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "db")) as opened:
+        opened.execute("create table doit (x)")
+        opened.commit()
+    known = SqliteDB(str(tmp_path / "db"), JSONCodec())
+    known._conn.execute("drop table doit")
+    assert known.get("wheel", "deps:") is None
+    assert not known.in_("deps")
+    known.remove_all()
+    known.set("wheel", "result:", "1")
+    known.dump()

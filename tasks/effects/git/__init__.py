@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tasks.effects.git.checkout import clone_at, is_at
 from tasks.effects.git.patches import applies, apply
+from tasks.effects.git.patching import restore
 from tasks.effects.git.reach import reachable
 from tasks.effects.git.remote import commit_of, tell_of_newer
 from tasks.effects.git.seed import seed
@@ -25,6 +26,7 @@ __all__ = [
     "is_at",
     "is_checkout",
     "reachable",
+    "restore",
     "seed",
     "stale_submodules",
     "state",

@@ -12,6 +12,7 @@ from pathlib import Path, PurePath
 
 from tasks.effects import files, shell
 from tasks.effects.git.command import command, guarded, lost_edits
+from tasks.effects.git.cutoff import mend, under_way
 from tasks.effects.git.fetch import Clone, fetch
 from tasks.effects.git.state import edits, is_checkout
 from tasks.effects.git.submodules import update_submodules
@@ -45,15 +46,20 @@ def clone_at(  # noqa: PLR0913, PLR0917 - the caller has each of them apart
         return
     clone = Clone(Path(dest), url, ref, submodules, log, mirrors or {})
     _open(clone)
+    with under_way(clone.tree):
+        _bring(clone)
+    if submodules:
+        update_submodules(clone.tree, mirrors=mirrors, log=log)
+    clone.note("checkout", clone.asked)
+
+
+def _bring(clone: Clone) -> None:
     commit = fetch(clone)
     interrupted = bool(clone.noted("pending"))
     if interrupted or commit != clone.commit("HEAD"):
         _keep_work(clone, interrupted=interrupted)
         clone.note("checkout", "")
         _check_out(clone, commit, interrupted=interrupted)
-    if submodules:
-        update_submodules(clone.tree, mirrors=mirrors, log=log)
-    clone.note("checkout", clone.asked)
 
 
 def _check_out(clone: Clone, commit: str, *, interrupted: bool) -> None:
@@ -78,6 +84,8 @@ def _open(clone: Clone) -> None:
         )
     clone.tree.mkdir(exist_ok=True)
     _unlock(clone)
+    if is_checkout(clone.tree):
+        mend(clone.tree)
     clone.git("init", "--quiet", what="make the clone")
     clone.git("config", "remote.origin.url", clone.url, what="make the clone")
     fetched = "+refs/heads/*:refs/remotes/origin/*"

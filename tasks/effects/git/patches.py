@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
+from contextlib import nullcontext
+from pathlib import Path, PurePath
 
 from tasks.effects import shell
+from tasks.effects.git import patching
 from tasks.effects.git.command import command
 from tasks.errors import CommandFailedError
 from tasks.model import Command
@@ -20,10 +22,18 @@ def applies(tree: PurePath, patch: PurePath, *, reverse: bool = False) -> bool:
 
 
 def apply(
-    tree: PurePath, patch: PurePath, *, reverse: bool = False, log: PurePath | None = None
+    tree: PurePath,
+    patch: PurePath,
+    *,
+    reverse: bool = False,
+    log: PurePath | None = None,
+    keep: Path | None = None,
 ) -> None:
-    """Apply it, or take it back; `CommandFailedError` leaves the tree as it was."""
-    shell.run(_command(tree, patch, *_direction(reverse), log=log))
+    """Apply it, or take it back; `CommandFailedError` leaves the tree as it was. With `keep`, a
+    folder of ours, so does a KILL, after `patching.restore`.
+    """
+    with patching.kept(tree, Path(patch), keep) if keep else nullcontext():
+        shell.run(_command(tree, patch, *_direction(reverse), log=log))
 
 
 def _direction(reverse: bool) -> tuple[str, ...]:

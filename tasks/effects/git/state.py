@@ -98,7 +98,7 @@ def _named(tree: PurePath) -> list[str]:
     return [entry.partition("\n")[2] for entry in named.split("\0") if entry]
 
 
-def _place(tree: Path) -> Path:
+def place_of(tree: Path) -> Path:
     """The repository's own folder: of a submodule or a worktree it lies elsewhere."""
     link = tree / ".git"
     return link if link.is_dir() else tree / link.read_text("utf-8").partition(": ")[2].strip()
@@ -107,7 +107,7 @@ def _place(tree: Path) -> Path:
 def _head(tree: Path) -> str:
     """The commit that is checked out; "" where there is none yet."""
     try:
-        head = (_place(tree) / "HEAD").read_text(encoding="utf-8").strip()
+        head = (place_of(tree) / "HEAD").read_text(encoding="utf-8").strip()
         return _of_branch(tree, head.partition(": ")[2]) if head.startswith("ref:") else head
     except (OSError, CommandFailedError):
         return ""
@@ -116,7 +116,7 @@ def _head(tree: Path) -> str:
 def _of_branch(tree: Path, ref: str) -> str:
     """The commit of a branch: read where it has a file of its own, else asked."""
     with contextlib.suppress(OSError):
-        return (_place(tree) / ref).read_text(encoding="utf-8").strip()
+        return (place_of(tree) / ref).read_text(encoding="utf-8").strip()
     return ask(tree, "rev-parse", "HEAD").strip()
 
 
@@ -149,7 +149,7 @@ def _status(tree: PurePath) -> tuple[str, list[str]]:
 
 def _untracked(tree: PurePath, kept: PurePath | None = None) -> list[str]:
     top = Path(tree)
-    names = new_files(partial(ask, tree), tree, _place(top), _head(top) if kept else "", kept)
+    names = new_files(partial(ask, tree), tree, place_of(top), _head(top) if kept else "", kept)
     return [f"{name}\0{content(top / name)}\n" for name in names]
 
 

@@ -13,6 +13,7 @@ from pathlib import Path, PurePath
 
 from tasks.effects import shell
 from tasks.effects.git.command import command, guarded, insist, is_local, no_answer
+from tasks.effects.git.cutoff import cut_off, under_way
 from tasks.effects.git.state import ask, submodule_lines
 from tasks.effects.voice import say
 from tasks.errors import CommandFailedError
@@ -21,10 +22,13 @@ _AGAIN = re.compile(r"Failed to clone '(?P<what>.*)'\. Retry scheduled")
 
 
 def stale_submodules(tree: PurePath, seen: str) -> tuple[str, ...]:
-    """Paths of submodules that are missing, or where the commit `seen` ("" for none) had them."""
+    """Paths of submodules that are missing, or where the commit `seen` ("" for none) had them; and
+    of those that were being brought along when that was cut off.
+    """
     if not (Path(tree) / ".gitmodules").exists():
         return ()
-    return tuple(_stale(tree, seen))
+    last = cut_off(tree)
+    return tuple(dict.fromkeys((*(last.paths if last else ()), *_stale(tree, seen))))
 
 
 def _stale(tree: PurePath, seen: str) -> Iterator[str]:
@@ -58,6 +62,14 @@ def update_submodules(
     """
     if not (Path(tree) / ".gitmodules").exists():
         return
+    asked = tuple(paths) or tuple(path for _, path, _ in submodule_lines(tree))
+    with under_way(tree, asked):
+        _update(tree, paths, mirrors, log)
+
+
+def _update(
+    tree: PurePath, paths: Sequence[str], mirrors: Mapping[str, str] | None, log: PurePath | None
+) -> None:
     local = is_local(ask(tree, "config", "--default", "", "--get", "remote.origin.url").strip())
     where = ("--", *paths) if paths else ()
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from tasks.effects import environments, manifests
 from tasks.effects.replaced import interrupted, journal
 from tasks.effects.replaced.journal import Exchange
+from tasks.effects.replaced.turn import turn
 from tasks.effects.theirs import environment, interpreter
 from tasks.effects.theirs.environment import Target
 from tasks.effects.theirs.resolving import Installer
@@ -17,6 +19,7 @@ from tasks.stages.install import alone, fit, putting, wheels
 from tasks.stages.install.coming import coming
 from tasks.stages.install.job import Distribution, Installed, InstallJob
 from tasks.stages.install.putting import Order
+from tasks.stages.install.wheels import Chosen
 
 
 def run(job: InstallJob) -> tuple[Installed]:
@@ -29,6 +32,11 @@ def run(job: InstallJob) -> tuple[Installed]:
     tick(f"asking {python} what it has")
     target = environment.ask(python)
     fit.require(target, chosen)
+    with turn(job.builds, target.prefix):
+        return (_put(job, target, chosen),)
+
+
+def _put(job: InstallJob, target: Target, chosen: Sequence[Chosen]) -> Installed:
     alone.require(job, target)
     stamp = journal.stamp_of(job.replaced, target.prefix, target.sites)
     held = journal.held(stamp) if stamp else None
@@ -41,7 +49,7 @@ def run(job: InstallJob) -> tuple[Installed]:
         held = putting.put(Order(job, target, by, chosen, what, new_or_old))
     elif held:
         say(f"all of it lies in {target.prefix} already")
-    return (_manifest(target, held),)
+    return _manifest(target, held)
 
 
 def _installer(job: InstallJob, target: Target) -> Installer:

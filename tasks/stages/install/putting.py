@@ -20,7 +20,7 @@ from tasks.effects.typed import with_profile
 from tasks.effects.voice import say, tick, warn
 from tasks.errors import BadArtifactError
 from tasks.few import few
-from tasks.stages.install import alone, fit, imported
+from tasks.stages.install import fit, imported
 from tasks.stages.install.coming import Versions
 from tasks.stages.install.job import InstallJob
 from tasks.stages.install.wheels import Chosen
@@ -51,7 +51,6 @@ def put(order: Order) -> Exchange:
         new = keeping.keep(stamp, order.target, made, digests, interrupted.now())
         _require_room(order.target, made, stamp)
         journal.write_change(stamp, Change("installing", new))
-        alone.require(order.job, order.target)  # of two at one moment none goes on, or one
     except BaseException:
         settling.drop(stamp)  # nothing of theirs was touched
         raise

@@ -48,11 +48,12 @@ def bring(
 ) -> tuple[str, ...]:
     """Make the series in the tree the wanted one; a common beginning stays. The sha256 of each."""
     goal = wanted(patches)
+    git.restore(tree, _under_way(state))
     _forget_gone(tree, state)
     keep = sum(1 for _ in _common(applied(tree, state), goal))
     take_back(tree, state, log, keep=keep)
     for patch, digest in list(zip(patches, goal, strict=True))[keep:]:
-        _put_in(tree, Path(patch), log)
+        _put_in(tree, state, Path(patch), log)
         kept = _copy(state, digest)
         kept.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(patch, kept)
@@ -83,11 +84,12 @@ def _common(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
 
 def take_back(tree: PurePath, state: PurePath, log: PurePath, keep: int = 0) -> None:
     """Take patches back, the last first, until `keep` are left; `LostEditsError` over an edit."""
+    git.restore(tree, _under_way(state))
     series = applied(tree, state)
     for number in range(len(series), keep, -1):
         patch = _copy(state, series[number - 1])
         if git.applies(tree, patch, reverse=True):
-            git.apply(tree, patch, reverse=True, log=log)
+            git.apply(tree, patch, reverse=True, log=log, keep=_under_way(state))
         elif not git.applies(tree, patch):  # it fits forward where a killed run had taken it back
             raise LostEditsError(
                 "a patch cannot be taken back, because the lines it changed were edited since",
@@ -102,15 +104,19 @@ def forget(state: PurePath) -> None:
     _record(state).unlink(missing_ok=True)
 
 
-def _put_in(tree: PurePath, patch: Path, log: PurePath) -> None:
+def _put_in(tree: PurePath, state: PurePath, patch: Path, log: PurePath) -> None:
     if git.applies(tree, patch):
-        git.apply(tree, patch, log=log)
+        git.apply(tree, patch, log=log, keep=_under_way(state))
     elif not git.applies(tree, patch, reverse=True):
         raise BuildError(
             f"{patch.name} does not fit this tree",
             where=f"source.patches: {patch}",
             todo=f"make it fit, or leave it out: git -C {tree} apply --check {patch}",
         )
+
+
+def _under_way(state: PurePath) -> Path:
+    return Path(state) / "patching"
 
 
 def _record(state: PurePath) -> Path:

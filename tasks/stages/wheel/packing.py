@@ -108,8 +108,20 @@ def run(
     env = dated(env, manifests.read(job.source, SourceTree).date)
     argv = compiled.wheel_argv(dest, plain=plain)
     command = Command(argv, env, "make the wheel", cwd=Path(compiled.tree), log=job.log)
-    with files.lock(Path(compiled.build)), _laid_out(compiled):
-        shell.run(command, follow())
+    with files.lock(Path(compiled.build)):
+        _forget_gone(compiled)
+        with _laid_out(compiled):
+            shell.run(command, follow())
+
+
+def _forget_gone(compiled: Compiled) -> None:
+    """setuptools copies what it packs, and leaves the copy of a module that the sources have no
+    more. One that it makes elsewhere it copies again.
+    """
+    for built in Path(compiled.build).glob("lib.*"):
+        for module in built.rglob("*.py"):
+            if not (Path(compiled.tree) / module.relative_to(built)).is_file():
+                module.unlink()
 
 
 @contextmanager

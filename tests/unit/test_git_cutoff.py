@@ -1,0 +1,107 @@
+"""What a git that was killed leaves in submodules, in locks and under a patch is put in order."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tasks.effects import files, git
+from tasks.effects.git import cutoff, patching
+from tasks.effects.git.cutoff import UnderWay
+from tasks.errors import BuildError
+from tests.integration.conftest import commit
+from tests.integration.conftest import git as run
+from tests.systems import needs_git
+
+pytestmark = needs_git
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A clone of ours whose submodule `inner` is to be brought."""
+    inner, outer = tmp_path / "inner", tmp_path / "outer"
+    for folder in (inner, outer):
+        folder.mkdir()
+        run(folder, "init", "-q", "-b", "main")
+        (folder / "a").write_text("a\n", "utf-8")
+        (folder / "b").write_text("b\n", "utf-8")
+        commit(folder, "first")
+    run(outer, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner))
+    commit(outer, "with it")
+    tree = tmp_path / "ours" / "tree"
+    git.clone_at(str(outer), "main", tree)
+    return tree
+
+
+def is_in_order(tree: Path) -> bool:
+    there = [(tree / "inner" / name).is_file() for name in "ab"]
+    return all(there) and run(tree, "status", "--porcelain") == "" and not cutoff.cut_off(tree)
+
+
+@pytest.mark.parametrize("lost", ["index", "objects"])
+def test_a_submodule_that_was_cloned_in_part_is_cloned_anew(clone: Path, lost: str) -> None:
+    """Its HEAD is what is wanted, so that git has nothing to do, or cannot."""
+    stored = clone / ".git" / "modules" / "inner"
+    shutil.rmtree(stored / lost) if (stored / lost).is_dir() else (stored / lost).unlink()
+    (clone / "inner" / "b").unlink()
+    cutoff._write(clone, UnderWay(("inner",), fresh=("inner",)))
+    (stored / "index.lock").touch()
+    assert git.stale_submodules(clone, "") == ("inner",)
+    git.update_submodules(clone)
+    assert is_in_order(clone)
+
+
+def test_a_submodule_whose_checkout_was_cut_off_is_put_in_order(clone: Path) -> None:
+    cutoff._write(clone, UnderWay(("inner",), clean=("inner",)))
+    (clone / ".git" / "modules" / "inner" / "index.lock").touch()
+    (clone / "inner" / "a").unlink()
+    (clone / "inner" / "b").write_text("half", "utf-8")
+    git.update_submodules(clone)
+    assert is_in_order(clone)
+    assert run(clone / "inner", "show", "refs/torchyard/interrupted:b") == "half"
+
+
+def test_what_a_person_edited_after_a_failure_stays(clone: Path) -> None:
+    with pytest.raises(BuildError), cutoff.under_way(clone, ("inner",)):
+        raise BuildError("the disk is full")
+    mine = clone / "inner" / "a"
+    mine.write_text("mine\n", "utf-8")
+    later = (clone / ".git" / "torchyard-under-way.json").stat().st_mtime + 10
+    os.utime(mine, (later, later))
+    git.update_submodules(clone)
+    assert mine.read_text("utf-8") == "mine\n"
+
+
+def test_a_lock_that_is_older_than_our_git_is_somebody_elses(clone: Path) -> None:
+    lock = clone / ".git" / "index.lock"
+    lock.touch()
+    os.utime(lock, (1, 1))
+    with cutoff.under_way(clone):
+        pass
+    cutoff._write(clone, UnderWay())
+    cutoff.mend(clone)
+    assert lock.exists()
+
+
+def test_files_under_a_patch_that_was_cut_off_are_as_they_were(clone: Path, tmp_path: Path) -> None:
+    mine = "b\nand mine\n"
+    (clone / "b").write_text(mine, "utf-8")
+    (clone / "a").write_text("patched\n", "utf-8")
+    patch = tmp_path / "a.patch"
+    patch.write_text(run(clone, "diff", "a", "b") + "\n--- /dev/null\n+++ b/new\n", "utf-8")
+    (clone / "a").write_text("a\n", "utf-8")
+    folder = files.own(tmp_path / "state") / "patching"
+    patching.kept(clone, patch, folder).__enter__()  # and never left, as by a KILL
+    (clone / "b").unlink()
+    (clone / "a").unlink()
+    (clone / "a").write_text("pat", "utf-8")
+    (clone / "new").write_text("ne", "utf-8")
+    git.restore(clone, folder)
+    assert (clone / "b").read_text("utf-8") == mine
+    assert (clone / "a").read_text("utf-8") == "a\n"
+    assert not (clone / "new").exists()
+    assert (tmp_path / "state" / "aside" / "a").read_text("utf-8") == "pat"
+    git.restore(clone, folder)
