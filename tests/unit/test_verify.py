@@ -233,7 +233,7 @@ def test_the_wheel_of_this_profile_is_held_against_its_manifest(yard: Path, hear
     manifests.publish(manifest, Built("toy", "built", {}, replace(known, sha256="0" * 64)))
     with pytest.raises(ValidationFailedError):
         verify.run(opened(yard), wheel=str(one.wheel))
-    assert "this profile built one with the sha256 000000000000…" in heard.text
+    assert "this profile built one with the sha256 000000000000…" in " ".join(heard.text.split())
 
 
 def test_a_broken_profile_does_not_keep_a_wheel_from_being_looked_at(
