@@ -41,24 +41,31 @@ def main(argv: Sequence[str]) -> None:
     terminal.add_argument("out", type=Path)
     terminal.add_argument("--columns", type=int, default=110)
     terminal.add_argument("--title", default="torchyard")
-    terminal.add_argument("command", nargs=argparse.REMAINDER)
     page = kinds.add_parser("page")
     page.add_argument("out", type=Path)
     page.add_argument("html", type=Path)
     page.add_argument("--size", default="1280,1000")
-    asked = parser.parse_args(argv)
+    options, _, words = _cut(argv, "--")
+    asked = parser.parse_args(options)
     if asked.kind == "page":
         _photograph(asked.out, asked.html, asked.size)
         return
-    commands = list(_parted(asked.command))
-    screen = Text("\n").join(_seen(command, asked.columns) for command in commands)
+    screen = Text("\n").join(_seen(command, asked.columns) for command in _parted(words))
     _drawn(screen, asked.out, asked.columns, asked.title)
 
 
-def _parted(words: Sequence[str]) -> Iterator[list[str]]:
-    for ends, group in groupby(words[words[:1] == ["--"] :], lambda word: word == "--then"):
-        if not ends:
-            yield list(group)
+def _parted(words: Sequence[str]) -> Iterator[Sequence[str]]:
+    while words:
+        command, _, words = _cut(words, "--then")
+        yield command
+
+
+def _cut(words: Sequence[str], mark: str) -> tuple[Sequence[str], str, Sequence[str]]:
+    """As str.partition does it."""
+    if mark not in words:
+        return words, "", ()
+    at = words.index(mark)
+    return words[:at], mark, words[at + 1 :]
 
 
 def _seen(command: Sequence[str], columns: int) -> Text:
