@@ -54,9 +54,16 @@ def decided(run: Run) -> Iterator[Row]:
 
 
 def asked(run: Run) -> Iterator[Row]:
-    """The settings that a person made."""
+    """The settings that a person made; `build.flags.USE_X` and its like are one row of names."""
+    rows: dict[str, list[str]] = {}
     for key, value in run.asked.items():
-        yield key, listed(value)
+        section, _, name = key.partition(".")
+        mapping, _, entry = name.partition(".")
+        told = listed(value)
+        row = f"{section}.{mapping}" if entry else key
+        rows.setdefault(row, []).append(f"{entry}: {told}" if entry else told)
+    for row, told_of in rows.items():
+        yield row, ", ".join(told_of)
 
 
 def host(run: Run) -> Iterator[Row]:

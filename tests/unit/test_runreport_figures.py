@@ -14,6 +14,7 @@ from tasks.runreport.comparison import comparable, compare
 from tasks.runreport.figures import FOLDERS, SLOWEST, edges, folders, slowest
 from tasks.runreport.lanes import concurrency, mean_jobs, packed, span
 from tasks.runreport.outputs import folder, kind
+from tasks.runreport.words import asked
 
 EDGES = st.lists(
     st.tuples(st.integers(0, 50), st.integers(0, 20)).map(
@@ -135,3 +136,12 @@ def test_the_run_beside_is_the_newest_that_made_half_of_it() -> None:
 def test_without_outputs_the_run_beside_is_one_with_a_stage_of_it() -> None:
     other, same = run_of(name="env"), run_of(seconds=3.0)
     assert comparable(run_of(seconds=4.0), [other, same]) is same
+
+
+def test_the_flags_that_were_asked_for_are_one_row_of_names() -> None:
+    flags = {"build.flags.USE_NCCL": False, "build.flags.BUILD_TEST": True}
+    run = Run("", "", ("build",), "p", 1, asked={**flags, "torch.version": "2.6.0"})
+    assert list(asked(run)) == [
+        ("build.flags", "USE_NCCL: false, BUILD_TEST: true"),
+        ("torch.version", "2.6.0"),
+    ]
