@@ -353,7 +353,7 @@
   }
   data.kinds.forEach((title, kind) => { if (edges.some((edge) => edge[KIND] === kind)) legend(title, COLOURS[kind]); });
   if (edges.some((edge) => edge[FAILED])) legend("failed", "--failed");
-  if (samples.some((sample) => sample[2] > 0)) legend("jobs withheld for lack of memory", "--held");
+  if (samples.some((sample) => sample[2] > 0)) legend("jobs withheld", "--held");
   if (remembers) legend("memory in use, and its limit", "--memory");
 
   const places = new Map(edges.map((edge, place) => [`${data.stages[edge[STAGE]][0]}\n${data.folders[edge[FOLDER]]}${edge[NAME]}`, place]));
