@@ -18,6 +18,9 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 if gc.isenabled():
     gc.disable()  # nothing that is loaded goes away again: to look for it would be in vain
 
+# pydantic would read the metadata of every package here for plugins, and load those it finds
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
 from tasks.effects.terminal import on_stderr
 from tasks.effects.typed import usual
 from tasks.errors import BuildError
