@@ -48,6 +48,7 @@ class _Reader:
         self.event = parser.get_event
         self.resolve: Callable[..., str] = Resolver().resolve
         self.construct: Callable[..., Any] = SafeConstructor().construct_object
+        self.known: dict[str, Any] = {}  # plain scalars that were met: most are keys
 
     def document(self) -> Any:
         self.event()  # the stream
@@ -76,10 +77,13 @@ class _Reader:
     def _scalar(self, event: Any) -> Any:
         if event.tag:
             raise _OddError
+        text = event.value
         if not event.implicit[0]:
-            return event.value
-        tag = self.resolve(ScalarNode, event.value, _PLAIN)
-        return event.value if tag == _STR else self.construct(ScalarNode(tag, event.value))
+            return text
+        if text not in self.known:
+            tag = self.resolve(ScalarNode, text, _PLAIN)
+            self.known[text] = text if tag == _STR else self.construct(ScalarNode(tag, text))
+        return self.known[text]
 
     def _sequence(self) -> list[Any]:
         found = []
