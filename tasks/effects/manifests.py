@@ -36,9 +36,10 @@ def read(path: PurePath, kind: type[T]) -> T:
     make.
     """
     file = Path(path)
-    adapter: TypeAdapter[T] = _adapter(kind)
     try:
-        return adapter.validate_json(file.read_bytes())
+        text = file.read_bytes()
+        adapter: TypeAdapter[T] = _adapter(kind)
+        return adapter.validate_json(text)
     except FileNotFoundError as error:
         raise BuildError(
             "this manifest is not there", where=str(file), todo="run doit build"
