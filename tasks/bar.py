@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tasks.atwork import AtWork, Heavy, Slow
-from tasks.progress import Progress
+if TYPE_CHECKING:
+    from tasks.atwork import AtWork, Heavy, Slow
+    from tasks.progress import Progress
 
 _CELLS = (5, 24)  # of a bar, at least and at most
 _SHORTEST = 7  # columns of a name that still says something
@@ -53,7 +55,7 @@ def lines(head: str, text: str, progress: Progress | None, space: Space) -> str:
     room, glyphs = space.columns, space.glyphs
     if not progress or room < _ENOUGH[0] or space.rows < _ENOUGH[1]:
         return line(head, text, progress, room, glyphs)
-    first = line(head, text, replace(progress, at_work=AtWork()), room, glyphs)
+    first = line(head, text, progress.bare, room, glyphs)
     counts = glyphs.between.join(progress.at_work.counts)
     below = (counts, _named(progress.at_work, room - len(_INDENT), glyphs))
     return "\n".join([first, *(fit(f"{_INDENT}{row}", room, glyphs) for row in below if row)])

@@ -13,15 +13,17 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Literal, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from tasks import bar
 from tasks.duration import elapsed
 from tasks.effects.voice import speaker
 from tasks.lines import hanging
 from tasks.model import Plan, Stage
-from tasks.progress import Minutes, Progress
 from tasks.screen import Screen
+
+if TYPE_CHECKING:
+    from tasks.progress import Minutes, Progress
 
 VERBS = {
     "deps": ("Preparing", "Prepared"),
@@ -35,6 +37,12 @@ VERBS = {
 }
 Outcome = Literal["changed", "unchanged", "skipped"]
 _WIDTH = 12
+
+
+def _no_minutes() -> Minutes:
+    from tasks.progress import Minutes  # noqa: PLC0415 - only where something is at work
+
+    return Minutes()
 
 
 @dataclass(frozen=True)
@@ -54,7 +62,7 @@ class _Work:
     what: str
     started: float
     said: _Said
-    minutes: Minutes = field(default_factory=Minutes)
+    minutes: Minutes = field(default_factory=_no_minutes)
 
 
 class Console:

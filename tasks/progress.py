@@ -41,6 +41,11 @@ class Progress:
         """`31 min left`, "" where nothing can be said."""
         return f"{roughly(self.eta)} left" if self.eta is not None else ""
 
+    @property
+    def bare(self) -> Progress:
+        """The same without what was at work."""
+        return replace(self, at_work=AtWork())
+
     def after(self, seconds: float) -> Progress:
         """The same, told that much later. A step that outlasts the whole estimate disproves it."""
         if self.eta is None:

@@ -11,10 +11,12 @@ import contextvars
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 
 from tasks.errors import redact
-from tasks.progress import Progress
+
+if TYPE_CHECKING:
+    from tasks.progress import Progress
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
