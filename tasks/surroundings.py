@@ -11,8 +11,9 @@ from pathlib import PurePath
 from typing import Literal
 
 from tasks.cppextension import CppExtension
+from tasks.driver import Nvidia
 from tasks.knowledge.hostcompilers import Limits
-from tasks.model import Gpu, Host
+from tasks.model import Host
 from tasks.workers import Workers
 
 VARIABLES = (
@@ -53,19 +54,6 @@ class Disk:
     path: str
     free_mib: int
     kind: str = ""
-
-
-@dataclass(frozen=True)
-class Nvidia:
-    """What the driver tells. `cuda` is the newest CUDA that it knows ("13.0"). `trouble` is why
-    cards cannot be asked for although there is a driver.
-    """
-
-    driver: str = ""
-    cuda: str = ""
-    cards: tuple[Gpu, ...] = ()
-    lost: int = 0
-    trouble: str = ""
 
 
 @dataclass(frozen=True)

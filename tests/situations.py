@@ -8,6 +8,7 @@ from typing import Any
 from tasks.checks.ids import CheckId
 from tasks.checks.symptom import Level
 from tasks.cppextension import Bounds
+from tasks.driver import Nvidia
 from tasks.model import Gpu, Interpreter, ToolkitFound
 from tasks.surroundings import (
     Disk,
@@ -15,7 +16,6 @@ from tasks.surroundings import (
     Installed,
     Leftover,
     Memory,
-    Nvidia,
     Proxy,
     Reach,
     Shadow,

@@ -7,6 +7,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
 from tasks.cppextension import Bounds, CppExtension
+from tasks.driver import Nvidia
 from tasks.model import Gpu, Host, Interpreter, ToolkitFound
 from tasks.plan import layout_of, make_plan
 from tasks.reports.subject import Profile
@@ -15,7 +16,6 @@ from tasks.settings.schema import Settings
 from tasks.surroundings import (
     Disk,
     Memory,
-    Nvidia,
     Reach,
     Surroundings,
     Tool,

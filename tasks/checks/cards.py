@@ -15,10 +15,11 @@ from tasks.model import Arch
 from tasks.size import size
 
 if TYPE_CHECKING:
+    from tasks.driver import Nvidia
     from tasks.knowledge import Knowledge
     from tasks.model import Gpu
     from tasks.reports.subject import Profile
-    from tasks.surroundings import Nvidia, Surroundings, Tool
+    from tasks.surroundings import Surroundings, Tool
 
 _ACCEPT = command("doit doctor --accept", "to plan from what is here now:")
 

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tasks.driver import Nvidia
 from tasks.effects import shell
 from tasks.errors import CommandFailedError, MissingToolError
 from tasks.model import Command, Gpu
-from tasks.surroundings import Nvidia
 
 _WSL = "/usr/lib/wsl/lib/nvidia-smi"  # not on PATH in every distribution
 _QUERY = ("--query-gpu=name,compute_cap,memory.total", "--format=csv,noheader")

@@ -13,12 +13,13 @@ from tasks.checks.judging import judge
 from tasks.checks.places import needed_mib
 from tasks.checks.symptom import Level, Symptom
 from tasks.choice import ToolkitChoice
+from tasks.driver import Nvidia
 from tasks.knowledge.combinations import Combination
 from tasks.knowledge.costs import cost
 from tasks.model import Arch
 from tasks.reports.subject import Profile
 from tasks.size import size
-from tasks.surroundings import Memory, Nvidia, Surroundings, Tool, VisualStudio
+from tasks.surroundings import Memory, Surroundings, Tool, VisualStudio
 from tests.checkout import KNOWLEDGE
 from tests.situations import CPU, SITUATIONS, SOURCE, Situation, disk
 from tests.surroundings import BUILD_TOOLS, CL, LINUX, RTX_5090, WINDOWS, profile_on

@@ -16,11 +16,11 @@ from typing import Any
 import pynvml
 import pytest
 
+from tasks.driver import Nvidia
 from tasks.effects import environments, nvidia, probe, pythons
 from tasks.effects.probe import Asked, Pin
 from tasks.errors import SettingsError
 from tasks.model import Gpu, Host, Interpreter, ToolkitFound, TorchFound
-from tasks.surroundings import Nvidia
 
 RTX_5090 = Gpu("NVIDIA GeForce RTX 5090", "12.0", 32_607)
 CARDS = {"one": [("NVIDIA GeForce RTX 5090", (12, 0), 32_607)]}

@@ -12,6 +12,7 @@ import pytest
 
 from tasks.checks.ids import ALL, GATE, CheckId
 from tasks.checks.symptom import ok, warning
+from tasks.driver import Nvidia
 from tasks.effects import files, probe
 from tasks.errors import BuildError
 from tasks.model import Gpu, Host, Interpreter, ToolkitFound
@@ -19,7 +20,7 @@ from tasks.reports import doctor
 from tasks.reports import settings as settings_report
 from tasks.reports.subject import Subject
 from tasks.reports.table import table
-from tasks.surroundings import Asked, Disk, Memory, Nvidia, Reach, Surroundings, Tool
+from tasks.surroundings import Asked, Disk, Memory, Reach, Surroundings, Tool
 from tasks.yard import open_yard
 from tests.checkout import HOST, Heard, broken, opened, write
 from tests.surroundings import LINUX

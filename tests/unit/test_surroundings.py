@@ -20,6 +20,7 @@ from tasks.checks.ids import ALL, GATE
 from tasks.checks.judging import judge
 from tasks.checks.machine import _ELSEWHERE
 from tasks.checks.network import INDEX
+from tasks.driver import Nvidia
 from tasks.effects import compilers, files, git, leftovers, nvidia, ownindex, shell
 from tasks.effects.surroundings import look, machine, network, places, programs, python
 from tasks.errors import MissingToolError
@@ -32,7 +33,6 @@ from tasks.surroundings import (
     Exposed,
     Installed,
     Leftover,
-    Nvidia,
     Proxy,
     Reach,
     Shadow,
