@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any
 
 from tasks.errors import KnowledgeError
 
 Path = tuple[str, ...]
+_Kind = tuple[str, Callable[[Any], bool]]  # in words, and whether a value is of it
 
 WRONG = (KeyError, TypeError, ValueError, AttributeError, KnowledgeError)
 
@@ -37,12 +39,18 @@ def ill_typed(facts: Any) -> Iterator[tuple[str, str]]:
     first field and the field's name, dotted, and what it must be.
     """
     for fact in _each(facts):
-        for field in fields(fact):
-            value = getattr(fact, field.name)
-            if isinstance(value, tuple) and value and is_dataclass(value[0]):
-                yield from ((f"{_name(fact)}.{key}", what) for key, what in ill_typed(value))
-            elif (kind := _KINDS.get(str(field.type))) and not kind[1](value):
-                yield f"{_name(fact)}.{field.name}", f"{value!r} is not {kind[0]}"
+        for name, kind in _declared(fact.__class__):
+            value = getattr(fact, name)
+            if kind is None:
+                if isinstance(value, tuple) and value and is_dataclass(value[0]):
+                    yield from ((f"{_name(fact)}.{key}", what) for key, what in ill_typed(value))
+            elif not kind[1](value):
+                yield f"{_name(fact)}.{name}", f"{value!r} is not {kind[0]}"
+
+
+@cache
+def _declared(kind: type) -> tuple[tuple[str, _Kind | None], ...]:
+    return tuple((field.name, _KINDS.get(str(field.type))) for field in fields(kind))
 
 
 def _each(facts: Any) -> Iterable[Any]:
@@ -61,10 +69,11 @@ def _is(kind: type) -> Callable[[Any], bool]:
 
 
 def _all(kind: type) -> Callable[[Any], bool]:
-    return lambda values: all(map(_is(kind), values))
+    one = _is(kind)
+    return lambda values: all(map(one, values))
 
 
-_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+_KINDS: dict[str, _Kind] = {
     "str": ("text (quote it)", _is(str)),
     "int": ("a whole number", _is(int)),
     "bool": ("true or false", _is(bool)),

@@ -26,6 +26,9 @@ _STR = "tag:yaml.org,2002:str"
 _PLAIN = (True, False)  # as `implicit` has it: neither quoted nor tagged
 
 
+_NO_KEYS = (list, dict)
+
+
 class _OddError(Exception):
     """Something that only PyYAML itself understands."""
 
@@ -61,12 +64,10 @@ class _Reader:
         return found
 
     def _value(self, event: Any) -> Any:
-        if getattr(event, "anchor", None) or isinstance(event, yaml.AliasEvent):
-            raise _OddError
         kind = type(event)
         if kind is ScalarEvent:
             return self._scalar(event)
-        if event.tag:
+        if event.anchor or event.tag:  # an alias has an anchor
             raise _OddError
         if kind is SequenceStartEvent:
             return self._sequence()
@@ -75,7 +76,7 @@ class _Reader:
         raise _OddError
 
     def _scalar(self, event: Any) -> Any:
-        if event.tag:
+        if event.tag or event.anchor:
             raise _OddError
         text = event.value
         if not event.implicit[0]:
@@ -95,7 +96,7 @@ class _Reader:
         found = {}
         while type(event := self.event()) is not MappingEndEvent:
             key = self._value(event)
-            if key == "<<" or isinstance(key, list | dict):
+            if key == "<<" or isinstance(key, _NO_KEYS):
                 raise _OddError
             found[key] = self._value(self.event())
         return found
