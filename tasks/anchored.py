@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tasks.bundled import Bundle, redirected
 from tasks.choice import Choice
 from tasks.errors import SettingsError
 from tasks.locking import LOCK
@@ -18,6 +17,7 @@ from tasks.settings.schema import Settings
 from tasks.settings.yamltree import text_of
 
 if TYPE_CHECKING:
+    from tasks.bundled import Bundle
     from tasks.locking.section import Profile as Section
 
 
@@ -52,6 +52,7 @@ def anchored(
     if place is None:
         return Anchored(plan, section, mirrors=mirrors or {})
 
+    from tasks.bundled import redirected  # noqa: PLC0415 - most ask a network
     from tasks.effects.bundle import opening  # noqa: PLC0415
 
     bundle = opening.read(place)

@@ -28,7 +28,6 @@ from tasks.reporter import Reporter, reporter_for
 from tasks.reports.subject import Profile, Subject
 from tasks.screen import legible
 from tasks.settings.load import Loaded
-from tasks.stages.install.check import check as check_install
 from tasks.uptodate import go_on_without_saving
 
 HELPERS = frozenset(
@@ -119,6 +118,8 @@ def _open(
     layout, choice, plan = opened.layout, opened.choice, opened.plan
     settings, host = opened.loaded.settings, opened.host
     if _installs(argv):
+        from tasks.stages.install.check import check as check_install  # noqa: PLC0415 - not to look
+
         check_install(settings, layout, choice, {sys.prefix, sys.base_prefix})
     console = Console(plan, notices=lambda: _notices(opened))
 
