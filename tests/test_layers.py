@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -130,6 +131,13 @@ def test_loading_imports_no_action_and_nothing_that_is_only_for_work() -> None:
         "cyclonedx",
         "tasks.stages.deps.action",
         "tasks.stages.wheel.action",
+        "tasks.atwork",
+        "tasks.bundled",
+        "tasks.effects.theirs.interpreter",
+        "tasks.jobs",
+        "tasks.progress",
+        "tasks.surroundings",
+        "pydantic.dataclasses",
     )
     code = (
         "import sys; sys.argv = ['doit', 'list']; from pathlib import Path; import os;"
@@ -141,3 +149,17 @@ def test_loading_imports_no_action_and_nothing_that_is_only_for_work() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_loading_looks_for_no_plugins_of_pydantic() -> None:
+    code = (
+        "import importlib.metadata as metadata, sys; from doit.doit_cmd import DoitMain;"
+        "asked = []; real = metadata.entry_points;"
+        "metadata.entry_points = lambda **of: asked.append(of) or real(**of);"
+        "code = DoitMain().run(['list']); print(code, asked, file=sys.stderr)"
+    )
+    env = {key: value for key, value in os.environ.items() if key != "PYDANTIC_DISABLE_PLUGINS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=True
+    )
+    assert done.stderr.strip() == "0 []"
