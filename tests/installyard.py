@@ -67,13 +67,15 @@ class InstallYard:
     def replaced(self) -> Path:
         return self.build / "replaced"
 
-    def torch(self, version: str, **more: Any) -> None:
-        """The torch that was built last."""
+    def torch(self, version: str, says: str = "", **more: Any) -> None:
+        """The torch that was built last; `says` is its own version where the wheel's is less."""
         files.own(self.build)
+        if says:
+            more["code"] = f"__version__ = {says!r}"
         made = smallwheels.torch(self.root / "wheelhouse", version, **more)
         release = version.partition("+")[0]
         known = files.artifact(made)
-        wheel = Wheel(version, release, None, "/venv/torch", sys.executable, "wheel", known)
+        wheel = Wheel(says or version, release, None, "/venv/torch", sys.executable, "wheel", known)
         manifests.publish(self.layout.manifest("wheel"), wheel)
 
     def extension(

@@ -267,6 +267,15 @@ def test_bytecode_of_the_old_comes_back_and_that_of_ours_goes(yard: InstallYard)
     assert yard.theirs.tree() == before
 
 
+def test_a_torch_whose_wheel_lacks_the_local_version_that_it_says_is_ours(
+    yard: InstallYard,
+) -> None:
+    """PyPI's torch-2.15.0-….whl says 2.15.0+cu132."""
+    yard.torch("2.6.0", says="2.6.0+cu124", requires=NEEDS)
+    yard.install()
+    assert yard.theirs.says("import torch; print(torch.__version__)") == "2.6.0+cu124"
+
+
 @pytest.mark.parametrize("code", ["raise ImportError('the cause')", "__version__ = '9'"])
 def test_a_torch_that_does_not_import_gives_way_to_what_was_there(
     yard: InstallYard, heard: Heard, code: str

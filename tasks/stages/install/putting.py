@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.effects import files
+from tasks.effects import files, manifests
 from tasks.effects.replaced import exchanging, interrupted, journal, keeping, settling
 from tasks.effects.replaced.journal import ASIDE, CHANGE, FILES, Change, Exchange
 from tasks.effects.replaced.settling import Settled
@@ -24,6 +24,7 @@ from tasks.stages.install import fit, imported
 from tasks.stages.install.coming import Versions
 from tasks.stages.install.job import InstallJob
 from tasks.stages.install.wheels import Chosen
+from tasks.stages.wheel.job import Wheel
 
 _MIB = 2**20
 # Of what comes from an index nobody tells how large it gets: CUDA's libraries up to 1 GB
@@ -57,7 +58,9 @@ def put(order: Order) -> Exchange:
     try:
         exchanging.exchange(new, stamp / CHANGE / "staged")
         _require_list(order)
-        imported.require(order.job, order.target, order.chosen[0].version)
+        # the wheel's name may lack the local version that torch itself says: PyPI's 2.15.0+cu132
+        torch = manifests.read(order.job.wheel, Wheel)
+        imported.require(order.job, order.target, torch.version)
     except BaseException:
         _undo(stamp, new)
         raise
