@@ -138,6 +138,27 @@ def test_the_resolver_did_not_move_the_toolkit(yard: Yard) -> None:
         assert installed[name] == version
 
 
+def test_all_of_it_is_handed_over_to_an_environment_and_taken_back(
+    yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / "theirs"
+    subprocess.run([sys.executable, "-m", "venv", theirs], check=True)
+    python = theirs / "bin" / "python"
+    packages = next(theirs.glob("lib/python*/site-packages"))
+    before = sorted(path.name for path in packages.iterdir())
+    monkeypatch.setenv("TORCHYARD__INSTALL__INTO", str(python))
+    out = yard.must("install")
+    assert "Handed over to" in out
+    says = "import torch, torchyard_smoke; print(torch.__version__)"
+    told = subprocess.run(
+        [python, "-W", "ignore", "-c", says], check=True, capture_output=True, text=True
+    )
+    assert told.stdout.strip() == yard.manifest("wheel")["version"]
+    yard.must("restore", "--yes")
+    assert sorted(path.name for path in packages.iterdir()) == before
+    shutil.rmtree(theirs)
+
+
 def test_looking_at_the_environment_again_changes_nothing_downstream(yard: Yard) -> None:
     """The packages that torch brought lie beside the toolkit's by now, and are none of it."""
     before = yard.manifest("deps")
