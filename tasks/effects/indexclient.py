@@ -29,7 +29,9 @@ PATIENCE = {
 }
 _OTHER_NAMES = {"UV_HTTP_TIMEOUT": "UV_REQUEST_TIMEOUT", "PIP_DEFAULT_TIMEOUT": "PIP_TIMEOUT"}
 
-_UV = re.compile(r"Transient \w+ while handling response from `(?P<url>[^`]+)`; retrying")
+_UV = re.compile(
+    r"Transient (?:\w+ while handling response from|request \w+ for) `(?P<url>[^`]+)`[;,] retrying"
+)
 _PIP = re.compile(r"Attempting to resume incomplete download \((?P<have>[^/]+)/(?P<all>[^,]+),")
 
 
