@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import indexes, ownindex
+from tasks.effects import indexclient, indexes, ownindex, shell
 from tasks.mirrors import DEFAULT_INDEX
+from tasks.model import Command
 from tests.systems import posix_only
 
 OWN = "https://own.example/simple"
@@ -96,6 +97,20 @@ def test_uvs_index_is_read_wherever_uv_reads_it(machine: Path, place: str, text:
     assert ownindex.of_uv() == OWN
     assert not os.environ["UV_DEFAULT_INDEX"]
     assert os.environ["PIP_INDEX_URL"] == MIRROR, "each by itself"
+
+
+@pytest.mark.parametrize("section", ["global", "install", "download"])
+def test_patience_of_pips_files_is_not_overridden(
+    machine: Path, monkeypatch: pytest.MonkeyPatch, section: str
+) -> None:
+    wrote(machine / "home" / ".config" / "pip" / PIP, f"[{section}]\ntimeout = 300\nretries = 20\n")
+    commands: list[Command] = []
+    monkeypatch.setattr(shell, "run", lambda command, _: commands.append(command))
+    indexclient.run(("pip", "download", "a"), "fetch a", machine / "log", {"PATH": "/bin"})
+    ours = {"PIP_RESUME_RETRIES", "UV_HTTP_TIMEOUT", "UV_HTTP_RETRIES", "RUST_LOG"}
+    assert commands[0].env.keys() == {*ours, "PATH"}
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    assert not indexclient.in_files(), "as with a bundle: nobody reads them then"
 
 
 @posix_only
