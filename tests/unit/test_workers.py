@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import subprocess
 from collections.abc import Callable
@@ -177,7 +176,7 @@ def handing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Ha
         program(tmp_path / name, "")
 
     def begun(kind: Kind = "distcc", **env: str) -> Handing:
-        compilers, log = ("/usr/bin/gcc", "/usr/bin/g++"), tmp_path / "log"
+        compilers = ("/usr/bin/gcc", "/usr/bin/g++")
         given = {"PATH": str(tmp_path), **env}
         machines = asked(kind, ["a/2"], tmp_path)
         return distribute.handing_on(
@@ -194,11 +193,14 @@ COMPILED = "distcc[7] compile a.cpp on a:3632/2 completed ok\n"
 def test_also_of_a_build_that_fails_it_is_known_who_did_what(
     handing: Callable[..., Handing], tmp_path: Path, heard: Heard
 ) -> None:
-    handed = distribute.Handed({})
-    with contextlib.suppress(BuildError), handing() as handed:
+    def build(handed: distribute.Handed) -> None:
         assert handed.env["DISTCC_LOG"] == str(tmp_path / "log")
         (tmp_path / "log").write_text(COMPILED, encoding="utf-8")
         raise BuildError("no more")
+
+    begun = handing()
+    with pytest.raises(BuildError, match="no more"), begun as handed:
+        build(handed)
     assert handed.noted == {"workers": {"kind": "distcc", "by_host": {"a": 1}}}
     assert list(heard) == ["distcc had 1 at a, 0 here compiled"]
     assert not (tmp_path / "log").exists()
