@@ -156,7 +156,7 @@ def asked(kind: Kind, hosts: Iterable[str], folder: PurePath) -> Workers:
 def variables(kind: Kind, workers: Iterable[Worker], local: int) -> dict[str, str]:
     """What the program that hands on is told; `local` is how many compilers this machine stands."""
     if kind != "distcc":
-        return {"ICECC_DEBUG": "info"} if kind == "icecream" else {}
+        return {}  # icecream and sccache know their machines themselves
     # preprocessing is this machine's, and so is what no worker takes
     own = f"--localslots={local} --localslots_cpp={local}"
     return {"DISTCC_HOSTS": " ".join([own, *(one.distcc for one in workers)])}

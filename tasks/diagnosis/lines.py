@@ -27,6 +27,7 @@ _AROUND = re.compile(
 _PROJECT = re.compile(r"^\s*(\d+)>")
 _EDGE = re.compile(r"^\s*\[(\d+)/(\d+)\]\s")
 _FAILED = re.compile(r"^\s*FAILED: (?:\[code=-?\d+\] )?(\S+)")
+_CAUSE = re.compile(r"\s+Caused by:")
 _ENDS = re.compile(r"^\s*(?:ninja: |Traceback \(most recent|\[end of output\])")
 
 
@@ -56,11 +57,20 @@ def bare(text: str) -> str:
     return in_english(_AROUND.sub("", text, count=1))
 
 
+def is_debug(text: str, before: bool) -> bool:
+    """Whether uv tells its own story here, of tries that may have succeeded later: `DEBUG …`, and
+    the causes that follow such a line (`before`).
+    """
+    return text.startswith("DEBUG ") or (before and bool(_CAUSE.match(text)))
+
+
 def judged(raws: Iterable[Raw]) -> Iterator[Line]:
-    """The lines, each with the edge it belongs to."""
-    unit, failed = "", None
+    """The lines, each with the edge it belongs to; those of `is_debug` are none of them."""
+    unit, failed, debug = "", None, False
     for raw in raws:
         text = bare(raw.text)
+        if debug := is_debug(text, debug):
+            continue
         if project := _PROJECT.match(text):
             yield Line(raw.number, text[project.end() :], f"project {project[1]}")
             continue

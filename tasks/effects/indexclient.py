@@ -7,11 +7,11 @@ for is set here, where a person has not set it; what they retry is read out of w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import PurePath, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
-from tasks.effects import insisting, shell
+from tasks.effects import insisting, ownindex, shell
 from tasks.effects.indexfaults import explained, passing
 from tasks.effects.voice import say
 from tasks.errors import CommandFailedError
@@ -28,8 +28,16 @@ PATIENCE = {
     "RUST_LOG": "uv_client::retry=debug",  # only so does uv say that it tried again
 }
 _OTHER_NAMES = {"UV_HTTP_TIMEOUT": "UV_REQUEST_TIMEOUT", "PIP_DEFAULT_TIMEOUT": "PIP_TIMEOUT"}
+# The same in pip's files, over which its variables count; uv reads these from variables alone
+_IN_FILES = {
+    "PIP_DEFAULT_TIMEOUT": ("timeout", "default-timeout"),
+    "PIP_RETRIES": ("retries",),
+    "PIP_RESUME_RETRIES": ("resume-retries",),
+}
 
-_UV = re.compile(r"Transient \w+ while handling response from `(?P<url>[^`]+)`; retrying")
+_UV = re.compile(
+    r"Transient (?:\w+ while handling response from|request \w+ for) `(?P<url>[^`]+)`[;,] retrying"
+)
 _PIP = re.compile(r"Attempting to resume incomplete download \((?P<have>[^/]+)/(?P<all>[^,]+),")
 
 
@@ -43,7 +51,7 @@ def run(
     """To the end; `env` is the whole environment, None for the host's. A failure is explained by
     its kind, and one that may pass is tried once more.
     """
-    given = patient(shell.host_env() if env is None else env)
+    given = patient(shell.host_env() if env is None else env, in_files())
     came: list[str] = []
 
     def heard(line: str) -> None:
@@ -67,10 +75,17 @@ def run(
     insisting.insist(what, once, may_pass, insisting.PAUSES[:1])
 
 
-def patient(env: Mapping[str, str]) -> dict[str, str]:
-    """The environment with our patience where nobody has said another. Pure."""
-    ours = {n: v for n, v in PATIENCE.items() if _OTHER_NAMES.get(n, n) not in env}
-    return {**ours, **env}
+def in_files() -> frozenset[str]:
+    """The variables of our patience whose like a person has set in pip's files."""
+    return frozenset(name for name, keys in _IN_FILES.items() if ownindex.in_pips_files(*keys))
+
+
+def patient(env: Mapping[str, str], said: Collection[str] = ()) -> dict[str, str]:
+    """The environment with our patience where nobody has said another: in it, or elsewhere (`said`,
+    names of variables). Pure.
+    """
+    left = {n for n in PATIENCE if n in said or _OTHER_NAMES.get(n, n) in env}
+    return {**{n: value for n, value in PATIENCE.items() if n not in left}, **env}
 
 
 def retried(line: str, what: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tasks.diagnosis.lines import is_debug
 from tasks.effects import offline
 from tasks.errors import BadArtifactError, CommandFailedError, FetchError
 
@@ -92,11 +93,17 @@ def passing(error: Exception) -> str:
 
 
 def _said(error: CommandFailedError) -> str:
-    """The message, and what the last command of the log printed."""
+    """The message, and what the last command of the log printed: not what it tried again by itself,
+    which may have come.
+    """
     log = Path(error.where.rpartition(":")[0]) if error.where else None
-    if log and log.is_file():
-        return error.what + log.read_text(encoding="utf-8").rpartition("\n$ ")[2]
-    return error.what
+    if not log or not log.is_file():
+        return error.what
+    kept, debug = [error.what], False
+    for line in log.read_text(encoding="utf-8").rpartition("\n$ ")[2].split("\n"):
+        debug = is_debug(line, debug)
+        kept += [] if debug else [line]
+    return "\n".join(kept)
 
 
 def _other_bytes(told: re.Match[str], where: str, *, locked: bool) -> BadArtifactError | FetchError:

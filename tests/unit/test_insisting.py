@@ -87,6 +87,14 @@ def test_uv_and_pip_are_as_patient_as_a_person_said_and_else_as_we_say() -> None
             "a-1+cu132.whl: the connection broke or stalled; uv fetches it again",
         ),
         (
+            (
+                "DEBUG Transient request failure for `https://i.example/simple/foo/`, retrying: "
+                "error sending request for url (https://i.example/simple/foo/)"
+            ),
+            "foo: the connection broke or stalled; uv fetches it again",
+        ),
+        ("DEBUG Transient request failure for: https://i.example/simple/foo/", ""),
+        (
             "WARNING: Attempting to resume incomplete download (1.2 GB/2.5 GB, attempt 1)",
             "fetch torch: the connection broke or stalled; pip goes on at 1.2 GB of 2.5 GB",
         ),

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from tasks.effects import environments, files, indexclient, indexes, shell
-from tasks.effects.indexfaults import explained
+from tasks.effects.indexfaults import explained, passing
 from tasks.effects.packages import Download, Extra, Packages, download
 from tasks.errors import CommandFailedError, FetchError, MissingToolError
 from tasks.model import Command
+from tests.systems import posix_only
 
 PYTHON = "/venv/bin/python"
 UV = ("/uv", "pip", "install", "--python", PYTHON, "--no-progress")
@@ -50,7 +51,7 @@ def test_uv_and_pip_install_the_same(runs: Runs, tmp_path: Path) -> None:
     assert runs.argv == [(*UV, "ninja>=1.13.1", "numpy"), (*PIP, "ninja>=1.13.1", "numpy")]
     assert runs[0].what == "install ninja>=1.13.1, numpy"
     assert runs[0].log == tmp_path / "wheel.log"
-    assert runs[0].env == indexclient.patient(shell.host_env())
+    assert runs[0].env == indexclient.patient(shell.host_env(), indexclient.in_files())
 
 
 def test_constraints_go_into_a_file(runs: Runs, tmp_path: Path) -> None:
@@ -168,6 +169,44 @@ def test_a_failure_is_told_by_its_kind(runs: Runs, tmp_path: Path, said: str, to
     assert str(told.value) == f"{log}:3: install torch failed (exit 2): …\n  → {todo}"
     with pytest.raises(FetchError):
         download(Download(PYTHON, "torch", "", tmp_path / "landing", log))
+
+
+RESET = (
+    "DEBUG Transient request failure for `https://i/foo/`, retrying: error sending request\n"
+    "  Caused by: connection error\n"
+    "  Caused by: Connection reset by peer (os error 104)\n"
+)
+NO_SOLUTION = "error: No solution found when resolving dependencies\n  cause: no foo==2.0"
+
+
+@posix_only
+def test_what_uv_tried_again_by_itself_is_not_why_it_failed(tmp_path: Path) -> None:
+    log = tmp_path / "deps.log"
+    (tmp_path / "said").write_text(f"{RESET}{NO_SOLUTION}\n", encoding="utf-8")
+    with pytest.raises(CommandFailedError) as failed:
+        shell.run(failing(tmp_path, log))
+    told = explained(failed.value)
+    assert isinstance(told, FetchError)
+    assert told.todo == NO_VERSION
+    assert told.what == f"install foo failed (exit 1): {NO_SOLUTION.splitlines()[0]}"
+    assert told.where == f"{log}:5", "where the error is told"
+    assert passing(failed.value) == "", "no time mends it"
+
+
+@posix_only
+def test_what_uv_gave_up_is_why_it_failed_also_after_it_tried_again(tmp_path: Path) -> None:
+    log = tmp_path / "deps.log"
+    gone = "error: Failed to fetch: `https://i/foo/`\n  Caused by: Connection reset by peer"
+    (tmp_path / "said").write_text(f"{RESET}{gone}\n", encoding="utf-8")
+    with pytest.raises(CommandFailedError) as failed:
+        shell.run(failing(tmp_path, log))
+    assert passing(failed.value) == "the connection broke"
+
+
+def failing(folder: Path, log: Path) -> Command:
+    """Prints the file `said` of the folder, and fails."""
+    argv = ("/bin/sh", "-c", 'cat "$0"; exit 1', str(folder / "said"))
+    return Command(argv, {"PATH": "/usr/bin:/bin"}, "install foo", log=log)
 
 
 def test_only_the_last_command_of_the_log_counts(tmp_path: Path) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 
 import pytest
 
 from tasks.effects import distribute
 from tasks.effects.distribute import fit
-from tasks.errors import SettingsError
+from tasks.errors import BuildError, SettingsError
 from tasks.runreport.private import Private
 from tasks.settings.load import load
 from tasks.workers import (
@@ -29,6 +32,7 @@ from tests.checkout import Heard
 from tests.systems import posix_only
 
 FOLDER = PurePosixPath("/y/build/p")
+Handing = AbstractContextManager[distribute.Handed]
 
 
 @pytest.fixture(autouse=True)
@@ -162,6 +166,87 @@ def test_where_nothing_can_be_handed_on_that_is_a_warning_and_the_same_environme
     env = {"PATH": str(tmp_path), "CCACHE_PREFIX": "mine"}
     assert _handing(asked(kind, ["a/2"], FOLDER), launcher, env, tmp_path) == env
     assert [text for text in heard if warning in text]
+
+
+@pytest.fixture
+def handing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Handing]:
+    """Handing on by a distcc that is there, behind ccache, to machines that can all be used."""
+    monkeypatch.setattr(distribute, "usable", lambda asked, *_: asked.hosts)
+    for name in ("distcc", "icecc"):
+        program(tmp_path / name, "")
+
+    def begun(kind: Kind = "distcc", **env: str) -> Handing:
+        compilers = ("/usr/bin/gcc", "/usr/bin/g++")
+        given = {"PATH": str(tmp_path), **env}
+        machines = asked(kind, ["a/2"], tmp_path)
+        return distribute.handing_on(
+            machines, "/usr/bin/ccache", compilers, given, tmp_path / "log"
+        )
+
+    return begun
+
+
+COMPILED = "distcc[7] compile a.cpp on a:3632/2 completed ok\n"
+
+
+@posix_only
+def test_also_of_a_build_that_fails_it_is_known_who_did_what(
+    handing: Callable[..., Handing], tmp_path: Path, heard: Heard
+) -> None:
+    def build(handed: distribute.Handed) -> None:
+        assert handed.env["DISTCC_LOG"] == str(tmp_path / "log")
+        (tmp_path / "log").write_text(COMPILED, encoding="utf-8")
+        raise BuildError("no more")
+
+    begun = handing()
+    with pytest.raises(BuildError, match="no more"), begun as handed:
+        build(handed)
+    assert handed.noted == {"workers": {"kind": "distcc", "by_host": {"a": 1}}}
+    assert list(heard) == ["distcc had 1 at a, 0 here compiled"]
+    assert not (tmp_path / "log").exists()
+
+
+@posix_only
+@pytest.mark.parametrize(
+    ("kind", "theirs", "ours"),
+    [
+        ("distcc", {"DISTCC_LOG": "mine", "DISTCC_VERBOSE": "0"}, "DISTCC_LOG"),
+        ("distcc", {"DISTCC_LOG": "mine"}, "DISTCC_VERBOSE"),
+        ("distcc", {"DISTCC_VERBOSE": "1"}, "DISTCC_LOG"),
+        ("icecream", {"ICECC_DEBUG": "warn"}, "ICECC_LOGFILE"),
+    ],
+)
+def test_a_log_of_a_persons_own_stays_and_nothing_is_counted(
+    handing: Callable[..., Handing], heard: Heard, kind: Kind, theirs: dict[str, str], ours: str
+) -> None:
+    with handing(kind, **theirs) as handed:
+        assert {**handed.env, **theirs} == handed.env
+        assert handed.env.get(ours) == theirs.get(ours)
+    assert handed.noted == {}
+    names = " and ".join(theirs)
+    assert list(heard) == [f"who compiles what is not counted: {names} of build.env stays as it is"]
+
+
+@posix_only
+def test_the_sccache_that_is_at_work_is_asked_for_its_scheduler(
+    tmp_path: Path, heard: Heard
+) -> None:
+    sccache = tmp_path / "elsewhere" / "sccache"
+    program(sccache, 'echo \'{"SchedulerStatus": ["http://a", {}]}\'')
+    with socket.create_server(("127.0.0.1", 0)) as scheduler:
+        machine = f"127.0.0.1:{scheduler.getsockname()[1]}/32"
+        env = {"PATH": "/nowhere"}
+        compilers = ("/usr/bin/gcc", "/usr/bin/g++")
+        machines = asked("sccache-dist", [machine], tmp_path)
+        with distribute.handing_on(machines, str(sccache), compilers, env, tmp_path / "l") as found:
+            assert found.slots == 32
+    assert list(heard) == []
+
+
+def program(path: Path, text: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
 
 
 @posix_only

@@ -12,28 +12,34 @@ import contextlib
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
 from tasks import workers
-from tasks.effects import capacity, files
+from tasks.effects import capacity, files, recording
 from tasks.effects.compilercache import kind_of
 from tasks.effects.distribute.fit import usable
-from tasks.effects.voice import warn
-from tasks.workers import PROGRAMS, Counts, Worker, Workers
+from tasks.effects.voice import say, warn
+from tasks.model import Json
+from tasks.workers import PROGRAMS, Kind, Worker, Workers
 
 _PREFIX = "CCACHE_PREFIX"  # with it ccache calls the compiler by another program
+# Where a program writes what it does, and how much of it so that it can be counted
+_LOGGING = {
+    "distcc": ("DISTCC_LOG", {"DISTCC_VERBOSE": "1"}),
+    "icecream": ("ICECC_LOGFILE", {"ICECC_DEBUG": "info"}),
+}
 
 
 @dataclass
 class Handed:
     """`env` is what the commands of the block get, `slots` how many jobs other machines take at
-    once; `counts` is there after it, None where nothing was handed on.
+    once; `noted` is there after it, for a record: who did how many, where that is known.
     """
 
     env: Mapping[str, str]
     slots: int = 0
-    counts: Counts | None = None
+    noted: dict[str, Json] = field(default_factory=dict)
 
 
 @contextlib.contextmanager
@@ -45,7 +51,8 @@ def handing_on(
     log: PurePath,
 ) -> Iterator[Handed]:
     """Hand on what the commands of the block compile. `launcher` is what stands before their
-    compilers already; `log` is a file for the counting.
+    compilers already; `log` is a file for the counting. Who did how many is said and recorded
+    however the block ends.
     """
     handed = Handed(env)
     there = _there(asked, launcher, compilers, env)
@@ -56,11 +63,21 @@ def handing_on(
     own.unlink(missing_ok=True)
     handed.slots = sum(one.slots for one in there)
     handed.env = {**env, **_variables(asked, there, launcher, env, own)}
-    yield handed
-    if own.is_file():
-        with own.open(encoding="utf-8", errors="replace") as lines:
-            handed.counts = workers.counted(asked.kind, lines)
-        own.unlink()  # 5 KB for each compilation
+    try:
+        yield handed
+    finally:
+        if own.is_file():
+            handed.noted = _counted(asked.kind, own)
+
+
+def _counted(kind: Kind, log: Path) -> dict[str, Json]:
+    """Out of the log, which is not kept: 5 KB for each compilation."""
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        counts = workers.counted(kind, lines)
+    log.unlink()
+    recording.workers(counts.by_host)
+    say(counts.told(kind))
+    return {"workers": counts.noted(kind)}
 
 
 def prepare(path: str) -> None:
@@ -79,6 +96,8 @@ def _there(
     if asked.kind == "off":
         return ()
     program = shutil.which(PROGRAMS[asked.kind], path=env.get("PATH")) or ""
+    if asked.kind == "sccache-dist":
+        program = launcher  # the one that is at work, which need not be on PATH
     if why := _hindrance(asked, launcher, program, env):
         warn(f"nothing is handed to other machines: {why}")
         return ()
@@ -124,11 +143,10 @@ def _variables(
     if asked.kind == "sccache-dist":
         return {}
     program = shutil.which(PROGRAMS[asked.kind], path=env.get("PATH")) or ""
-    logs = {"distcc": {"DISTCC_LOG": str(log), "DISTCC_VERBOSE": "1"}}
     given = {
         workers.VARIABLE: program,
         **workers.variables(asked.kind, there, capacity.cores()),
-        **logs.get(asked.kind, {"ICECC_LOGFILE": str(log)}),
+        **_logging(asked.kind, env, log),
     }
     if kind_of(launcher) == "ccache":
         # Found by the headers that the compiler names, where else ccache would preprocess what
@@ -136,3 +154,12 @@ def _variables(
         depend = {} if "CCACHE_NODEPEND" in env else {"CCACHE_DEPEND": "1"}
         given |= {_PREFIX: asked.script, **depend}
     return given
+
+
+def _logging(kind: Kind, env: Mapping[str, str], log: Path) -> dict[str, str]:
+    """A log to count by, where nobody has said how there is to be one."""
+    name, level = _LOGGING[kind]
+    if theirs := [one for one in (name, *level) if one in env]:
+        say(f"who compiles what is not counted: {' and '.join(theirs)} of build.env stays as it is")
+        return {}
+    return {name: str(log), **level}

@@ -68,7 +68,7 @@ def usable(
     asked: Workers, program: str, compilers: Sequence[str], env: Mapping[str, str]
 ) -> tuple[Worker, ...]:
     """The machines that can be used; each of the others is named with the reason. `compilers` are
-    those of C and of C++.
+    those of C and of C++, `program` is who hands on.
     """
     key = (asked, program, *compilers)
     with _ONE_AT_A_TIME:
@@ -90,7 +90,7 @@ def _hindrances(
         return _of_distcc(asked.hosts, program, compilers, env)
     reached = [(one, _silence(one)) for one in asked.hosts]
     if asked.kind == "sccache-dist":
-        return [(one, why or _unscheduled(env)) for one, why in reached]
+        return [(one, why or _unscheduled(program, env)) for one, why in reached]
     return reached
 
 
@@ -172,10 +172,10 @@ def _silence(one: Worker) -> str:
     return ""
 
 
-def _unscheduled(env: Mapping[str, str]) -> str:
-    """Whether sccache's own configuration names a scheduler that has machines."""
+def _unscheduled(sccache: str, env: Mapping[str, str]) -> str:
+    """Whether the own configuration of sccache (its path) names a scheduler that has machines."""
     try:
-        argv = ("sccache", "--dist-status")
+        argv = (sccache, "--dist-status")
         told = json.loads(shell.capture(Command(argv, env, "ask sccache", timeout=_PATIENCE)))
     except (BuildError, ValueError) as error:
         return f"sccache does not tell of one: {error}"

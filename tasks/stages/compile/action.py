@@ -72,6 +72,7 @@ def _recorded(bench: Bench, job: CompileJob, told: Run) -> None:
     env, log = _environment(bench, job), Path(job.log).with_suffix(".cache.log")
     cache = _cache(bench, job)
     env = cacheremote.joined(cache, job.cache_remote, env)
+    handed = distribute.Handed(env)
     try:
         with (
             _handing_on(bench, job, env) as handed,
@@ -84,14 +85,10 @@ def _recorded(bench: Bench, job: CompileJob, told: Run) -> None:
             recording.cache(measured.counts.hits, measured.counts.misses)
             say(measured.counts.told(cache))
             cacheremote.look_back(cache, job.cache_remote, measured.counts)
-        if handed.counts:
-            told.workers = handed.counts.noted(job.workers.kind)
-            recording.workers(handed.counts.by_host)
-            say(handed.counts.told(job.workers.kind))
     finally:
         made = ninjalog.remade(before, ninjalog.read(bench.folder))
         objects, seconds = runs.objects(made, told.peaks), time.monotonic() - started
-        runs.add(job.runs, seconds, objects, **told.facts())
+        runs.add(job.runs, seconds, objects, **told.facts(), **handed.noted)
         recording.edges(edgetimes.edges(told.heard, made, told.peaks))
     if told.warnings:
         say(f"{told.warnings:,} warnings of compilers are in {job.log}")

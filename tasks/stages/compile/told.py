@@ -13,9 +13,9 @@ from tasks.stages.compile.decision import Decision
 @dataclass
 class Run:
     """A run as it goes: what was decided, MiB at the most by output, when outputs were made, jobs
-    at once, what the compiler cache served, who compiled the rest where other machines did, the
-    outputs whose compilers ran out of memory, whether a make that knows no pool is part of it,
-    lines with a warning, and the seconds that CMake took, and Ninja.
+    at once, what the compiler cache served, the outputs whose compilers ran out of memory, whether
+    a make that knows no pool is part of it, lines with a warning, and the seconds that CMake took,
+    and Ninja.
     """
 
     decision: Decision
@@ -23,7 +23,6 @@ class Run:
     heard: Heard = field(default_factory=Heard)
     jobs: int = 0
     cache: Mapping[str, Json] = field(default_factory=dict)
-    workers: Mapping[str, Json] = field(default_factory=dict)
     killed: tuple[str, ...] = ()
     old_make: bool = False
     warnings: int = 0
@@ -39,7 +38,6 @@ class Run:
             "changes": [str(change) for change in self.decision.changes],
             "jobs": self.jobs,
             "cache": dict(self.cache),
-            **({"workers": dict(self.workers)} if self.workers else {}),
             "warnings": self.warnings,
             "killed": list(self.killed),
             "old_make": self.old_make,

@@ -14,6 +14,7 @@ from pathlib import Path, PurePath
 
 from tasks.effects import edgetimes, files, manifests, ninja, ninjalog, recording, runs, shell
 from tasks.effects.crew import Crew, Take
+from tasks.effects.distribute import Handed
 from tasks.effects.voice import tick
 from tasks.effects.watch import Watch
 from tasks.model import Command
@@ -56,7 +57,7 @@ def _compile(job: ExtensionJob, deps: Deps, command: Command, tree: Path) -> Non
     jobs = jobs_of(job, deps, caching, command.env)
     past = tuple(runs.read(job.runs))
     crew = Crew(jobs, job.pool, runs.peaks(past), old_make=runs.old_make(past))
-    started, counts, told = time.monotonic(), None, {}
+    started, counts, handed = time.monotonic(), None, Handed(command.env)
     try:
         with turn(alone=crew.jobs is not None):
             started = time.monotonic()
@@ -68,8 +69,6 @@ def _compile(job: ExtensionJob, deps: Deps, command: Command, tree: Path) -> Non
                 crew.watch = Watch(measured.hit_rate)
                 crew.work(_start(job, crew, replace(command, env=measured.env)))
         counts = measured.counts
-        if handed.counts:
-            told = {"workers": handed.counts.noted(job.workers.kind)}
         if counts:
             recording.cache(counts.hits, counts.misses)
     finally:
@@ -81,7 +80,7 @@ def _compile(job: ExtensionJob, deps: Deps, command: Command, tree: Path) -> Non
             cache=counts.noted(caching.cache) if counts else {},
             killed=list(crew.killed),
             old_make=crew.old_make,
-            **told,
+            **handed.noted,
         )
         recording.edges(_edges(tree, crew))
 

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tasks.effects import cacheremote, compilercache, distribute, files, recording
+from tasks.effects import cacheremote, compilercache, distribute, files
 from tasks.effects.compilercache import Measured
 from tasks.effects.distribute import Handed
 from tasks.effects.voice import say
@@ -18,19 +18,14 @@ from tasks.stages.extensions.job import ExtensionJob
 from tasks.workers import VARIABLE
 
 
-@contextlib.contextmanager
-def handed_on(job: ExtensionJob, caching: Caching, env: Mapping[str, str]) -> Iterator[Handed]:
-    """The environment for the commands of the block, C and C++ of which other machines compile;
-    afterwards what each did is said, and in the record of the run.
-    """
+def handed_on(
+    job: ExtensionJob, caching: Caching, env: Mapping[str, str]
+) -> contextlib.AbstractContextManager[Handed]:
+    """The environment for the commands of the block, C and C++ of which other machines compile."""
     launcher = caching.cache.path if caching.cache.kind else job.workers.script
     compilers = [env.get(name, "") for name in ("CC", "CXX")]
     log = Path(job.work) / "workers.log"
-    with distribute.handing_on(job.workers, launcher, compilers, env, log) as handed:
-        yield handed
-    if handed.counts:
-        recording.workers(handed.counts.by_host)
-        say(handed.counts.told(job.workers.kind))
+    return distribute.handing_on(job.workers, launcher, compilers, env, log)
 
 
 @contextlib.contextmanager
