@@ -5,6 +5,7 @@ this host and profile, and the diagnosis for programs. What somebody wrote by ha
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,7 +68,7 @@ def read(
         raws = read_log(file, facts.begun if facts else 0)
         found = judged_by(facts, diagnose(failures, raws), failures)
     if stage and stage.room == "extensions":
-        found = of_original(found, stage.job.tree, stage.job.original)
+        found = of_original(found, stage.job.tree, stage.job.original, os.path.exists)
     if found.failure is None:
         return Diagnosed(log, found, _around(log, found))
     if profile is None:

@@ -1,26 +1,51 @@
-"""An error in a copy, told of the file that it is a copy of: there a person mends it."""
+"""An error in a copy, told of the file that it is a copy of: there a person mends it. Pure."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import PurePath
 
 from tasks.diagnosis.decide import Diagnosis
 
+_BEFORE = r"""(?:^|(?<=[\s"'`‘“(\[{<=:,;|]))"""  # a path: no other path may go on into it
+_BELOW = r"""[/\\](?P<below>[^\s"'`’”()\[\]{}<>:,;|]+)"""
 
-def of_original(found: Diagnosis, copy: PurePath, original: PurePath) -> Diagnosis:
-    """The diagnosis with `original` wherever its first error has the folder `copy`."""
+
+def of_original(
+    found: Diagnosis, copy: PurePath, original: PurePath, is_there: Callable[[str], bool]
+) -> Diagnosis:
+    """The diagnosis with `original` for the folder `copy` in its first error, of each file that
+    `is_there`: what the build itself made is in the copy alone.
+    """
     error = found.first_error
     if error is None:
         return found
-    file = error.file and _moved(error.file, copy, original)
-    moved = replace(error, text=_moved(error.text, copy, original), file=file)
-    return replace(found, first_error=moved)
+    text, file = error.text, error.file
+    if file and (moved := _moved(file, copy, original)) and is_there(moved):
+        text, file = text.replace(file, moved, 1), moved
+    told = replace(error, text=_told(text, copy, original, is_there), file=file)
+    return replace(found, first_error=told)
 
 
-def _moved(text: str, copy: PurePath, original: PurePath) -> str:
-    """On Windows a compiler has / where another has \\ between folders."""
+def _moved(file: str, copy: PurePath, original: PurePath) -> str:
+    """The path of the original, "" of what is not in the copy. On Windows a compiler has / where
+    another has \\ between folders.
+    """
     for written in (str(copy), copy.as_posix()):
         for separator in ("/", "\\"):
-            text = text.replace(written + separator, f"{original}{separator}")
-    return text
+            if file.startswith(written + separator):
+                return f"{original}{file.removeprefix(written)}"
+    return ""
+
+
+def _told(text: str, copy: PurePath, original: PurePath, is_there: Callable[[str], bool]) -> str:
+    """Every path of the text; of one with spaces in it only the first error's file is known."""
+    written = "|".join(map(re.escape, {str(copy), copy.as_posix()}))
+
+    def mended(found: re.Match[str]) -> str:
+        moved = _moved(found[0], copy, original)
+        return moved if is_there(moved) else found[0]
+
+    return re.sub(f"{_BEFORE}(?:{written}){_BELOW}", mended, text)

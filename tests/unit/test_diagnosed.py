@@ -193,10 +193,10 @@ def test_what_has_no_log_stays_as_it_is(profile: Profile, error: BuildError) -> 
 @pytest.mark.parametrize(
     ("changes", "whose"),
     [
-        ({"kind": "path", "location": "/home/me/rast"}, "/home/me/rast"),
+        ({"kind": "path"}, "{home}"),
         ({"kind": "git"}, "{work}/clone"),
         ({"kind": "sdist"}, "{work}/tree"),
-        ({"kind": "path", "location": "/home/me/rast", "patches": ("a.patch",)}, "{work}/tree"),
+        ({"kind": "path", "patches": ("a.patch",)}, "{work}/tree"),
     ],
     ids=["path", "git", "sdist", "patched"],
 )
@@ -204,13 +204,21 @@ def test_an_error_names_the_file_that_a_person_mends_and_not_the_copy_that_is_bu
     tmp_path: Path, profile: Profile, changes: dict[str, Any], whose: str
 ) -> None:
     stage = stage_of(profile, "extensions:rast")
-    job = replace(stage.job, **changes)
-    file = PurePath(whose.format(work=job.work)) / "k.cu"
+    home = tmp_path / "my rast"
+    job = replace(stage.job, location=str(home), **changes)
+    folder = PurePath(whose.format(work=job.work, home=home))
+    for place in {home, Path(job.clone), Path(job.tree)}:
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "k.cu").write_text("", encoding="utf-8")
+    (Path(job.tree) / "gen.cu").write_text("", encoding="utf-8")
     log = tmp_path / "rast.log"
-    failing(log, "FAILED: k.o", f"{job.tree / 'k.cu'}(9): error: expected a ';'")
+    failing(log, "FAILED: k.o", f"{job.tree / 'k.cu'}(9): error: {job.tree / 'gen.cu'} has no ';'")
     told = diagnosed.read(log, KNOWLEDGE, None, profile, replace(stage, job=job))
+    file = folder / "k.cu"
     assert told.document["first_error"]["file"] == str(file)
-    assert told.document["first_error"]["text"] == f"{file}(9): error: expected a ';'"
+    assert told.document["first_error"]["text"] == (
+        f"{file}(9): error: {job.tree / 'gen.cu'} has no ';'"
+    )
 
 
 def known(profile: Profile, name: str, **facts: Any) -> dict[str, str]:
