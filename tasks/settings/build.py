@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from tasks.settings import forms
-from tasks.settings.section import Section
-from tasks.settings.values import Caching, Distribution, Switch, Variables
+from tasks.settings.section import KeyMistakeError, Section
+from tasks.settings.values import Caching, Distribution, Remote, Switch, Variables
 from tasks.workers import mistaken
 
 
@@ -32,7 +32,7 @@ class Build(Section):
     """How big the cache may get ("20G"); `auto` is what its own configuration says, else 20G. Torch
     for a CPU takes 0.3G of it.
     """
-    cache_remote: str | None = Field(default=None, pattern=forms.REMOTE)
+    cache_remote: Remote | None = None
     """The cache that machines share, behind the local one: redis://host:6379, http://host/path, and
     with sccache rediss://, https:// and s3://bucket/prefix. One that does not answer is a warning.
     A password belongs into the environment: TORCHYARD__BUILD__CACHE_REMOTE.
@@ -65,6 +65,6 @@ class Build(Section):
 
     @model_validator(mode="after")
     def _distributable(self) -> Build:
-        if why := mistaken(self.distribute, self.hosts, self.cache):
-            raise ValueError(why)
+        if found := mistaken(self.distribute, self.hosts, self.cache):
+            raise KeyMistakeError(*found)
         return self

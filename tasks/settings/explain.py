@@ -56,7 +56,8 @@ def _wrong(problems: Sequence[Problem]) -> set[Keys]:
 
 
 def _path(problem: Problem) -> Keys:
-    return tuple(part for part in problem["loc"] if not _is_variant(part))
+    within = getattr(problem.get("ctx", {}).get("error"), "keys", ())  # of a `KeyMistakeError`
+    return (*(part for part in problem["loc"] if not _is_variant(part)), *within)
 
 
 def _is_variant(part: Any) -> bool:

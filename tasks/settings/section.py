@@ -13,3 +13,11 @@ class Section(BaseModel):
     """A group of keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class KeyMistakeError(ValueError):
+    """What a section as a whole finds wrong with one of its keys: `keys` lead there from it."""
+
+    def __init__(self, keys: tuple[str | int, ...], why: str) -> None:
+        super().__init__(why)
+        self.keys = keys

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from tasks.cacheremote import mistaken
 from tasks.checks.ids import IDS
 from tasks.errors import names_a_secret
 from tasks.settings import forms
@@ -67,6 +68,12 @@ def _word(value: object) -> object:
     return "off" if value is False else value
 
 
+def _with_a_port(url: str) -> str:
+    if why := mistaken(url):
+        raise ValueError(why)
+    return url
+
+
 def _known_check(name: str) -> str:
     if name not in IDS:
         raise ValueError(f'there is no check "{name}"{did_you_mean(name, IDS)}')
@@ -77,6 +84,7 @@ CheckName = Annotated[
     str, AfterValidator(_known_check), Field(json_schema_extra={"enum": list(IDS)})
 ]
 Caching = Annotated[Literal["auto", "ccache", "sccache", "off"], BeforeValidator(_word)]
+Remote = Annotated[str, Field(pattern=forms.REMOTE), AfterValidator(_with_a_port)]
 Distribution = Annotated[
     Literal["off", "distcc", "icecream", "sccache-dist"], BeforeValidator(_word)
 ]

@@ -277,6 +277,16 @@ def test_what_is_no_such_url_is_refused(yard: Path, url: str) -> None:
         load(yard / "config", "mine", {"TORCHYARD__BUILD__CACHE_REMOTE": url})
 
 
+@pytest.mark.parametrize("place", ["127.0.0.1:99999", ":hunter2@127.0.0.1:0", "[::1]:65536"])
+def test_a_port_that_no_machine_has_is_told_at_load(yard: Path, place: str) -> None:
+    name = "TORCHYARD__BUILD__CACHE_REMOTE"
+    with pytest.raises(SettingsError, match=r"build\.cache_remote: a port is a number") as told:
+        load(yard / "config", "mine", {name: f"redis://{place}"})
+    assert str(told.value).startswith(f"{name}: ")
+    assert "hunter2" not in str(told.value)
+    assert load(yard / "config", "mine", {name: "redis://h:65535|read-only"})
+
+
 def test_it_is_in_no_input_of_a_stage_and_in_no_report(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:

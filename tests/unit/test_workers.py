@@ -28,7 +28,7 @@ from tasks.workers import (
     variables,
     worker,
 )
-from tests.checkout import Heard
+from tests.checkout import Heard, write
 from tests.systems import posix_only
 
 FOLDER = PurePosixPath("/y/build/p")
@@ -81,17 +81,38 @@ def told(folder: Path, build: str) -> str:
         ("{hosts: ['a b/4']}", "build.hosts.0"),
         ("{hosts: ['a/4,cpp']}", "build.hosts.0"),
         ("{hosts: ['me@builder:22/4']}", "~/.ssh/config"),
-        ("{hosts: [localhost/2]}", "leave localhost out"),
-        ("{distribute: distcc}", "needs hosts"),
-        ("{distribute: distcc, hosts: [a/2, a/4]}", "listed twice"),
-        ("{distribute: distcc, hosts: [a/2], cache: sccache}", "hands nothing on to distcc"),
+        ("{hosts: [a/2, localhost/2]}", "build.hosts.1: this machine has its own slots"),
+        ("{hosts: [a:99999/2]}", 'build.hosts.0: "a:99999/2": a port is a number from 1 to 65535'),
+        ("{hosts: [a:0]}", "a port is a number from 1"),
+        ("{distribute: distcc}", "build.distribute: distcc needs build.hosts"),
+        ("{distribute: distcc, hosts: [a/2, a/4]}", "build.hosts: a host is listed twice"),
+        (
+            "{distribute: distcc, hosts: [a/2], cache: sccache}",
+            "build.distribute: sccache hands nothing on to distcc: take build.cache",
+        ),
         ("{distribute: icecream, hosts: [a/2, b/2]}", "one entry, the scheduler"),
         ("{distribute: icecream, hosts: ['a/2,lzo']}", "takes its scheduler and a number"),
-        ("{distribute: sccache-dist, hosts: [a/2], cache: ccache}", "needs cache: sccache"),
+        ("{distribute: sccache-dist, hosts: [a/2], cache: ccache}", "needs build.cache: sccache"),
     ],
 )
 def test_what_cannot_be_meant_is_told_at_load(tmp_path: Path, build: str, message: str) -> None:
     assert message in told(tmp_path, build)
+
+
+def test_a_mistake_in_the_hosts_is_told_with_its_line_or_variable(yard: Path) -> None:
+    config = yard / "config"
+    write(yard, "build: {type: Release}\n")
+    (config / "local.yaml").write_text(
+        'build:\n  hosts: ["a/2",\n    "localhost/4"]\n', encoding="utf-8"
+    )
+    with pytest.raises(
+        SettingsError, match=r"^config/local\.yaml:3: build\.hosts\.1: this machine"
+    ):
+        load(config, "mine", {})
+    (config / "local.yaml").unlink()
+    name = "TORCHYARD__BUILD__DISTRIBUTE"
+    with pytest.raises(SettingsError, match=rf"^{name}: build\.distribute: distcc needs"):
+        load(config, "mine", {name: "distcc"})
 
 
 def test_who_did_what_is_read_from_distccs_log() -> None:
