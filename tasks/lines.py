@@ -1,6 +1,7 @@
 """Text in lines for a terminal. Pure.
 
-A word stays in one piece, be it wider than the terminal: a path is there to be copied.
+A word stays in one piece, be it wider than the terminal: a path is there to be copied. So does a
+command in a sentence, where it fits in a line.
 """
 
 from __future__ import annotations
@@ -13,6 +14,17 @@ from tasks.bar import columns
 LEAST = 24  # columns of a text, however narrow the terminal and however deep it is indented
 _COMMAND = 6  # spaces before a command that is to be copied as it is, below what there is to do
 _BEGINS = re.compile(r" *(?:(?:→|->|-) )?")
+# Commands as they stand in what there is to do: by how they begin, up to where the sentence goes on
+_ARGUMENTS = (
+    r"(?:(?<![,;:.)]) (?!\(|(?:and|or|then|into|in|for|to|by|with|where|which|beside|up)\b)\S+)*"
+)
+_PIECE = re.compile(
+    r"(\s*)([(\"'`]*(?:"
+    r"doit [a-z][\w:-]*(?: (?:--[a-z]|profile=)\S*)*\S*"
+    rf"|(?:sudo \S+|(?:\S+ -m )?pip install|git -C \S+){_ARGUMENTS}"
+    r")|\S+)"
+)
+_WORD = re.compile(r"(\s*)(\S+)")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -60,7 +72,7 @@ def width(text: str) -> int:
 def _filled(text: str, room: int) -> Iterator[str]:
     """Words as they are, with what is between them but for the end of a line."""
     line = ""
-    for gap, word in _words(text):
+    for gap, word in _words(text, room):
         if line and width(f"{line}{gap}{word}") > room:
             yield line
             line = word
@@ -69,5 +81,10 @@ def _filled(text: str, room: int) -> Iterator[str]:
     yield line
 
 
-def _words(text: str) -> Iterable[tuple[str, str]]:
-    return re.findall(r"(\s*)(\S+)", text)
+def _words(text: str, room: int) -> Iterator[tuple[str, str]]:
+    for gap, piece in _PIECE.findall(text):
+        if " " in piece and width(piece) > room:
+            first, *more = _WORD.findall(piece)
+            yield from ((gap, first[1]), *more)
+        else:
+            yield gap, piece

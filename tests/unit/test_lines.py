@@ -62,6 +62,40 @@ def test_a_command_that_stands_alone_stays_whole() -> None:
     assert hanging(command, 40) == command
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sudo apt install build-essential",
+        "doit lock",
+        "doit build --heal profile=mine",
+        "/v/bin/python -m pip install 'cmake>=3.27'",
+        "git -C /src/x submodule update",
+    ],
+)
+@pytest.mark.parametrize("after", [", and the same again", " and go on with it", " (or another)"])
+def test_a_command_in_a_sentence_stays_whole_where_it_fits(command: str, after: str) -> None:
+    text = f"  → there is none here: {command}{after}"
+    for room in range(50, 90):
+        lines = hanging(text, room).split("\n")
+        assert any(command in line for line in lines), lines
+        assert " ".join(line.strip() for line in lines) == text.strip()
+        assert all(columns(line) <= room for line in lines)
+
+
+def test_a_command_that_fits_in_no_line_is_broken_between_its_words() -> None:
+    lines = wrapped("sudo apt install build-essential python3-dev git ccache", 30)
+    assert lines == ["sudo apt install", "build-essential python3-dev", "git ccache"]
+
+
+def test_prose_that_names_doit_is_broken_where_it_goes_on() -> None:
+    assert wrapped("say doit lock and go on with it", 12) == [
+        "say",
+        "doit lock",
+        "and go on",
+        "with it",
+    ]
+
+
 def test_what_becomes_longer_by_spelling_fits_all_the_same() -> None:
     told = hanging("      one … two … three … four", 30, lambda text: text.replace("…", "..."))
     assert all(columns(line) <= 30 for line in told.split("\n"))
