@@ -4,10 +4,12 @@ why not; YAML is taken by the settings, shells can read what is for them, `doit`
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from tests.snippets import ROOT, Mark, Snippet, commands, every, inline, name_of
 from tests.systems import posix_only
 
 RUNNER = "tests/integration/test_docs_commands.py"
+TERMINAL = "tests/integration/test_terminal.py"
 SHELLS = ("sh", "console", "powershell", "bat")
 OTHERS = ("", "text", "yaml", "toml", "json", "ini", "python")
 
@@ -40,10 +43,28 @@ def missing(snippet: Snippet) -> str:
         return f"there is no {mark.text}"
     if mark.text == RUNNER:
         return "" if snippet.language == "sh" else f"{RUNNER} runs sh alone"
-    text = (ROOT / mark.text).read_text(encoding="utf-8").replace("--quiet ", "")
+    run = run_by(ROOT / mark.text)
     return ", ".join(
-        f"{mark.text} has no {one!r}" for one in commands(snippet.text) if one not in text
+        f"{mark.text} has no {one!r}" for one in commands(snippet.text) if one not in run
     )
+
+
+def run_by(file: Path) -> set[str]:
+    """The whole commands that a file of tests has as strings, or a script as lines."""
+    text = file.read_text(encoding="utf-8")
+    if file.suffix == ".py":
+        return {one for literal in literals(text) for one in commands(literal)}
+    lines = re.sub(r"--quiet ", "", text)
+    return {one for line in commands(lines) for one in map(str.strip, re.split(r"\|+", line))}
+
+
+def literals(code: str) -> Iterator[str]:
+    """The strings of a module in Python, without what says something about it."""
+    nodes = list(ast.walk(ast.parse(code)))
+    said = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
+            yield node.value
 
 
 @pytest.mark.parametrize("snippet", every(*SHELLS), ids=where)
@@ -114,6 +135,9 @@ def test_modules_and_files_that_a_page_names_are_there(page: Path) -> None:
         ("<!-- run by tests/nothing.py -->\n```sh\nls\n```", "there is no"),
         ("<!-- run by .ci/run -->\n```sh\nls --nothing # comment\n```", "has no 'ls --nothing'"),
         ("<!-- run by .ci/run -->\n```sh\nmypy && doit build  # all\n```", ""),
+        ("<!-- run by .ci/run -->\n```sh\nruff check\n```", "has no 'ruff check'"),
+        ("<!-- run by .ci/run -->\n```sh\nunits\n```", "has no 'units'"),
+        (f"<!-- run by {TERMINAL} -->\n```sh\ndoit init\n```", "has no 'doit init'"),
         (f"<!-- run by {RUNNER} -->\n```bat\ndir\n```", "runs sh alone"),
     ],
 )
@@ -121,6 +145,13 @@ def test_a_block_without_a_whole_mark_is_found(text: str, told: str) -> None:
     (found,) = snippets(ROOT / "README.md", text)
     assert told in missing(found)
     assert bool(told) == bool(missing(found))
+
+
+def test_a_command_in_a_comment_or_in_a_longer_one_is_not_run() -> None:
+    code = (
+        '"""doit a"""\nA = "doit b --all"\n# "doit c"\ndef f():\n    "doit d"\n    run("doit e")\n'
+    )
+    assert set(literals(code)) == {"doit b --all", "doit e"}
 
 
 def test_a_mark_belongs_to_the_block_after_it() -> None:

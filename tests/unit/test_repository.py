@@ -115,6 +115,13 @@ def test_doit_check_is_among_the_commands_and_ci_builds_the_site() -> None:
     assert any("mkdocs build --strict" in line for line in commands(script))
 
 
+def test_ci_names_what_a_tier_skipped_and_why() -> None:
+    script = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    runs = [line for line in script.splitlines() if re.search(r"(^|=1 )pytest ", line)]
+    assert len(runs) == 3
+    assert all(" -rs " in line for line in runs)
+
+
 def test_one_place_states_the_version() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", tasks.__version__)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
