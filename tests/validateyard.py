@@ -112,6 +112,7 @@ class Yard:
             extensions={"smoke": folder / "smoke.json"},
             smokes={"smoke": SmokeCheck(folder / "check.py", gpu=True)},
             stages=(),
+            root=folder,
             knowledge=ROOT / "config" / "knowledge",
             templates=folder,
             work=folder / "work",

@@ -172,6 +172,18 @@ def test_an_interpreter_that_is_gone_fails_the_import(yard: Yard) -> None:
     assert yard.written()["matmul"] == Check("matmul", "not run", "torch does not import")
 
 
+def test_a_path_is_short_in_the_table_and_whole_in_the_manifest(
+    yard: Yard, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = f"{yard.folder}/venv/bin/python"
+    yard.python(f"echo 'no module in {broken}' >&2; exit 1")
+    with pytest.raises(ValidationFailedError):
+        run(yard.job())
+    whole = yard.written()["import"].detail
+    assert broken in whole
+    assert whole.replace(broken, "venv/bin/python") in " ".join(capsys.readouterr().out.split())
+
+
 def test_settings_that_moved_since_the_build_are_warned_of_first(
     yard: Yard, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import PurePosixPath, PureWindowsPath
 
 from tasks.knowledge.archs import MachineCode
 from tasks.model import Arch
@@ -16,7 +17,7 @@ from tasks.stages.validate.checks import (
     without_cuda,
 )
 from tasks.stages.validate.job import Check
-from tasks.stages.validate.table import plain, remedies
+from tasks.stages.validate.table import plain, remedies, seen_from
 from tests.checkout import KNOWLEDGE
 
 BLACKWELL = (Arch(12, 0),)
@@ -141,6 +142,17 @@ def test_the_table_shows_a_failure_with_its_remedy_and_its_words_as_they_are() -
     found = validation("2.15.0", [Check("device", "failed", "[red]odd[/red] [x", "do [this]")])
     assert plain(found).splitlines()[1].strip() == "→ do [this]"
     assert "[red]odd[/red] [x" in plain(found, 100)
+
+
+def test_a_path_in_the_checkout_is_told_from_there_on() -> None:
+    others = "not /home/me/yard2 or /x/home/me/yard/a"
+    detail = f"torch 2.15.0 from /home/me/yard/build/p/venv/torch, {others}"
+    found = validation("2.15.0", [Check("import", "passed", detail)])
+    told = seen_from(PurePosixPath("/home/me/yard"), found).checks[0].detail
+    assert told == f"torch 2.15.0 from build/p/venv/torch, {others}"
+    found = validation("2.15.0", [Check("import", "passed", r"torch from C:\yard\build\torch")])
+    told = seen_from(PureWindowsPath(r"C:\yard"), found).checks[0].detail
+    assert told == r"torch from build\torch"
 
 
 def test_a_warning_stands_before_the_table() -> None:

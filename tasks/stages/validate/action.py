@@ -38,7 +38,7 @@ def run(job: ValidateJob) -> tuple[Validation]:
     found = validation(wheel.version, told, standing.warnings(job))
     manifests.publish(job.manifest, found)
     files.write_atomic(job.junit, redact(junit.document(job.profile, found)))
-    _show(found)
+    _show(table.seen_from(job.root, found))
     _refuse(job, found)
     return (found,)
 

@@ -26,8 +26,8 @@ class ValidateJob:
 
     `checks` are the names of the settings, `timeout` seconds for each program that is run,
     `extensions` maps a name to its manifest, `smokes` one to its script. `stages` are those that
-    build, whose records tell what was asked for then. `knowledge` is the folder of facts, `work`
-    one for what is compiled here, `junit` the report for CI.
+    build, whose records tell what was asked for then. `root` is the checkout, `knowledge` the
+    folder of facts, `work` one for what is compiled here, `junit` the report for CI.
     """
 
     profile: str
@@ -42,6 +42,7 @@ class ValidateJob:
     extensions: Mapping[str, PurePath]
     smokes: Mapping[str, SmokeCheck]
     stages: tuple[Stage, ...]
+    root: PurePath
     knowledge: PurePath
     templates: PurePath
     work: PurePath

@@ -39,6 +39,7 @@ def plan(settings: Settings, layout: Layout, choice: Choice, stages: Sequence[St
             if item.smoke
         },
         stages=tuple(stages),
+        root=layout.root,
         knowledge=layout.config / "knowledge",
         templates=layout.templates / "libtorch",
         work=layout.build / "validate",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import PurePath
 
 from tasks.lines import rows as laid_out
 from tasks.stages.validate.job import Check, Validation
@@ -15,6 +18,13 @@ Paint = Callable[[str, str], str]
 
 def _bare(text: str, style: str) -> str:
     return text
+
+
+def seen_from(root: PurePath, found: Validation) -> Validation:
+    """With each path in the folder `root` from there on: a whole one is wider than a terminal."""
+    begin = re.compile(rf"""(?:^|(?<=[\s"'(=:,;])){re.escape(str(root))}[/\\](?=\S)""")
+    checks = (replace(one, detail=begin.sub("", one.detail)) for one in found.checks)
+    return replace(found, checks=tuple(checks))
 
 
 def plain(found: Validation, room: int = sys.maxsize, paint: Paint = _bare) -> str:
