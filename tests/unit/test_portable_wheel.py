@@ -230,6 +230,18 @@ def test_what_the_install_will_bring_is_not_missing_before_it(bench: Bench, hear
     assert any("packages: nvidia-cuda-runtime==13.2.75, nvidia-cudnn" in one for one in heard)
 
 
+def test_a_wheel_that_needs_nothing_of_cuda_tells_of_no_packages(
+    bench: Bench, heard: Heard
+) -> None:
+    lib = make_library(bench.folder / "made" / "torch" / "lib" / "libc10.so", rpath="$ORIGIN")
+    content: dict[str, bytes | str] = {"torch/lib/libc10.so": lib.read_bytes()}
+    wheel = small_wheel(bench.folder / "out", "torch", "2.6.0", content)
+    with wheelfile.opened(wheel) as archive:
+        found = bringing.look(bench.job, bench.deps(), wheel, wheelfile.record(archive))
+    assert found.requires == ()
+    assert not [one for one in heard if "CUDA comes from" in one]
+
+
 def test_a_compressed_wheel_is_changed_where_it_must_be_and_nowhere_else(bench: Bench) -> None:
     wheel, job, deps = bench.made(), bench.job, bench.deps()
     repack.repack(wheel, None)  # as a backend that compresses leaves it

@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name
 
 from tasks.digest import canonical, sha256_text
 from tasks.effects import environments, files, manifests, patchelf, wheelfile
+from tasks.effects.frozen import asked_by, frozen
 from tasks.effects.repack import Instead
 from tasks.effects.voice import say, tick, warn
 from tasks.errors import BuildError
@@ -44,8 +45,8 @@ def look(job: BuiltJob, deps: Deps, wheel: Path, recorded: Mapping[str, str]) ->
             "have it, so that this wheel needs the toolkit where it is here"
         )
     found = replace(found, requires=_with_theirs(site, found.requires))
-    count = len(found.requires)
-    say(f"CUDA comes from {count} package{'s' * (count != 1)}: {', '.join(found.requires)}")
+    if count := len(found.requires):
+        say(f"CUDA comes from {count} package{'s' * (count != 1)}: {', '.join(found.requires)}")
     return found
 
 
@@ -82,29 +83,11 @@ def _with_theirs(site: Path, requires: Sequence[str]) -> tuple[str, ...]:
     """With what NVIDIA's packages require in turn, pinned as well where it is here: cuFFT of 13
     opens nvJitLink by name, which no table of needed libraries tells, and requires any version.
     """
-    installed = importlib.metadata.distributions(path=[str(site)])
-    here = {str(canonicalize_name(one.metadata["Name"] or "")): one for one in installed}
-    found: dict[str, str] = {canonicalize_name(Requirement(one).name): one for one in requires}
-    waiting = [name for name, one in found.items() if one == _pin(here, name)]
-    while waiting:
-        for name in _required(here[waiting.pop()]):
-            if name in here and name not in found:
-                found[name] = _pin(here, name)
-                waiting.append(name)
-    return tuple(sorted(found.values()))
-
-
-def _required(one: importlib.metadata.Distribution) -> Iterator[str]:
-    """The packages of NVIDIA's that it requires by itself, without an extra."""
-    for asked in map(Requirement, one.requires or ()):
-        name = canonicalize_name(asked.name)
-        wanted = asked.marker is None or asked.marker.evaluate({"extra": ""})
-        if wanted and name.startswith("nvidia-"):
-            yield name
-
-
-def _pin(here: Mapping[str, importlib.metadata.Distribution], name: str) -> str:
-    return f"{name}=={here[name].version}" if name in here else ""
+    here = {name: one for name, one in frozen(site).items() if name.startswith("nvidia-")}
+    found = {str(canonicalize_name(Requirement(one).name)): one for one in requires}
+    roots = [name for name, one in found.items() if name in here and one == here[name].pin]
+    theirs = {name: here[name].pin for name in asked_by(roots, here)}
+    return tuple(sorted({**theirs, **found}.values()))
 
 
 def _of(home: str, site: Path) -> Callable[[str], bool]:
