@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 
@@ -162,14 +162,21 @@ def remove_owned(path: PurePath) -> None:
 
 def empty_owned(folder: PurePath, first: tuple[str, ...] = (), but: tuple[str, ...] = ()) -> None:
     """Remove everything in a folder that is marked as ours but the mark and the lock; the names in
-    `first` go first, those in `but` stay.
+    `first` go first, the paths in `but`, relative to it, stay.
     """
     path = Path(folder)
     if not _marked(path):
         raise NotOwnedError("torchyard did not make this and will not empty it", where=str(path))
-    found = [child for child in path.iterdir() if child.name not in (TAG, _LOCK, _HOLDER, *but)]
-    for child in sorted(found, key=lambda entry: entry.name not in first):
-        remove_owned(child)
+    kept = {path / name for name in (TAG, _LOCK, _HOLDER, *but)}
+    _remove_but(sorted(path.iterdir(), key=lambda entry: entry.name not in first), kept)
+
+
+def _remove_but(found: Iterable[Path], kept: Set[Path]) -> None:
+    for child in found:
+        if any(child in path.parents for path in kept):
+            _remove_but(list(child.iterdir()), kept)
+        elif child not in kept:
+            remove_owned(child)
 
 
 def artifact(path: PurePath) -> Artifact:

@@ -2,7 +2,8 @@
 
 That is its build folder and the wheels in the wheelhouse that no other
 profile's manifest names. What was installed into a person's own interpreter (strategy existing)
-stays, and so does what install.into replaced: it may be the only copy.
+stays, and so does what may be the only copy: what install.into replaced, and sources in which
+somebody worked.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tasks.effects import files, wheelhouse
+from tasks.effects import files, git, wheelhouse
 from tasks.effects.replaced import journal
 from tasks.effects.typed import with_profile
 from tasks.effects.voice import show
 from tasks.errors import NotOwnedError
 from tasks.reports.subject import Subject
 from tasks.size import size
+from tasks.stages.source.yours import yours
 
 
 def run(subject: Subject, yes: bool = False) -> None:
@@ -30,15 +32,15 @@ def run(subject: Subject, yes: bool = False) -> None:
     if not build.exists() and not wheels:
         show("nothing of this profile is there to remove")
         return
-    stays = _stays(build / "replaced")
+    stays = dict(_stays(build))
     _show((build, *wheels), "removing" if yes else "would remove")
-    if stays:
-        show(f"but {build / 'replaced'} stays: {stays}")
+    for name, why in stays.items():
+        show(f"but {build / name} stays: {why}")
     if not yes:
         show("nothing was removed; to do it: doit purge --yes" + with_profile(subject.name))
         return
     if build.exists():
-        _remove(build, wheels, but=("replaced",) if stays else ())
+        _remove(build, wheels, but=tuple(stays))
 
 
 def _show(paths: Iterable[Path], verb: str) -> None:
@@ -57,7 +59,25 @@ def _remove(build: Path, wheels: Iterable[Path], but: tuple[str, ...]) -> None:
         files.remove_owned(build)
 
 
-def _stays(replaced: Path) -> str:
+def _stays(build: Path) -> Iterator[tuple[str, str]]:
+    """What must not go, by its path in the build folder: why, and what to do."""
+    if why := _replaced(build / "replaced"):
+        yield "replaced", why
+    if trees := yours(build / "src"):
+        yield "src", "; ".join(_worked(tree, held) for tree, held in trees.items())
+    for clone in sorted(build.glob("extensions/*/clone")):
+        if held := git.own_work(clone):
+            yield clone.relative_to(build).as_posix(), _worked(clone, held)
+
+
+def _worked(tree: Path, held: Iterable[str]) -> str:
+    return (
+        f"{tree} holds {' and '.join(held)} of your own; push or copy them, and remove it yourself "
+        "once you need none"
+    )
+
+
+def _replaced(replaced: Path) -> str:
     """Why what was replaced must not go, and what to do; "" where there is nothing."""
     stamps = list(journal.stamps(replaced))
     if there := [one.prefix for stamp in stamps if (one := journal.lies(stamp))]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.digest import canonical
 from tasks.effects import files, manifests
 from tasks.effects.replaced import journal
 from tasks.effects.replaced.journal import Exchange, Part
@@ -14,8 +15,12 @@ from tasks.effects.wheelhouse import Origin
 from tasks.errors import BuildError, BusyError, NotOwnedError
 from tasks.model import Artifact, Layout
 from tasks.reports import purge
+from tasks.stages.source.action import Seen
+from tasks.stages.source.tree import digest
 from tasks.stages.wheel.job import Wheel
 from tests.checkout import Heard, broken, opened
+from tests.integration.conftest import git
+from tests.systems import needs_git
 
 
 def built(yard: Path, profile: str, wheel: str, manifest: str = "wheel.json") -> Path:
@@ -163,5 +168,50 @@ def test_what_was_kept_aside_stays_and_with_nothing_of_theirs_all_goes(
     own.unlink()
     (stamp / "aside" / "2").rmdir()
     (stamp / "aside").rmdir()
+    purge.run(opened(yard), yes=True)
+    assert not (yard / "build" / "mine").exists()
+
+
+@needs_git
+@pytest.mark.parametrize("place", ["src/pytorch", "extensions/toy/clone"])
+def test_a_clone_in_which_somebody_worked_stays(yard: Path, heard: Heard, place: str) -> None:
+    built(yard, "mine", "torch-1.whl")
+    clone = yard / "build" / "mine" / place
+    clone.mkdir(parents=True)
+    git(clone, "init", "-q")
+    git(clone, "commit", "-q", "--allow-empty", "-m", "mine")
+    (clone.parent / "made").touch()
+    purge.run(opened(yard), yes=True)
+    kept = "src" if place.startswith("src") else place
+    told = f"{clone} holds commits of your own; push or copy them, and remove it yourself"
+    assert f"but {yard / 'build' / 'mine' / kept} stays: {told} once you need none" in heard
+    assert git(clone, "log", "--format=%s") == "mine"
+    stays = (yard / "build" / "mine" / kept).relative_to(yard).as_posix()
+    assert [path for path in left(yard) if not path.startswith(stays) and ".lock" not in path] == []
+
+
+@needs_git
+def test_a_clone_in_which_nobody_worked_goes(yard: Path, heard: Heard) -> None:
+    built(yard, "mine", "torch-1.whl")
+    clone = yard / "build" / "mine" / "src" / "pytorch"
+    clone.mkdir(parents=True)
+    git(clone, "init", "-q")
+    purge.run(opened(yard), yes=True)
+    assert not clone.exists()
+
+
+@needs_git
+def test_an_archive_that_was_edited_stays_and_one_as_it_was_goes(yard: Path, heard: Heard) -> None:
+    built(yard, "mine", "torch-1.whl")
+    state = yard / "build" / "mine" / "src"
+    tree = state / "pytorch"
+    tree.mkdir(parents=True)
+    (tree / "a").write_text("a\n", "utf-8")
+    packed = Seen(str(tree), archive="a" * 64, digest=digest(tree, state / "listing.git"))
+    files.write_atomic(state / "seen.json", canonical(packed))
+    (tree / "a").write_text("mine\n", "utf-8")
+    purge.run(opened(yard), yes=True)
+    assert any(f"{tree} holds edits of your own" in line for line in heard)
+    (tree / "a").write_text("a\n", "utf-8")
     purge.run(opened(yard), yes=True)
     assert not (yard / "build" / "mine").exists()

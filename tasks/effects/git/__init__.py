@@ -8,6 +8,7 @@ caller's business.
 from __future__ import annotations
 
 from tasks.effects.git.checkout import clone_at, is_at
+from tasks.effects.git.ownwork import own_work
 from tasks.effects.git.patches import applies, apply
 from tasks.effects.git.patching import restore
 from tasks.effects.git.reach import reachable
@@ -25,6 +26,7 @@ __all__ = [
     "date",
     "is_at",
     "is_checkout",
+    "own_work",
     "reachable",
     "restore",
     "seed",

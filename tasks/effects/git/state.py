@@ -45,7 +45,7 @@ def state(tree: PurePath, kept: PurePath | None = None) -> GitState:
     """
     with ThreadPoolExecutor(max_workers=2) as beside:
         new = beside.submit(_untracked, tree, kept)
-        within = beside.submit(lambda: dict(_submodules(tree)))
+        within = beside.submit(lambda: dict(submodules_of(tree)))
         commit, changed = _status(tree)
         lines = [*changed, *new.result()]
         return GitState(commit, within.result(), _digest(lines))
@@ -73,7 +73,7 @@ def submodule_lines(tree: PurePath) -> Iterator[tuple[str, str, str]]:
     """
     for path, recorded in _recorded(tree).items():
         inner = Path(tree) / path
-        head = _head(inner) if is_checkout(inner) else ""
+        head = head_of(inner) if is_checkout(inner) else ""
         yield ("-" if not head else " " if head == recorded else "+"), path, head or recorded
 
 
@@ -104,7 +104,7 @@ def place_of(tree: Path) -> Path:
     return link if link.is_dir() else tree / link.read_text("utf-8").partition(": ")[2].strip()
 
 
-def _head(tree: Path) -> str:
+def head_of(tree: Path) -> str:
     """The commit that is checked out; "" where there is none yet."""
     try:
         head = (place_of(tree) / "HEAD").read_text(encoding="utf-8").strip()
@@ -120,13 +120,13 @@ def _of_branch(tree: Path, ref: str) -> str:
     return ask(tree, "rev-parse", "HEAD").strip()
 
 
-def _submodules(tree: PurePath) -> Iterator[tuple[str, str]]:
+def submodules_of(tree: PurePath) -> Iterator[tuple[str, str]]:
     """Path and commit of those that are checked out; what git's index records is not asked."""
     for path in _named(tree):
         inner = Path(tree) / path
-        if is_checkout(inner) and (head := _head(inner)):
+        if is_checkout(inner) and (head := head_of(inner)):
             yield path, head
-            yield from ((f"{path}/{below}", commit) for below, commit in _submodules(inner))
+            yield from ((f"{path}/{below}", commit) for below, commit in submodules_of(inner))
 
 
 def edits(tree: PurePath, *, untracked: bool = True) -> str:
@@ -149,7 +149,7 @@ def _status(tree: PurePath) -> tuple[str, list[str]]:
 
 def _untracked(tree: PurePath, kept: PurePath | None = None) -> list[str]:
     top = Path(tree)
-    names = new_files(partial(ask, tree), tree, place_of(top), _head(top) if kept else "", kept)
+    names = new_files(partial(ask, tree), tree, place_of(top), head_of(top) if kept else "", kept)
     return [f"{name}\0{content(top / name)}\n" for name in names]
 
 

@@ -54,7 +54,7 @@ def bring(
     take_back(tree, state, log, keep=keep)
     for patch, digest in list(zip(patches, goal, strict=True))[keep:]:
         _put_in(tree, state, Path(patch), log)
-        kept = _copy(state, digest)
+        kept = copy_of(state, digest)
         kept.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(patch, kept)
         _write(tree, state, (*applied(tree, state), digest))
@@ -68,7 +68,7 @@ def _forget_gone(tree: PurePath, state: PurePath) -> None:
     """
     series = applied(tree, state)
     for number, digest in enumerate(series):
-        patch = _copy(state, digest)
+        patch = copy_of(state, digest)
         if git.applies(tree, patch) and not git.applies(tree, patch, reverse=True):
             say(f"a patch of this profile is no longer in {tree}: it is applied again")
             _write(tree, state, series[:number])
@@ -87,7 +87,7 @@ def take_back(tree: PurePath, state: PurePath, log: PurePath, keep: int = 0) -> 
     git.restore(tree, _under_way(state))
     series = applied(tree, state)
     for number in range(len(series), keep, -1):
-        patch = _copy(state, series[number - 1])
+        patch = copy_of(state, series[number - 1])
         if git.applies(tree, patch, reverse=True):
             git.apply(tree, patch, reverse=True, log=log, keep=_under_way(state))
         elif not git.applies(tree, patch):  # it fits forward where a killed run had taken it back
@@ -123,7 +123,8 @@ def _record(state: PurePath) -> Path:
     return Path(state) / "patches.json"
 
 
-def _copy(state: PurePath, digest: str) -> Path:
+def copy_of(state: PurePath, digest: str) -> Path:
+    """Where the bytes of a patch that was applied are kept."""
     return Path(state) / "patches" / f"{digest}.patch"
 
 
