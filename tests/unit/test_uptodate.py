@@ -170,3 +170,28 @@ def test_a_database_whose_table_is_another_is_not_known_and_is_forgotten(
     known.remove_all()
     known.set("wheel", "result:", "1")
     known.dump()
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "good": lambda data: data,
+    "no database": lambda _: b"none" * 999,
+    "a page of zeros": lambda data: data[:4096] + bytes(4096) + data[8192:],
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+@pytest.mark.parametrize("command", ["forget", "forget --all", "forget deps", "clean"])
+def test_forget_and_clean_end_well_and_the_next_build_is_right(
+    bench: Bench, going_on: None, tmp_path: Path, how: str, command: str
+) -> None:
+    assert bench.doit() == 0
+    database = tmp_path / "db"
+    database.write_bytes(DAMAGE[how](database.read_bytes()))
+    assert bench.doit(*command.split()) == 0  # doit ends a traceback with another code
+    assert database.with_name("db.damaged").exists() is (how != "good")
+    bench.inputs, bench.acts["deps"] = {"flag": "B"}, lambda: "moved"
+    assert bench.doit() == 0
+    assert bench.ran == ["deps", "wheel"]
+    assert '"moved"' in bench.text("deps")
+    assert bench.doit() == 0
+    assert bench.ran == []
