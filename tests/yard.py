@@ -21,7 +21,7 @@ NAME = "trial"
 
 
 class Yard:
-    """The checkout, and one profile in it that the test writes.
+    """The checkout, and one profile in it that the test writes. Several may have one checkout.
 
     `patience` is how many seconds one run of doit may take, `cache` the setting build.cache.
     """
@@ -30,27 +30,29 @@ class Yard:
     through: tuple[str, ...] = ()  # a program that starts doit
     cache = "off"  # a machine without ccache would fetch one and leave its server at work
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        for name in ("tasks", "templates", "config"):
+    def __init__(self, folder: Path, name: str = NAME) -> None:
+        self.folder, self.name = folder, name
+        for part in ("tasks", "templates", "config"):
             shutil.copytree(
-                ROOT / name,
-                folder / name,
+                ROOT / part,
+                folder / part,
                 ignore=shutil.ignore_patterns("__pycache__", "local*"),
                 dirs_exist_ok=True,
             )
         shutil.copy(ROOT / "dodo.py", folder)
-        self.build = folder / "build" / NAME
+        self.build = folder / "build" / name
 
     def profile(self, **settings: Any) -> None:
         """Write the profile."""
         text = yaml.safe_dump(settings)
-        (self.folder / "config" / "profiles" / f"{NAME}.yaml").write_text(text, encoding="utf-8")
+        (self.folder / "config" / "profiles" / f"{self.name}.yaml").write_text(
+            text, encoding="utf-8"
+        )
 
     def start(self, *argv: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         """doit, with its output to be read."""
         return subprocess.Popen(
-            [*self.through, sys.executable, "-m", "doit", *argv, f"profile={NAME}"],
+            [*self.through, sys.executable, "-m", "doit", *argv, f"profile={self.name}"],
             cwd=self.folder,
             env={
                 **os.environ,
