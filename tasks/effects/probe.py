@@ -42,12 +42,14 @@ class Pin:
 
 def host(asked: Asked, pin: PurePath) -> Host:
     """The pinned facts where they answer the same question, with a fresh look at what they do
-    not.
+    not, and at the interpreter where that is gone: an upgrade may have removed it.
     """
     try:
         kept = manifests.read(pin, Pin)
     except BuildError:
         return _look(asked, cards())
+    if kept.asked == asked and not Path(kept.host.python.path).exists():
+        return replace(kept.host, python=pythons.interpreter(asked.python), pinned=False)
     if kept.asked == asked:
         return replace(kept.host, python=_as_it_is(kept.host.python), pinned=True)
     return _look(asked, kept.host.gpus)

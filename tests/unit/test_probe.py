@@ -176,7 +176,7 @@ def test_what_was_pinned_is_read_back(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "version.py").write_text("__version__ = '2.9.1'\n", encoding="utf-8")
     torch = TorchFound("2.9.1", None, str(folder))
-    python = Interpreter("/usr/bin/python3", "3.12.1", torch)
+    python = Interpreter(sys.executable, "3.12.1", torch)
     kits = (ToolkitFound("/opt/cuda", "13.2.86", asked=True),)
     host, asked = Host("linux", "x86_64", python, (RTX_5090,), kits), Asked("auto", "/opt/cuda")
     probe.pin(tmp_path / "host.json", asked, host)
@@ -189,12 +189,29 @@ def test_what_was_pinned_is_read_back(tmp_path: Path) -> None:
 def test_pinned_facts_are_not_looked_at_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    host = Host("linux", "x86_64", Interpreter("/gone", "3.12.1"), (RTX_5090,))
+    host = Host("linux", "x86_64", Interpreter(sys.executable, "3.12.1"), (RTX_5090,))
     probe.pin(tmp_path / "host.json", Asked("auto", None), host)
     for look in ("cards", "_toolkits"):
         monkeypatch.delattr(probe, look)
     monkeypatch.delattr(pythons, "interpreter")
     assert probe.host(Asked("auto", None), tmp_path / "host.json").gpus == (RTX_5090,)
+
+
+def test_an_interpreter_that_an_upgrade_removed_is_looked_for_again_and_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = Host("linux", "x86_64", Interpreter(str(tmp_path / "3.12.1"), "3.12.1"), (RTX_5090,))
+    probe.pin(tmp_path / "host.json", Asked("auto", None), host)
+    for look in ("cards", "_toolkits"):
+        monkeypatch.delattr(probe, look)
+    found = probe.host(Asked("auto", None), tmp_path / "host.json")
+    assert found.python == pythons.interpreter("auto")
+    assert found.gpus == (RTX_5090,)
+    assert not found.pinned  # so that it is pinned again
+    gone = Asked(str(tmp_path / "python"), None)
+    probe.pin(tmp_path / "host.json", gone, host)
+    with pytest.raises(SettingsError, match="is not a Python that runs here"):
+        probe.host(gone, tmp_path / "host.json")
 
 
 def test_another_python_is_looked_at_and_the_cards_stay(
