@@ -159,7 +159,8 @@ COMMANDS = (
         "purge",
         UNDO,
         "remove what this profile built",
-        "Without --yes it shows what would go. Only folders that torchyard made are removed.",
+        "Without --yes it shows what would go. Only folders that torchyard made are removed, and "
+        "sources in which somebody worked stay.",
         "doit purge --yes",
         (_YES,),
     ),

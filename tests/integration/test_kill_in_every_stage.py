@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -49,14 +49,14 @@ def test_a_kill_anywhere_loses_nothing(tmp_path: Path) -> None:
 def one_side(
     folder: Path, chance: random.Random, stages: Sequence[str], edited: bool
 ) -> Counter[str]:
-    """Its share of the moments, one after the other, those of the stages in a random order."""
-    side, failed = Killed(folder, chance, edited=edited), []
-    planned: list[tuple[Callable[[str], None], str]] = [
-        (side.stage, name) for name in stages for _ in range(EACH)
-    ]
+    """Its share of the moments, one after the other: the few of the commands, then those of the
+    stages in a random order.
+    """
+    side, failed = Killed(folder, chance, edited=edited), list[str]()
+    planned = [(side.stage, name) for name in stages for _ in range(EACH)]
     chance.shuffle(planned)
-    planned += [(side.command, name) for name, many in COMMANDED.items() for _ in range(many)]
-    for act, name in planned:
+    commands = [(side.command, name) for name, many in COMMANDED.items() for _ in range(many)]
+    for act, name in [*commands, *planned]:
         try:
             act(name)
         except AssertionError as error:

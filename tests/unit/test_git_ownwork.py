@@ -79,13 +79,17 @@ def stash(tree: Path) -> None:
     run(tree, "stash")
 
 
-WORK: dict[str, tuple[Callable[[Path], None], str]] = {
+WORK: dict[str, tuple[Callable[[Path], object], str]] = {
     "an edit": (edit, "edits"),
     "a new file": (lambda tree: (tree / "b").touch(), "edits"),
     "a staged file": (stage, "edits"),
     "a file that is gone": (lambda tree: (tree / "a").unlink(), "edits"),
     "a commit": (save, "commits"),
     "a stash": (stash, "stashes"),
+    "a work tree elsewhere": (
+        lambda tree: run(tree, "worktree", "add", "-q", "../mine"),
+        "other work trees",
+    ),
     "an edit in a submodule": (lambda tree: edit(tree / "inner"), "edits"),
     "a commit in a submodule": (lambda tree: save(tree / "inner"), "commits"),
     "a stash in a submodule": (lambda tree: stash(tree / "inner"), "stashes"),

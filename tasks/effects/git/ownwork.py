@@ -1,6 +1,6 @@
 """What a person did in a clone of ours and is nowhere else: edits, new files, commits that no
-branch of a remote has, and stashes. No part of it is what our patches changed, what git ignores,
-and what a build leaves in submodules.
+branch of a remote has, stashes, and other work trees. No part of it is what our patches changed,
+what git ignores, and what a build leaves in submodules.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ def _kinds(tree: Path, patches: Sequence[PurePath]) -> Iterator[str]:
             yield "commits"
         if ask(place, "stash", "list"):
             yield "stashes"
+        if any((place_of(place) / "worktrees").glob("*")):
+            yield "other work trees"
 
 
 def _edited(tree: Path, patches: Sequence[PurePath]) -> bool:
