@@ -187,8 +187,10 @@ class Killed:
                     assert sha256(data).hexdigest() == known["sha256"], told
             case _:
                 assert site.person.tree() == site.before, told
-                there = [yard.build.exists(), *(yard.folder / "wheelhouse").glob("*.whl*")]
-                assert name == "restore" or there == [site.edited], told  # the clone stays
+                if name == "purge":
+                    assert yard.build.exists() is site.edited, told  # the clone stays
+                    gone = [line.split()[1] for line in told.splitlines() if "removing" in line]
+                    assert not [one for one in gone if Path(one).is_file()], told
                 self.must_build()
                 if not site.edited:
                     site.write()

@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 from tasks.effects import shell
 from tasks.effects.git.command import command
 from tasks.effects.git.state import ask, head_of, place_of, submodules_of
-from tasks.errors import CommandFailedError
+from tasks.errors import CommandFailedError, MissingToolError
 
 _NO_COMMIT = re.compile(
     r"(?:checkout|reset|clone|branch)\b|[^:]*rebase[^:]*\((?:start|finish|abort)\)"
@@ -31,7 +31,7 @@ def own_work(tree: PurePath, patches: Sequence[PurePath] = ()) -> tuple[str, ...
         if not head_of(Path(tree)):
             return ()  # it was never checked out to its end
         return tuple(dict.fromkeys(_kinds(Path(tree), patches)))
-    except (CommandFailedError, OSError):
+    except (CommandFailedError, MissingToolError, OSError):
         return ("what git cannot read",)
 
 
