@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
 
 from tasks.choice import Choice
 from tasks.errors import redact
@@ -61,15 +62,25 @@ def _other_torch(plan: Plan, section: Profile, choice: Choice) -> str:
         wanted = next((one.job for one in plan.stages if isinstance(one.job, PrebuiltJob)), None)
         if not (wheel and wanted) or _meets(wheel, wanted.requirement):
             return ""
-        held = str(parse_wheel_filename(wheel)[1])
+        held = str(_version_of(wheel) or wheel)
         asked = wanted.requirement.partition("==")[2]
     return f"torch {section.strategy} {held} is locked, and {choice.strategy} {asked} is asked for"
 
 
 def _meets(wheel: str, requirement: str) -> bool:
     """With the local part of the version where one is asked for."""
-    _, version, _, _ = parse_wheel_filename(wheel)
-    return Requirement(requirement).specifier.contains(version, prereleases=True)
+    version = _version_of(wheel)
+    return version is not None and Requirement(requirement).specifier.contains(
+        version, prereleases=True
+    )
+
+
+def _version_of(wheel: str) -> Version | None:
+    """None for a name that no wheel has: somebody wrote it by hand."""
+    try:
+        return parse_wheel_filename(wheel)[1]
+    except InvalidWheelFilename:
+        return None
 
 
 def _release(choice: Choice) -> str:

@@ -95,6 +95,13 @@ def test_another_rebuild_of_the_same_release_is_another_torch() -> None:
     assert job(plan, "extensions:toy").commit == COMMIT
 
 
+def test_a_wheel_whose_name_is_none_is_another_torch() -> None:
+    made = HELD.torch.model_copy(update={"wheel": "torch.whl"})
+    assert told(held=HELD.model_copy(update={"torch": made})) == [
+        "torch prebuilt torch.whl is locked, and prebuilt 2.15.0 is asked for"
+    ]
+
+
 def test_another_python_or_platform_takes_nothing() -> None:
     host = replace(HOST, python=Interpreter("/usr/bin/python3", "3.11.2"))
     there, here = (f"Python 3.{minor} on linux x86_64" for minor in (12, 11))
