@@ -24,14 +24,16 @@ _ASKED = "asked for in torch.strategy"
 
 
 def decide(settings: Settings, host: Host, knowledge: Knowledge) -> Choice:
-    """The choice for this host. Raises `SettingsError`, whose advice was itself tried."""
+    """The choice for this host. Raises `SettingsError`; the advice of an `UnmetError` was itself
+    tried.
+    """
     try:
         return attempt(settings, host, knowledge)
     except UnmetError as error:
         from tasks.remedies import advice  # noqa: PLC0415 - only where there is something to remedy
 
         todo = advice(settings, host, knowledge, attempt) or error.todo
-        raise SettingsError(error.what, where=error.where, todo=todo) from error
+        raise UnmetError(error.what, where=error.where, todo=todo) from error
 
 
 def attempt(settings: Settings, host: Host, knowledge: Knowledge) -> Choice:

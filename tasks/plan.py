@@ -31,6 +31,7 @@ from tasks.stages.source.plan import plan as plan_source
 from tasks.stages.validate.plan import plan as plan_validate
 from tasks.stages.wheel.plan import plan as plan_wheel
 
+_NOT_FETCHED = {"source": "built here", "existing": "the one that python has"}
 STAGES = ("deps", "source", "env", "compile", "wheel", "extensions", "install", "validate")
 
 
@@ -43,6 +44,7 @@ def make_plan(
     settings = with_mirrors(complete(settings, knowledge), knowledge)
     choice = decide(settings, host, knowledge)
     _require_python(settings, choice)
+    _require_prebuilt(settings, choice)
     stages = tuple(_stages(settings, layout, choice, knowledge))
     plan = Plan(
         stages=stages,
@@ -81,6 +83,17 @@ def _require_python(settings: Settings, choice: Choice) -> None:
                 where=key,
                 todo=f"take the {key} out, or choose another build.backend",
             )
+
+
+def _require_prebuilt(settings: Settings, choice: Choice) -> None:
+    """A rebuild is named of those that an index has."""
+    if settings.torch.local and choice.strategy != "prebuilt":
+        raise SettingsError(
+            f"it names a wheel on an index, and this torch is {_NOT_FETCHED[choice.strategy]}",
+            where="torch.local",
+            todo="take it out, or set torch.strategy: prebuilt; what is built here is called by "
+            "wheel.local_version",
+        )
 
 
 def _stages(

@@ -33,14 +33,14 @@ _MARK = (
 )
 
 
-def write_atomic(path: PurePath, text: str, mode: int = 0o644) -> None:
-    """Put `text` at `path` so that a reader, or a crash, sees the old file or the new one."""
+def write_atomic(path: PurePath, content: str | bytes, mode: int = 0o644) -> None:
+    """Put `content` at `path` so that a reader, or a crash, sees the old file or the new one."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content.encode() if isinstance(content, str) else content)
             stream.flush()
             os.fsync(stream.fileno())
         Path(name).chmod(mode)

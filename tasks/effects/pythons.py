@@ -10,6 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from tasks.choice import UnmetError
 from tasks.effects import shell
 from tasks.errors import CommandFailedError, MissingToolError, SettingsError
 from tasks.model import Command, Interpreter, TorchFound
@@ -56,7 +57,7 @@ def _find_python(asked: str) -> str:
     for found in (shutil.which(f"python{asked}"), _known_to_uv(asked)):
         if found and _runs(found):
             return found
-    raise SettingsError(
+    raise UnmetError(
         f"there is no Python {asked} here",
         where="python",
         todo=f"install it (apt install python{asked} python{asked}-venv python{asked}-dev; "

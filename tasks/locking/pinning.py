@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
 
 from tasks.choice import Choice
 from tasks.errors import redact
@@ -29,7 +30,7 @@ def pinned(plan: Plan, section: Profile, choice: Choice) -> Plan:
     """The plan with what is locked in its jobs, and a warning for all that is not taken."""
     if away := _other_machine(section, choice):
         return replace(plan, warnings=(*plan.warnings, _told(away)))
-    fits = not _other_torch(section, choice)
+    fits = not _other_torch(plan, section, choice)
     pairs = [(stage, _job(stage.job, section, torch=fits)) for stage in plan.stages]
     stages = tuple(replace(stage, job=job) if job else stage for stage, job in pairs)
     told = (_told(line) for line in _differences(plan, section, choice))
@@ -54,11 +55,32 @@ def _other_machine(section: Profile, choice: Choice) -> str:
     return f"this profile is locked for {held}, and this is Python {python} on {platform}"
 
 
-def _other_torch(section: Profile, choice: Choice) -> str:
-    if (section.strategy, section.release) == (choice.strategy, _release(choice)):
-        return ""
-    asked = f"{choice.strategy} {_release(choice)}"
-    return f"torch {section.strategy} {section.release} is locked, and {asked} is asked for"
+def _other_torch(plan: Plan, section: Profile, choice: Choice) -> str:
+    held, asked = section.release, _release(choice)
+    if (section.strategy, held) == (choice.strategy, asked):
+        wheel = section.torch.wheel
+        wanted = next((one.job for one in plan.stages if isinstance(one.job, PrebuiltJob)), None)
+        if not (wheel and wanted) or _meets(wheel, wanted.requirement):
+            return ""
+        held = str(_version_of(wheel) or wheel)
+        asked = wanted.requirement.partition("==")[2]
+    return f"torch {section.strategy} {held} is locked, and {choice.strategy} {asked} is asked for"
+
+
+def _meets(wheel: str, requirement: str) -> bool:
+    """With the local part of the version where one is asked for."""
+    version = _version_of(wheel)
+    return version is not None and Requirement(requirement).specifier.contains(
+        version, prereleases=True
+    )
+
+
+def _version_of(wheel: str) -> Version | None:
+    """None for a name that no wheel has: somebody wrote it by hand."""
+    try:
+        return parse_wheel_filename(wheel)[1]
+    except InvalidWheelFilename:
+        return None
 
 
 def _release(choice: Choice) -> str:
@@ -96,7 +118,7 @@ def _extension(job: ExtensionJob, made: Made | None, *, torch: bool) -> Extensio
 
 
 def _differences(plan: Plan, section: Profile, choice: Choice) -> Iterator[str]:
-    if torch := _other_torch(section, choice):
+    if torch := _other_torch(plan, section, choice):
         yield torch
     listed = set()
     for stage in plan.stages:
@@ -156,10 +178,7 @@ def _other_made(job: ExtensionJob, made: Made) -> str:
 
 def _is_wheel_of(job: ExtensionJob, made: Made) -> bool:
     """Which one a tree is pinned to is known when the tree is there."""
-    if not made.wheel:
-        return False
-    _, version, _, _ = parse_wheel_filename(made.wheel)
-    return Requirement(job.location).specifier.contains(version, prereleases=True)
+    return bool(made.wheel) and _meets(made.wheel, job.location)
 
 
 def _unlike(what: str, held: Iterable[str], asked: Iterable[str]) -> str:

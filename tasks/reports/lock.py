@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from typing import Literal
 
 from tasks.cells import cells, divided
+from tasks.choice import UnmetError
 from tasks.effects import files, git
-from tasks.effects.typed import with_profile
+from tasks.effects.typed import naming, with_profile
 from tasks.effects.voice import show
 from tasks.errors import BuildError, CommandFailedError, FetchError
 from tasks.locking import LOCK
@@ -34,12 +36,19 @@ def run(subject: Subject, check: bool = False, update: bool = False) -> None:
     if names == [subject.name]:
         _lock(subject, check=check, update=update)
         return
-    failed = [name for name in names if not _is_locked(subject, name, check=check, update=update)]
-    if failed:
+    ended = {name: _ended(subject, name, check=check, update=update) for name in names}
+    if failed := [name for name in names if ended[name] == "failed"]:
         what = "not what is locked" if check else "not locked"
         raise BuildError(
             f"{len(failed)} of {len(names)} builds of the matrix are {what}: {', '.join(failed)}",
             todo="each says above what to do; what is said of the others holds",
+        )
+    if "done" not in ended.values():
+        raise BuildError(
+            f"nothing was {'compared' if check else 'locked'}: of the matrix nothing can be built "
+            "here",
+            where="matrix",
+            todo="doit matrix tells why; change what it lists, or lock on a machine that can",
         )
 
 
@@ -54,19 +63,24 @@ def _asked(subject: Subject) -> list[str]:
     return [*([name] if own else []), *found]
 
 
-def _is_locked(subject: Subject, name: str, *, check: bool, update: bool) -> bool:
-    """Do it for one of several; why it is not done is told, and keeps no other."""
+def _ended(
+    subject: Subject, name: str, *, check: bool, update: bool
+) -> Literal["done", "failed", "impossible"]:
+    """Do it for one of several; why it is not done is told, and keeps no other. A machine is not to
+    blame for a build that it cannot make, and another may have locked that: it stays as it is.
+    """
     try:
-        opened = open_profile(subject.root, name, os.environ)
-    except BuildError as error:
+        with naming(name):
+            read(_text(subject), name)  # what is damaged is told also of what cannot be built
+            opened = open_profile(subject.root, name, os.environ)
+            _lock(Subject(subject.root, name, opened), check=check, update=update)
+    except UnmetError as error:
         show(f"{LOCK}: {name}: as it was, since it cannot be built here: {error.what}")
-        return True
-    try:
-        _lock(Subject(subject.root, name, opened), check=check, update=update)
+        return "impossible"
     except BuildError as error:
         show(f"{LOCK}: {name}: {error}")
-        return False
-    return True
+        return "failed"
+    return "done"
 
 
 def _text(subject: Subject) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tasks.errors import names_a_secret, redact
@@ -9,6 +10,7 @@ from tasks.settings.load import Loaded
 from tasks.settings.schema import Settings
 
 _DEFAULTS = "config/default.yaml:"
+_KEYS = re.compile(r"""(\w+)["']?[ ]*[:=][ ]*""")
 
 
 def asked(loaded: Loaded) -> dict[str, Any]:
@@ -43,3 +45,19 @@ def _value(key: str, value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _value(name, item) for name, item in value.items()}
     return redact(value) if isinstance(value, str) else value
+
+
+def masked(text: str) -> list[str]:
+    """The lines of a file of settings, whether it is YAML or not: what is after a key that is
+    called like a secret is left out, to the end of the line and with the deeper lines below it.
+    """
+    found, depth = [], -1
+    for line in text.splitlines():
+        indent = len(line) - len(line.lstrip(" "))
+        if depth >= 0 and (not line.strip() or indent > depth or line[indent:].startswith("- ")):
+            found.append(f"{line[:indent]}***" if line.strip() else line)
+            continue
+        secret = next((key for key in _KEYS.finditer(line) if names_a_secret(key[1])), None)
+        depth = indent if secret else -1
+        found.append(redact(f"{line[: secret.end()]}***" if secret else line))
+    return found

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from tasks.stages.validate.job import Status
+from tasks.stages.wheel.applying import applying
 from tasks.stages.wheel.cudapackages import Component, component, declared
 from tasks.verification.outside import Outside, Surroundings, has_torch, torch_of
 
@@ -26,6 +28,7 @@ _OWN = {"nvtoolsext": "nvToolsExt", "nvjitlink": "nvJitLink", "cublaslt": "cubla
 
 def outside(needed: Mapping[str, Sequence[str]], beside: Surroundings) -> list[Outside]:
     """What the libraries of a wheel, with what each of them `needed`, do not find in it; sorted."""
+    beside = replace(beside, requires=applying(beside.requires, "windows"))
     inside = {PurePosixPath(name).name.lower() for name in needed}
     users: dict[str, list[str]] = {}
     for library, names in needed.items():

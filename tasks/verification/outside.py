@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tasks.stages.validate.job import Status
-from tasks.stages.wheel.cudapackages import Component, component, declared, is_in_its_folder
+from tasks.stages.wheel.applying import applying
+from tasks.stages.wheel.cudapackages import (
+    Component,
+    component,
+    declared,
+    is_in_its_folder,
+    majors_of,
+)
 from tasks.stages.wheel.job import Dlls, Linkage
 from tasks.stages.wheel.linkage import is_driver
 from tasks.stages.wheel.loading import Loaded, Need, Search, load, order
@@ -31,6 +38,7 @@ class Surroundings:
     """What another machine has beside the wheel: its `requires`, the names that every Linux of
     manylinux has (None where nobody here can tell), and torch, where it was built `against` one.
     `windows` are the DLLs that come with it there, `is_torch` whether the wheel is torch itself.
+    `cuda` are the majors that the libraries ask for, as far as their names tell.
     """
 
     requires: Sequence[Requirement]
@@ -38,6 +46,7 @@ class Surroundings:
     against: str = ""
     windows: Dlls | None = None
     is_torch: bool = False
+    cuda: frozenset[int] = frozenset()
 
     @property
     def asks_for_runtime(self) -> bool:
@@ -69,6 +78,8 @@ def outside(held: Mapping[str, Linkage], beside: Surroundings) -> list[Outside]:
     found: dict[str, list[Need]] = {}
     for need in open_needs:
         found.setdefault(need.name, []).append(need)
+    cuda = frozenset(major for name in found for major in majors_of(name))
+    beside = replace(beside, requires=applying(beside.requires, "linux", machine), cuda=cuda)
     inside = {PurePosixPath(name).name for name in held} | {one.soname for one in held.values()}
     return [_judged(name, found[name], inside, beside) for name in sorted(found)]
 
@@ -88,7 +99,8 @@ def _brought(name: str, beside: Surroundings, *, inside: bool, reached: bool) ->
     if is_driver(name):
         return "passed", "the driver"
     if package := component(name):
-        return _by_nvidia(package, beside, reached=reached)
+        majors = majors_of(name) or beside.cuda
+        return _by_nvidia(package, beside, majors, reached=reached)
     if _TORCH.match(name) and has_torch(beside):
         return "passed", torch_of(beside)
     return _of_system(name, beside)
@@ -102,15 +114,19 @@ def _of_system(name: str, beside: Surroundings) -> tuple[Status, str]:
     return "failed", "no requirement brings it, and not every Linux has it"
 
 
-def _by_nvidia(package: Component, beside: Surroundings, *, reached: bool) -> tuple[Status, str]:
-    by = declared(package, beside.requires)
+def _by_nvidia(
+    package: Component, beside: Surroundings, majors: Collection[int], *, reached: bool
+) -> tuple[Status, str]:
+    by = declared(package, beside.requires, majors)
     if by and reached:
         return "passed", by
     if has_torch(beside):  # which is imported first, and has loaded them
         return "passed", f"what comes with {torch_of(beside)}"
     if by:
         return "failed", f"{by} has it, and no RPATH leads to $ORIGIN/…/nvidia/…/lib"
-    return "failed", f"nvidia-{package.name} has it, and Requires-Dist does not name that"
+    names = {package.distribution(major) for major in majors} or {f"nvidia-{package.name}"}
+    named = " or ".join(sorted(names))
+    return "failed", f"{named} has it, and Requires-Dist does not name that"
 
 
 def has_torch(beside: Surroundings) -> bool:

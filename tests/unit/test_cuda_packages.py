@@ -154,3 +154,25 @@ def test_metadata_without_requirements_and_description_gets_some() -> None:
     told = described("Name: torch\nVersion: 1\n", ["nvidia-nccl-cu13==2"])
     line = 'Requires-Dist: nvidia-nccl-cu13==2; platform_system == "Linux"\n'
     assert told == f"Name: torch\nVersion: 1\n{line}"
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        "nvidia-cublas-cu11",
+        "nvidia-cublas",
+        'nvidia-cublas-cu12; platform_system == "Windows"',
+        'nvidia-cublas-cu12; extra == "cuda"',
+        "cuda-toolkit[all]==13.2.1",
+    ],
+)
+def test_what_brings_another_cuda_or_nothing_on_linux_declares_nothing(own: str) -> None:
+    metadata = f"Metadata-Version: 2.1\nName: torch\nRequires-Dist: {own}\n"
+    told = described(metadata, ["nvidia-cublas-cu12==12.4.5.8"])
+    assert told.count("Requires-Dist: nvidia-cublas-cu12==12.4.5.8; ") == 1
+
+
+@pytest.mark.parametrize("own", ["nvidia-cublas-cu12>=12.4", "cuda-toolkit[all]==12.4.1"])
+def test_what_brings_the_same_cuda_is_left_to_it(own: str) -> None:
+    metadata = f"Metadata-Version: 2.1\nName: torch\nRequires-Dist: {own}\n"
+    assert described(metadata, ["nvidia-cublas-cu12==12.4.5.8"]) == metadata

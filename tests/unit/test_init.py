@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from collections.abc import Callable
@@ -23,7 +24,23 @@ from tasks.reports.init.here import look
 from tasks.reports.subject import Subject
 from tasks.settings.load import load
 from tests.checkout import CARD, HOST, KNOWLEDGE, Heard, write
+from tests.systems import needs_links
 
+SECRETS = """\
+# MY_PASSWORD=s3comment
+build:
+  env:
+    HF_TOKEN: "s3quoted and more"
+    MAX_JOBS: 4
+    "API_KEY": >-
+      s3folded
+
+      s3again
+    OTHER: seen
+    TOKENS:
+    - s3listed
+publish: {dest: "https://me:s3url@index.example/", env: {A: b, X_SECRET: s3flow}}
+"""
 NEW = Gpu("NVIDIA GeForce RTX 7090", "12.0")
 
 
@@ -173,6 +190,46 @@ def test_force_keeps_what_was_there_each_time(subject: Subject, heard: Heard) ->
         init.run(subject, force=True)
         kept = config / ("local.yaml.bak" if number == 0 else "local.yaml.bak2")
         assert kept.read_text(encoding="utf-8") == text
+
+
+def test_the_backup_has_the_same_bytes_and_lets_in_nobody_else(
+    subject: Subject, heard: Heard
+) -> None:
+    config = subject.root / "config"
+    before = b"\xef\xbb\xbfbuild:\r\n  env: {HF_TOKEN: s3same}\r\n"
+    (config / "local.yaml").write_bytes(before)
+    (config / "local.yaml").chmod(0o600)
+    mode = (config / "local.yaml").stat().st_mode
+    init.run(subject, force=True)
+    assert (config / "local.yaml.bak").read_bytes() == before
+    for name in ("local.yaml", "local.yaml.bak"):
+        assert (config / name).stat().st_mode == mode
+
+
+@pytest.mark.parametrize("force", [True, False])
+def test_no_secret_stands_in_the_difference(subject: Subject, heard: Heard, force: bool) -> None:
+    path = subject.root / "config" / "local.yaml"
+    path.write_text(SECRETS, encoding="utf-8")
+    with contextlib.nullcontext() if force else pytest.raises(BuildError):
+        init.run(subject, force=force)
+    assert "s3" not in heard.text
+    assert {"-    HF_TOKEN: ***", "-    MAX_JOBS: 4", "-    OTHER: seen"} <= set(heard)
+    assert '-    "API_KEY": ***' in heard
+    assert "-# MY_PASSWORD=***" in heard
+
+
+@needs_links
+def test_a_link_stays_one_and_leads_to_what_was_written(subject: Subject, heard: Heard) -> None:
+    path, own = subject.root / "config" / "local.yaml", subject.root / "mine.yaml"
+    own.write_text("lock: false\n", encoding="utf-8")
+    path.symlink_to(own)
+    init.run(subject, force=True)
+    assert path.is_symlink()
+    assert own.read_text(encoding="utf-8") == path.read_text(encoding="utf-8")
+    assert written(subject.root)
+    kept = path.with_name("local.yaml.bak")
+    assert not kept.is_symlink()
+    assert kept.read_text(encoding="utf-8") == "lock: false\n"
 
 
 def test_the_same_answers_again_change_nothing(subject: Subject, heard: Heard) -> None:

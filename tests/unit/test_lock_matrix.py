@@ -39,7 +39,8 @@ def built(yard: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
         def section(self) -> Profile:
             if self.name not in names:
-                raise BuildError("what is to be locked is not built")
+                todo = "doit build, then the same command again"
+                raise BuildError("what is to be locked is not built", todo=todo)
             made = Made(wheel=f"torch-{self.release}-py3-none-any.whl", sha256="1" * 64)
             return Profile(
                 python="3.12",
@@ -114,3 +115,44 @@ def test_the_profile_itself_is_locked_beside_them_where_it_is_built(
     (subject.build / "deps.json").touch()
     lock.run(subject)
     assert "mine" in sections(locked(yard))
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_damaged_section_fails_whether_it_can_be_built_here_or_not(
+    yard: Path, built: set[str], heard: Heard, check: bool
+) -> None:
+    lock.run(of(yard))
+    path = yard / "torchyard.lock"
+    text = locked(yard).replace(f"{OLD}:\n  platform: linux x86_64\n", f"{OLD}:\n")
+    path.write_text(f"{text}\n{IMPOSSIBLE}:\n  nonsense: 1\n", encoding="utf-8")
+    with pytest.raises(BuildError, match=r"2 of 4 builds of the matrix") as told:
+        lock.run(of(yard), check=check)
+    assert told.value.what.endswith(f": {IMPOSSIBLE}, {OLD}")
+    assert f"{OLD}.platform: field required" in heard.text
+    assert f"{IMPOSSIBLE}.python: field required" in heard.text
+    assert not any(OLD in line and "cannot be built here" in line for line in heard)
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize(
+    ("axis", "why"),
+    [('torch: ["2.6.0"], gpus: ["12.0"]', "12.0"), ('python: ["3.4"]', "no Python 3.4 here")],
+)
+def test_where_nothing_can_be_built_nothing_is_done(  # noqa: PLR0917
+    yard: Path, built: set[str], heard: Heard, axis: str, why: str, check: bool
+) -> None:
+    write(yard, f"matrix: {{{axis}}}\ntorch: {{strategy: prebuilt}}\ntarget: {{gpus: []}}\n")
+    what = "compared" if check else "locked"
+    with pytest.raises(BuildError, match=f"nothing was {what}: of the matrix"):
+        lock.run(of(yard), check=check)
+    assert any("cannot be built here" in line and why in line for line in heard)
+    assert not locked(yard)
+
+
+def test_what_there_is_to_do_names_the_build(yard: Path, built: set[str], heard: Heard) -> None:
+    lock.run(of(yard, OLD))
+    built.remove(OLD)
+    with pytest.raises(BuildError, match="3 of 4 builds"):
+        lock.run(of(yard), check=True)
+    assert f"doit lock profile={NEW} writes it" in heard.text
+    assert f"doit build profile={OLD}, then the same command again" in heard.text

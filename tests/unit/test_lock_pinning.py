@@ -80,6 +80,28 @@ def test_another_torch_is_said_and_the_rest_is_taken() -> None:
     assert job(plan, "extensions:toy").commit == COMMIT
 
 
+def test_another_rebuild_of_the_same_release_is_another_torch() -> None:
+    made = HELD.torch.model_copy(update={"wheel": "torch-2.15.0+cu132.sm90-py3-none-any.whl"})
+    held = HELD.model_copy(update={"torch": made})
+    for local in (None, "cu132.sm90"):  # null is whichever there is: the one that is locked
+        torch = {"strategy": "prebuilt", "local": local}
+        assert not told(held=held, torch=torch)
+    torch = {"strategy": "prebuilt", "local": "cu132.sm120"}
+    assert told(held=held, torch=torch) == [
+        "torch prebuilt 2.15.0+cu132.sm90 is locked, and prebuilt 2.15.0+cu132.sm120 is asked for"
+    ]
+    _, plan = plans(held=held, torch=torch)
+    assert (job(plan, "wheel").locked_sha256, job(plan, "wheel").locked) == ("", {})
+    assert job(plan, "extensions:toy").commit == COMMIT
+
+
+def test_a_wheel_whose_name_is_none_is_another_torch() -> None:
+    made = HELD.torch.model_copy(update={"wheel": "torch.whl"})
+    assert told(held=HELD.model_copy(update={"torch": made})) == [
+        "torch prebuilt torch.whl is locked, and prebuilt 2.15.0 is asked for"
+    ]
+
+
 def test_another_python_or_platform_takes_nothing() -> None:
     host = replace(HOST, python=Interpreter("/usr/bin/python3", "3.11.2"))
     there, here = (f"Python 3.{minor} on linux x86_64" for minor in (12, 11))

@@ -115,6 +115,23 @@ def test_extensions_need_a_torch_for_python() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("asked", "instead"),
+    [
+        ({"strategy": "source"}, "built here"),
+        ({"strategy": "auto"}, "built here"),  # no wheel has a flag of ours
+        ({"strategy": "existing"}, "the one that python has"),
+    ],
+)
+def test_a_rebuild_is_named_of_those_on_an_index(asked: dict[str, str], instead: str) -> None:
+    on = existing("2.15.0", "13.0")
+    settings: dict[str, Any] = {"torch": asked, "build": {"flags": {"USE_NCCL": False}}}
+    assert plan_of(on, **settings)
+    settings["torch"] = {**asked, "local": "cu124.sm90"}
+    with pytest.raises(SettingsError, match=rf"^torch.local: .* this torch is {instead}\n"):
+        plan_of(on, **settings)
+
+
 def test_the_headline_says_what_and_why_and_where() -> None:
     assert plan_of(host()).headline == (
         ("profile", "p"),

@@ -65,6 +65,49 @@ def test_a_package_that_is_not_declared_is_named_with_who_needs_it() -> None:
     assert found.users == ("libtorch_cuda.so",)
 
 
+@pytest.mark.parametrize(
+    ("needed", "required", "brought"),
+    [
+        ("libcublas.so.12", "nvidia-cublas-cu12", True),
+        ("libcublas.so.12", "nvidia-cublas-cu11", False),
+        ("libcublas.so.12", "nvidia-cublas", False),  # that is of CUDA 13
+        ("libcublas.so.13", "nvidia-cublas-cu12", False),
+        ("libcublas.so.13", "nvidia-cublas==13.4.0.1", True),
+        ("libcublas.so.12", 'nvidia-cublas-cu12; platform_system == "Windows"', False),
+        ("libcublas.so.12", 'nvidia-cublas-cu12; extra == "cuda"', False),
+        ("libcublas.so.12", 'nvidia-cublas-cu12; platform_machine == "x86_64"', True),
+        ("libcublas.so.12", 'nvidia-cublas-cu12; platform_machine == "aarch64"', False),
+        ("libcublas.so.12", 'nvidia-cublas-cu12; sys_platform == "linux"', True),
+        ("libcublas.so.13", "cuda-toolkit[all]==13.2.2", True),
+        ("libcublas.so.13", "cuda-toolkit[all]>=13,<14", True),
+        ("libcublas.so.13", "cuda-toolkit[all]", True),
+        ("libcublas.so.12", "cuda-toolkit[all]==13.*", False),
+        ("libcublas.so.12", "cuda-toolkit[cublas]>=13.0.1", False),
+        ("libcudnn.so.9", "cuda-toolkit[all]", False),  # it is not of the toolkit
+    ],
+)
+def test_a_package_counts_for_its_cuda_and_where_its_marker_holds(
+    needed: str, required: str, brought: bool
+) -> None:
+    folders = ("cublas", "cu13", "cudnn")
+    rpath = [f"$ORIGIN/../../nvidia/{one}/lib" for one in folders]
+    held = {"torch/lib/libtorch_cuda.so": Linkage("EM_X86_64", needed=(needed,), rpath=(*rpath,))}
+    found = judged(held, required)[needed]
+    assert found.status == ("passed" if brought else "failed"), found
+
+
+def test_what_has_a_number_of_its_own_is_of_the_cuda_of_the_others() -> None:
+    held = {"torch/lib/libtorch_cuda.so": library("libcudart.so.12", "libcudnn.so.9", rpath=CUDNN)}
+    found = judged(held, "nvidia-cudnn-cu11")["libcudnn.so.9"]
+    assert found.status == "failed"
+    assert found.by.startswith("nvidia-cudnn-cu12 has it, and Requires-Dist does not name that")
+    assert judged(held, "nvidia-cudnn-cu12")["libcudnn.so.9"].status == "passed"
+
+
+def test_a_torch_for_an_extra_alone_is_not_there() -> None:
+    assert one("libcudart.so.13", 'torch; extra == "test"').status == "failed"
+
+
 @pytest.mark.parametrize("rpath", ["$ORIGIN", "$ORIGIN/../nvidia/cu13/lib", "/opt/cuda/lib", CUDNN])
 def test_a_declared_one_that_no_rpath_reaches_is_not_enough(rpath: str) -> None:
     found = one("libcudart.so.13", "nvidia-cuda-runtime", rpath=rpath)

@@ -8,6 +8,7 @@ replaced with `--force` alone, and kept beside it.
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from difflib import unified_diff
@@ -26,6 +27,7 @@ from tasks.reports.init.answers import local_yaml
 from tasks.reports.init.here import look, usual
 from tasks.reports.init.questions import Given, answered, is_asked
 from tasks.reports.subject import Profile, Subject
+from tasks.settings.told import masked
 from tasks.settings.yamltree import text_of
 from tasks.stages.install.check import check as check_install
 
@@ -112,10 +114,15 @@ def _write(path: Path, text: str, *, force: bool) -> None:
                 where=LOCAL,
                 todo=f"doit init --force puts the new one there, and keeps this as {kept.name}",
             )
-        write_atomic(kept, before)
+        write_atomic(kept, path.read_bytes(), _mode(path))
         show(f"what {LOCAL} held is in {kept.relative_to(path.parents[1]).as_posix()}")
-    write_atomic(path, text)
+    write_atomic(path.resolve(), text, _mode(path))  # a link stays, and leads to the new one
     show(f"wrote {LOCAL}")
+
+
+def _mode(path: Path) -> int:
+    """Who may read the file that is there may read the next one; nobody else."""
+    return stat.S_IMODE(path.stat().st_mode) if path.is_file() else 0o644
 
 
 def _kept(path: Path) -> Path:
@@ -125,5 +132,5 @@ def _kept(path: Path) -> Path:
 
 
 def _difference(before: str, after: str) -> Iterator[str]:
-    lines = unified_diff(before.splitlines(), after.splitlines(), LOCAL, "new", lineterm="", n=1)
-    yield from lines
+    """In lines, without what either holds of secrets."""
+    yield from unified_diff(masked(before), masked(after), LOCAL, "new", lineterm="", n=1)

@@ -8,7 +8,7 @@ the like, which have releases of their own, are as they were.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
@@ -67,6 +67,11 @@ _COMPONENTS: Mapping[str, Component] = {
     "libnccl": Component("nccl", numbered="begin"),
     "libnvshmem_host": Component("nvshmem", numbered="begin"),
 }
+# libcufft.so.11, libcurand.so.10 and libcudnn.so.9 of CUDA 12 have numbers of their own
+_CALLED_BY_CUDA = {
+    "libcudart", "libcublas", "libcublasLt", "libcupti", "libnvrtc", "libnvrtc-builtins",
+    "libnvJitLink",
+}  # fmt: skip
 
 
 def component(library: str) -> Component | None:
@@ -81,16 +86,52 @@ def of_distribution(name: str) -> Component | None:
     return next((one for one in _COMPONENTS.values() if one.name == stem), None)
 
 
-def declared(of: Component, requires: Iterable[Requirement]) -> str:
-    """The requirement that brings a package, "" where none does."""
+def declared(of: Component, requires: Iterable[Requirement], majors: Collection[int] = ()) -> str:
+    """The requirement that brings a package for one of these CUDAs, "" where none does; without
+    `majors` for any.
+    """
     wanted = re.compile(rf"nvidia-{of.name}(-cu\d+)?")
+    names = {of.distribution(major) for major in majors}
     for one in requires:
         name = canonicalize_name(one.name)
-        if wanted.fullmatch(name):
+        if name in names or (not majors and wanted.fullmatch(name)):
             return name
-        if name == "cuda-toolkit" and of.extra in one.extras:
-            return f"{name}[{of.extra}]"
+        if name == "cuda-toolkit" and (extra := _extra_of(of, one)) and _allows(one, majors):
+            return f"{name}[{extra}]"
     return ""
+
+
+def _extra_of(of: Component, toolkit: Requirement) -> str:
+    return next((one for one in (of.extra, "all") if of.extra and one in toolkit.extras), "")
+
+
+def _allows(asked: Requirement, majors: Collection[int]) -> bool:
+    """Whether a release of one of these CUDAs would do."""
+    return not majors or any(
+        asked.specifier.contains(one, prereleases=True)
+        for major in majors
+        for one in _tried(asked, major)
+    )
+
+
+def _tried(asked: Requirement, major: int) -> list[str]:
+    """The versions that are named of that CUDA, and one before and one after all of them."""
+    named = [one.version.removesuffix(".*") for one in asked.specifier]
+    ours = [one for one in named if one.partition(".")[0] == str(major)]
+    return [f"{major}.0", *ours, f"{major}.999"]
+
+
+def majors_of(library: str) -> Collection[int]:
+    """The CUDA that a library is of, where its name has that number (libcublas.so.12)."""
+    stem, _, numbers = library.partition(".so.")
+    major = numbers.partition(".")[0]
+    return (int(major),) if stem in _CALLED_BY_CUDA and major.isdigit() else ()
+
+
+def majors_for(distribution: str) -> Collection[int]:
+    """The CUDAs that a package of the index is for; one without -cu12 is of those from 13 on."""
+    found = re.search(r"-cu(\d+)$", distribution)
+    return (int(found[1]),) if found else range(_SHARED_FROM, 100)
 
 
 def is_in_its_folder(place: PurePosixPath) -> bool:

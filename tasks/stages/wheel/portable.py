@@ -15,7 +15,8 @@ from email.parser import HeaderParser
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tasks.stages.wheel.cudapackages import declared, of_distribution
+from tasks.stages.wheel.applying import applying
+from tasks.stages.wheel.cudapackages import declared, majors_for, of_distribution
 from tasks.stages.wheel.job import Linkage
 from tasks.stages.wheel.linkage import is_driver
 from tasks.stages.wheel.loading import Need
@@ -99,7 +100,7 @@ def _leading(library: str, folders: Iterable[str]) -> list[str]:
 def described(metadata: str, requires: Iterable[str]) -> str:
     """METADATA with these requirements after its own; what it declares already is left alone."""
     listed = HeaderParser().parsestr(metadata).get_all("Requires-Dist", [])
-    told = [Requirement(one) for one in listed]
+    told = applying(map(Requirement, listed), "linux")
     new = [one for one in requires if not _is_declared(Requirement(one), told)]
     head, separator, body = metadata.partition("\n\n")
     lines = head.rstrip("\n").split("\n")
@@ -111,6 +112,6 @@ def described(metadata: str, requires: Iterable[str]) -> str:
 
 def _is_declared(asked: Requirement, told: Sequence[Requirement]) -> bool:
     if found := of_distribution(asked.name):
-        return bool(declared(found, told))
+        return bool(declared(found, told, majors_for(canonicalize_name(asked.name))))
     name = canonicalize_name(asked.name)
     return any(canonicalize_name(one.name) == name for one in told)
