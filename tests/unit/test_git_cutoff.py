@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import files, git
-from tasks.effects.git import cutoff, note, patching
+from tasks.effects import git
+from tasks.effects.git import cutoff, note
 from tasks.effects.git.note import UnderWay
 from tasks.effects.git.standing import stands
 from tasks.errors import BuildError
@@ -108,24 +108,3 @@ def test_a_lock_that_is_older_than_our_git_is_somebody_elses(clone: Path) -> Non
     note.write(clone, UnderWay(began=time.time()))
     cutoff.mend(clone)
     assert lock.exists()
-
-
-def test_files_under_a_patch_that_was_cut_off_are_as_they_were(clone: Path, tmp_path: Path) -> None:
-    mine = "b\nand mine\n"
-    (clone / "b").write_text(mine, "utf-8")
-    (clone / "a").write_text("patched\n", "utf-8")
-    patch = tmp_path / "a.patch"
-    patch.write_text(run(clone, "diff", "a", "b") + "\n--- /dev/null\n+++ b/new\n", "utf-8")
-    (clone / "a").write_text("a\n", "utf-8")
-    folder = files.own(tmp_path / "state") / "patching"
-    patching.kept(clone, patch, folder).__enter__()  # and never left, as by a KILL
-    (clone / "b").unlink()
-    (clone / "a").unlink()
-    (clone / "a").write_text("pat", "utf-8")
-    (clone / "new").write_text("ne", "utf-8")
-    git.restore(clone, folder)
-    assert (clone / "b").read_text("utf-8") == mine
-    assert (clone / "a").read_text("utf-8") == "a\n"
-    assert not (clone / "new").exists()
-    assert (tmp_path / "state" / "aside" / "a").read_text("utf-8") == "pat"
-    git.restore(clone, folder)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tasks.effects import git
-from tasks.effects.git import cutoff, note
+from tasks.effects.git import cutoff, locks, note
 from tasks.effects.git.note import UnderWay
 from tasks.errors import BuildError, LostEditsError
 from tests.integration.conftest import commit
@@ -145,7 +145,7 @@ def test_a_lock_stays_while_a_git_is_at_work(
         assert child.stdout
         child.stdout.readline()
         killed(clone)
-        cutoff.unlock(clone, note.cut_off(clone) or UnderWay())
+        locks.unlock(clone, note.cut_off(clone) or UnderWay())
         there = lock.exists()
         child.communicate(b"\n")
     assert there
