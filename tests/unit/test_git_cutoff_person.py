@@ -67,6 +67,27 @@ def test_a_persons_clone_gets_back_what_the_kill_left_out(clone: Path, tmp_path:
     assert note.cut_off(tree) is None
 
 
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_move_to_another_commit_that_was_cut_off_goes_on(
+    clone: Path, tmp_path: Path, ours: bool
+) -> None:
+    """Files that only the other commit has are there already, and nothing knows them."""
+    tree, upstream = clone if ours else of_a_person(clone, tmp_path), tmp_path / "inner"
+    before = run(tree, "rev-parse", "HEAD")
+    (upstream / "new").write_text("new\n", "utf-8", newline="\n")
+    (upstream / "a").write_text("a2\n", "utf-8", newline="\n")
+    wanted = commit(upstream, "second")
+    run(tree / "inner", "fetch", "-q", str(upstream), "main")
+    run(tree, "update-index", "--cacheinfo", f"160000,{wanted},inner")
+    killed(tree)
+    (tree / "inner" / "new").write_text("new\n", "utf-8", newline="\n")
+    (tree / "inner" / "a").write_text("a2\n", "utf-8", newline="\n")
+    assert git.stale_submodules(tree, before) == ("inner",)
+    git.update_submodules(tree, ("inner",))
+    assert run(tree / "inner", "rev-parse", "HEAD") == wanted
+    assert run(tree / "inner", "status", "--porcelain") == ""
+
+
 def test_what_nobody_can_tell_in_a_persons_clone_is_the_persons_to_say(
     clone: Path, tmp_path: Path
 ) -> None:

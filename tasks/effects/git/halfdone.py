@@ -25,7 +25,10 @@ def put_in_order(tree: Path, path: str, until: float) -> None:
     seconds since 1970.
     """
     inner = tree / path
-    if not is_checkout(inner) or not (names := changed(inner)):
+    if not is_checkout(inner):
+        return
+    _make_room(tree, inner)
+    if not (names := changed(inner)):
         return
     others = [name for name in _not_as_wanted(tree, inner, names) if _holds(inner / name)]
     if touched(inner, until) or any(_time(inner / name) > until for name in others):
@@ -101,6 +104,29 @@ def _wanted(tree: Path, inner: Path) -> str:
     around = next(one for one in inner.parents if one == tree or is_checkout(one))
     name = inner.relative_to(around).as_posix()
     return ask(around, "--literal-pathspecs", "ls-files", "--stage", "-z", "--", name).split()[1]
+
+
+def _make_room(tree: Path, inner: Path) -> None:
+    """New files of the commit that is to come are in its way: those that are as in it, or empty."""
+    try:
+        wanted = _wanted(tree, inner)
+        listed = ask(inner, "diff", "--name-only", "-z", "--no-renames", "--diff-filter=A",
+                     "HEAD", wanted)  # fmt: skip
+    except CommandFailedError:  # that commit was not fetched yet
+        return
+    tracked = set(ask(inner, "ls-files", "-z").split("\0"))
+    names = [name for name in listed.split("\0") if name and name not in tracked]
+    for name in names:
+        path = inner / name
+        if path.is_file() and not path.is_symlink() and _is_as_in(inner, name, wanted):
+            path.unlink()
+
+
+def _is_as_in(inner: Path, name: str, commit: str) -> bool:
+    if not _holds(inner / name):
+        return True
+    held = ask(inner, "hash-object", "--", name).strip()
+    return held == ask(inner, "rev-parse", f"{commit}:{name}").strip()
 
 
 def _holds(path: Path) -> bool:
