@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 
-from tasks.effects import files, git
-from tasks.effects.git import cutoff, patching
-from tasks.effects.git.cutoff import UnderWay
+from tasks.effects import git
+from tasks.effects.git import cutoff, note
+from tasks.effects.git.note import UnderWay
+from tasks.effects.git.standing import stands
 from tasks.errors import BuildError
 from tests.integration.conftest import commit
 from tests.integration.conftest import git as run
@@ -36,9 +38,31 @@ def clone(tmp_path: Path) -> Path:
     return tree
 
 
+def killed(tree: Path, began: float = 0.0) -> None:
+    """As a KILL leaves it, in the middle of an update of `inner`, which was clean."""
+    heads = {"inner": stands(tree / "inner")}
+    note.write(tree, UnderWay(("inner",), clean=("inner",), heads=heads, began=began))
+
+
+def of_a_person(clone: Path, tmp_path: Path) -> Path:
+    """A clone in a folder that is not ours."""
+    tree = tmp_path / "theirs"
+    run(tmp_path, "-c", "protocol.file.allow=always", "clone", "-q", "--recursive",
+        str(tmp_path / "outer"), str(tree))  # fmt: skip
+    return tree
+
+
+def age(tree: Path, seconds: float) -> float:
+    """Let the last sign of our git be some time ago."""
+    path = note.note(tree)
+    then = path.stat().st_mtime - seconds
+    os.utime(path, (then, then))
+    return then
+
+
 def is_in_order(tree: Path) -> bool:
     there = [(tree / "inner" / name).is_file() for name in "ab"]
-    return all(there) and run(tree, "status", "--porcelain") == "" and not cutoff.cut_off(tree)
+    return all(there) and run(tree, "status", "--porcelain") == "" and not note.cut_off(tree)
 
 
 @pytest.mark.parametrize("lost", ["index", "objects"])
@@ -47,7 +71,7 @@ def test_a_submodule_that_was_cloned_in_part_is_cloned_anew(clone: Path, lost: s
     stored = clone / ".git" / "modules" / "inner"
     shutil.rmtree(stored / lost) if (stored / lost).is_dir() else (stored / lost).unlink()
     (clone / "inner" / "b").unlink()
-    cutoff._write(clone, UnderWay(("inner",), fresh=("inner",)))
+    note.write(clone, UnderWay(("inner",), fresh=("inner",), began=0.0))
     (stored / "index.lock").touch()
     assert git.stale_submodules(clone, "") == ("inner",)
     git.update_submodules(clone)
@@ -55,7 +79,7 @@ def test_a_submodule_that_was_cloned_in_part_is_cloned_anew(clone: Path, lost: s
 
 
 def test_a_submodule_whose_checkout_was_cut_off_is_put_in_order(clone: Path) -> None:
-    cutoff._write(clone, UnderWay(("inner",), clean=("inner",)))
+    killed(clone)
     (clone / ".git" / "modules" / "inner" / "index.lock").touch()
     (clone / "inner" / "a").unlink()
     (clone / "inner" / "b").write_text("half", "utf-8")
@@ -81,27 +105,6 @@ def test_a_lock_that_is_older_than_our_git_is_somebody_elses(clone: Path) -> Non
     os.utime(lock, (1, 1))
     with cutoff.under_way(clone):
         pass
-    cutoff._write(clone, UnderWay())
+    note.write(clone, UnderWay(began=time.time()))
     cutoff.mend(clone)
     assert lock.exists()
-
-
-def test_files_under_a_patch_that_was_cut_off_are_as_they_were(clone: Path, tmp_path: Path) -> None:
-    mine = "b\nand mine\n"
-    (clone / "b").write_text(mine, "utf-8")
-    (clone / "a").write_text("patched\n", "utf-8")
-    patch = tmp_path / "a.patch"
-    patch.write_text(run(clone, "diff", "a", "b") + "\n--- /dev/null\n+++ b/new\n", "utf-8")
-    (clone / "a").write_text("a\n", "utf-8")
-    folder = files.own(tmp_path / "state") / "patching"
-    patching.kept(clone, patch, folder).__enter__()  # and never left, as by a KILL
-    (clone / "b").unlink()
-    (clone / "a").unlink()
-    (clone / "a").write_text("pat", "utf-8")
-    (clone / "new").write_text("ne", "utf-8")
-    git.restore(clone, folder)
-    assert (clone / "b").read_text("utf-8") == mine
-    assert (clone / "a").read_text("utf-8") == "a\n"
-    assert not (clone / "new").exists()
-    assert (tmp_path / "state" / "aside" / "a").read_text("utf-8") == "pat"
-    git.restore(clone, folder)

@@ -13,9 +13,9 @@ from pathlib import Path, PurePath
 
 from tasks.effects import shell
 from tasks.effects.git.command import command, guarded, insist, is_local, no_answer
-from tasks.effects.git.cutoff import cut_off, under_way
+from tasks.effects.git.cutoff import not_moved, under_way, unfinished
 from tasks.effects.git.state import ask, submodule_lines
-from tasks.effects.voice import say
+from tasks.effects.voice import say, warn
 from tasks.errors import CommandFailedError
 
 _AGAIN = re.compile(r"Failed to clone '(?P<what>.*)'\. Retry scheduled")
@@ -27,8 +27,7 @@ def stale_submodules(tree: PurePath, seen: str) -> tuple[str, ...]:
     """
     if not (Path(tree) / ".gitmodules").exists():
         return ()
-    last = cut_off(tree)
-    return tuple(dict.fromkeys((*(last.paths if last else ()), *_stale(tree, seen))))
+    return tuple(dict.fromkeys((*unfinished(tree), *_stale(tree, seen))))
 
 
 def _stale(tree: PurePath, seen: str) -> Iterator[str]:
@@ -63,8 +62,12 @@ def update_submodules(
     if not (Path(tree) / ".gitmodules").exists():
         return
     asked = tuple(paths) or tuple(path for _, path, _ in submodule_lines(tree))
-    with under_way(tree, asked):
-        _update(tree, paths, mirrors, log)
+    free = not_moved(tree, asked)
+    if moved := sorted(set(asked) - set(free)):
+        warn(f"left where they were moved after an update was cut off: {', '.join(moved)}")
+    with under_way(tree, free):
+        if free:
+            _update(tree, free if moved else paths, mirrors, log)
 
 
 def _update(
