@@ -10,6 +10,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from tasks.errors import SettingsError
+from tasks.few import few
 from tasks.settings.schema import Settings
 from tasks.settings.sentences import Problem, sentence
 from tasks.settings.suggest import did_you_mean
@@ -17,12 +18,14 @@ from tasks.settings.yamltree import Leaf, Number, Tree
 
 Keys = tuple[Any, ...]
 
+_AT_MOST = 5  # that are named beside the first
+
 # What a key was called before, which resembles its name of today too little to be guessed
 _RENAMED: dict[Keys, str] = {("validation", "checks"): "only"}
 
 
 def explain(error: ValidationError, tree: Tree) -> SettingsError:
-    """The first problem as a `SettingsError`; how many more there are is said too."""
+    """The first problem as a `SettingsError`; where the others are is said too."""
     problems: Sequence[Problem] = error.errors(include_url=False)
     problem = _most_telling(problems)
     path = _path(problem)
@@ -30,10 +33,17 @@ def explain(error: ValidationError, tree: Tree) -> SettingsError:
         what, todo = _unknown_key(path)
     else:
         what, todo = sentence(problem, [p for p in problems if _path(p) == path])
-    if more := len(_wrong(problems) - {path}):
-        todo = "; ".join(part for part in (todo, f"{more} more after this one") if part)
-    dotted = ".".join(str(part) for part in path)
-    return SettingsError(f"{dotted}: {what}", where=where_of(path, tree), todo=todo)
+    if others := [_placed(one, tree) for one in _wrong(problems) if one != path]:
+        todo = "; ".join(part for part in (todo, f"wrong as well: {few(sorted(others), _AT_MOST)}") if part)
+    return SettingsError(f"{_dotted(path)}: {what}", where=where_of(path, tree), todo=todo)
+
+
+def _placed(path: Keys, tree: Tree) -> str:
+    return f"{_dotted(path)} ({where_of(path, tree)})"
+
+
+def _dotted(path: Keys) -> str:
+    return ".".join(map(str, path))
 
 
 def _most_telling(problems: Sequence[Problem]) -> Problem:

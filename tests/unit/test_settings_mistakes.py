@@ -52,7 +52,7 @@ def told(folder: Path, text: str | bytes) -> str:
          ('6: extensions.0.smoke.gppu: unknown key; did you mean "gpu"?\n'
          "  → known here: gpu, script")),
         ("tagret: {}\ntoolkti: {}", ('1: tagret: unknown key; did you mean "target"?\n'
-         f"  → {ROOT_KEYS}; 1 more after this one")),
+         f"  → {ROOT_KEYS}; wrong as well: toolkti (config/local.yaml:2)")),
     ],
 )  # fmt: skip
 def test_an_unknown_key_is_told_with_the_nearest_at_every_depth(
