@@ -34,7 +34,8 @@ def explain(error: ValidationError, tree: Tree) -> SettingsError:
     else:
         what, todo = sentence(problem, [p for p in problems if _path(p) == path])
     if others := [_placed(one, tree) for one in _wrong(problems) if one != path]:
-        todo = "; ".join(part for part in (todo, f"wrong as well: {few(sorted(others), _AT_MOST)}") if part)
+        also = f"wrong as well: {few(sorted(others), _AT_MOST)}"
+        todo = "; ".join(part for part in (todo, also) if part)
     return SettingsError(f"{_dotted(path)}: {what}", where=where_of(path, tree), todo=todo)
 
 
