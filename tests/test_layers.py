@@ -137,7 +137,6 @@ def test_loading_imports_no_action_and_nothing_that_is_only_for_work() -> None:
         "tasks.jobs",
         "tasks.progress",
         "tasks.surroundings",
-        "pydantic.dataclasses",
     )
     code = (
         "import sys; sys.argv = ['doit', 'list']; from pathlib import Path; import os;"

@@ -29,6 +29,7 @@ BEFORE: Mapping[str, tuple[dict[str, Any], ...]] = {
     ),
     "build.backend": ({"torch": {"strategy": "source"}},),
     "torch.strategy": (PREBUILT,),
+    "torch.local": (PREBUILT,),
     "wheel.cuda": ({**SOURCE, "toolkit": {"provider": "system"}},),
     "toolkit.provider": ({**PREBUILT, "toolkit": {"provider": "pypi"}},),
     "toolkit.path": ({**PREBUILT, "toolkit": {"provider": "path", "path": "/opt/cuda"}},),

@@ -70,12 +70,14 @@ def test_deps_installs_what_a_build_of_torch_needs() -> None:
 
 
 @pytest.fixture
-def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Command]:
+def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Command]:
     """Every command, none of which runs; git says that it has nothing yet."""
     commands: list[Command] = []
 
     def run(command: Command, on_line: Callable[[str], None] | None = None) -> None:
         commands.append(command)
+        if "init" in command.argv:
+            (tmp_path / "pytorch" / ".git").mkdir(parents=True)
 
     def capture(command: Command) -> str:
         return "0123abcd\n" if "FETCH_HEAD^{commit}" in command.argv else ""
