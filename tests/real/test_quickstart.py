@@ -151,7 +151,7 @@ def test_all_of_it_is_handed_over_to_an_environment_and_taken_back(
     assert "Handed over to" in out
     says = "import torch, torchyard_smoke; print(torch.__version__)"
     told = subprocess.run(
-        [python, "-W", "ignore", "-c", says], check=True, capture_output=True, text=True
+        [python, "-B", "-W", "ignore", "-c", says], check=True, capture_output=True, text=True
     )
     assert told.stdout.strip() == yard.manifest("wheel")["version"]
     yard.must("restore", "--yes")

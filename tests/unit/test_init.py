@@ -24,7 +24,7 @@ from tasks.reports.init.here import look
 from tasks.reports.subject import Subject
 from tasks.settings.load import load
 from tests.checkout import CARD, HOST, KNOWLEDGE, Heard, write
-from tests.systems import needs_links
+from tests.systems import linux_only, needs_links
 
 SECRETS = """\
 # MY_PASSWORD=s3comment
@@ -320,6 +320,7 @@ def test_the_profiles_own_cards_stay_where_nobody_names_others(
     assert written(subject.root) == {}
 
 
+@linux_only  # elsewhere it is another wheel
 def test_the_ways_tell_what_the_planner_takes_and_why(
     subject: Subject, heard: Heard, answers: Callable[[str], None]
 ) -> None:

@@ -181,7 +181,7 @@ def too_wide(lines: list[str], width: int) -> Iterator[str]:
     """Lines that a terminal would break, but for a path or a command, which stay in one piece."""
     for line in lines:
         word = re.sub(r"^(\s|→|->)*", "", line)
-        path = max((len(one) for one in word.split() if "/" in one), default=0)
+        path = max((len(one) for one in word.split() if {"/", "\\"} & set(one)), default=0)
         is_whole = " " not in word or word.startswith("apt install ") or len(word) < path + 10
         if columns(line) > width and not is_whole:
             yield line
