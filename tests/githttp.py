@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from tests.webserver import running
 
 
 class _Backend(BaseHTTPRequestHandler):
@@ -73,11 +74,5 @@ class _Backend(BaseHTTPRequestHandler):
 @contextmanager
 def serving(folder: Path) -> Iterator[int]:
     """The port of a server of all repositories in `folder`."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Backend, folder)) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield server.server_port
-        finally:
-            server.shutdown()
-            thread.join()
+    with running(ThreadingHTTPServer(("127.0.0.1", 0), partial(_Backend, folder))) as server:
+        yield server.server_port

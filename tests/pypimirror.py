@@ -7,7 +7,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import threading
 import urllib.request
 import zipfile
 from collections.abc import Iterator
@@ -15,6 +14,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
+
+from tests.webserver import running
 
 _JSON = "application/vnd.pypi.simple.v1+json"
 
@@ -102,11 +103,5 @@ def _metadata(wheel: bytes) -> bytes:
 @contextmanager
 def mirroring(upstream: str) -> Iterator[Mirror]:
     """For as long as the block lasts."""
-    with Mirror(upstream) as made:
-        thread = threading.Thread(target=made.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield made
-        finally:
-            made.shutdown()
-            thread.join()
+    with running(Mirror(upstream)) as made:
+        yield made

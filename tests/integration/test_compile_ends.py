@@ -7,6 +7,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -108,13 +109,16 @@ def test_tokens_and_compilers_are_back_when_a_build_that_governs_is_ended(
 def test_tokens_and_compilers_are_back_when_a_build_whose_jobs_are_paused_is_ended(
     site: Site, whom: str, number: signal.Signals
 ) -> None:
+    at_work = threading.Event()  # one that is stopped before it sleeps would never be counted
+
     def pausing(view: View) -> Verdict:
-        stop = view.running[1:] if site.slow.exists() else ()
+        stop = view.running[1:] if at_work.is_set() and site.slow.exists() else ()
         return Verdict(MOST, frozenset(job.pid for job in stop))
 
     with jobserver.pool(site.pool, MOST, pausing, {}, tick=TICK):
         child = begin(site)
         wait_for(lambda: site.jobs() == MOST)
+        at_work.set()
         wait_for(lambda: stopped(site.tree / "build") >= MOST - 1)
         end(site, child, whom, number)
         finish(site)

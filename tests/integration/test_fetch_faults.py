@@ -7,12 +7,11 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from tests.faultynet import Fault, wire
 from tests.integration.conftest import commit
 from tests.integration.conftest import git as by_hand
 from tests.systems import linux_only
+from tests.webserver import Quiet, running
 from tests.yard import ROOT
 
 pytestmark = [pytest.mark.integration, linux_only]
@@ -44,11 +44,6 @@ class Upstream:
 
     web: int
     git: int
-
-
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        pass
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +66,8 @@ def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upstream]:
     by_hand(outer, "config", "-f", ".gitmodules", "submodule.inner.url", "../inner")
     commit(outer, "first")
     with ExitStack() as stack:
-        handler = partial(_Quiet, directory=str(web))
-        server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), handler))
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        stack.callback(server.shutdown)
+        handler = partial(Quiet, directory=str(web))
+        server = stack.enter_context(running(ThreadingHTTPServer(("127.0.0.1", 0), handler)))
         yield Upstream(server.server_port, stack.enter_context(githttp.serving(folder / "git")))
 
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from tests.pypimirror import Mirror, mirroring
 from tests.sharedlibrary import compile_library
 from tests.systems import linux_only
 from tests.toyextension import make_extension
+from tests.webserver import Quiet, running
 from tests.yard import NAME, Yard
 
 pytestmark = [pytest.mark.integration, linux_only]
@@ -47,26 +47,17 @@ class Served(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
 
-class _Handler(SimpleHTTPRequestHandler):
+class _Handler(Quiet):
     server: Served
 
     def log_request(self, *_: object) -> None:
         self.server.asked.append(self.path)
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 @contextmanager
 def serving(folder: Path) -> Iterator[Served]:
-    with Served(folder) as made:
-        thread = threading.Thread(target=made.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield made
-        finally:
-            made.shutdown()
-            thread.join()
+    with running(Served(folder)) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from functools import partial
 from hashlib import sha256
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -27,6 +26,7 @@ from tests.sharedlibrary import compile_library
 from tests.smallwheels import torch
 from tests.systems import linux_only
 from tests.toytree import make_tree
+from tests.webserver import Quiet, running
 from tests.yard import ROOT, Yard, processes_with
 
 pytestmark = [pytest.mark.integration, linux_only]
@@ -49,17 +49,9 @@ def index(tmp_path: Path) -> Iterator[int]:
     for path, text in rendered(ROOT / "templates" / "index", entries).items():
         files.write_atomic(folder / path, text)
 
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server.server_address[1]
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    handler = partial(Quiet, directory=str(folder))
+    with running(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
+        yield server.server_port
 
 
 def digest(path: Path) -> str:

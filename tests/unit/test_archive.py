@@ -7,7 +7,6 @@ import hashlib
 import io
 import stat
 import tarfile
-import threading
 import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +19,7 @@ from tasks.effects import insisting
 from tasks.effects.archive import download, extract
 from tasks.errors import BadArtifactError, FetchError
 from tests.systems import needs_links, windows_only
+from tests.webserver import running
 
 DATA = b"0123456789" * 1000
 SHA256 = hashlib.sha256(DATA).hexdigest()
@@ -197,12 +197,8 @@ def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(insisting, "PAUSES", (0.0, 0.0))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     Server.breaks, Server.asked, Server.known = [], [], []
-    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    with running(ThreadingHTTPServer(("127.0.0.1", 0), Server)) as server:
         yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
 
 
 def test_download_arrives_whole_and_is_not_fetched_again(url: str, tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from tasks.effects.git import cutoff, note
 from tasks.effects.git.note import UnderWay
 from tasks.effects.git.standing import stands
 from tasks.errors import BuildError
-from tests.integration.conftest import commit
 from tests.integration.conftest import git as run
+from tests.smallclones import with_submodule
 from tests.systems import needs_git
 
 pytestmark = needs_git
@@ -24,18 +24,7 @@ pytestmark = needs_git
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     """A clone of ours whose submodule `inner` is to be brought."""
-    inner, outer = tmp_path / "inner", tmp_path / "outer"
-    for folder in (inner, outer):
-        folder.mkdir()
-        run(folder, "init", "-q", "-b", "main")
-        (folder / "a").write_text("a\n", "utf-8")
-        (folder / "b").write_text("b\n", "utf-8")
-        commit(folder, "first")
-    run(outer, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner))
-    commit(outer, "with it")
-    tree = tmp_path / "ours" / "tree"
-    git.clone_at(str(outer), "main", tree)
-    return tree
+    return with_submodule(tmp_path, {"a": "a\n", "b": "b\n"})
 
 
 def killed(tree: Path, began: float = 0.0) -> None:

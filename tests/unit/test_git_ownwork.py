@@ -11,6 +11,7 @@ import pytest
 from tasks.effects import git
 from tests.integration.conftest import commit
 from tests.integration.conftest import git as run
+from tests.smallclones import with_submodule
 from tests.systems import needs_git
 
 pytestmark = needs_git
@@ -30,19 +31,8 @@ PATCH = """--- a/a
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A clone of ours, with a submodule `inner`."""
-    folder = tmp_path_factory.mktemp("clones")
-    inner, outer = folder / "inner", folder / "outer"
-    for folder in (inner, outer):
-        folder.mkdir()
-        run(folder, "init", "-q", "-b", "main")
-        (folder / "a").write_text("a\n", "utf-8", newline="")
-        (folder / ".gitignore").write_text("*.so\n", "utf-8")
-        commit(folder, "first")
-    run(outer, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner))
-    commit(outer, "with it")
-    tree = folder / "ours" / "tree"
-    git.clone_at(str(outer), "main", tree)
-    return tree
+    content = {"a": "a\n", ".gitignore": "*.so\n"}
+    return with_submodule(tmp_path_factory.mktemp("clones"), content)
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
-from tasks.effects import files, shell
-from tasks.effects.git.command import command, guarded, lost_edits
+from tasks.effects import files
+from tasks.effects.git.command import guarded, lost_edits
 from tasks.effects.git.cutoff import mend, under_way
 from tasks.effects.git.fetch import Clone, fetch
+from tasks.effects.git.halfdone import put_aside
 from tasks.effects.git.state import edits, is_checkout
 from tasks.effects.git.submodules import update_submodules
-from tasks.effects.voice import say
 from tasks.errors import LostEditsError, NotOwnedError
 
 _LOCKS = ("index.lock", "shallow.lock", "config.lock", "HEAD.lock")
@@ -107,16 +107,8 @@ def _keep_work(clone: Clone, *, interrupted: bool) -> None:
         return
     clone.git("update-ref", f"refs/torchyard/left/{head}", head, what="keep the commit")
     if interrupted:
-        _snapshot(clone)
+        put_aside(clone.tree)
     elif edits(clone.tree, untracked=False):
         raise lost_edits(
             clone.tree, f"there are uncommitted edits, which checking out {clone.ref} would lose"
         )
-
-
-def _snapshot(clone: Clone) -> None:
-    kept = command("stash", "create", what="keep the interrupted checkout", at=clone.tree)
-    commit = shell.capture(kept).strip()
-    if commit:
-        clone.git("update-ref", "refs/torchyard/interrupted", commit, what=kept.what)
-        say(f"{clone.tree}: what the interrupted checkout held is in refs/torchyard/interrupted")
