@@ -7,11 +7,11 @@ from pathlib import PurePath
 from typing import Any
 
 from tasks.effects.typed import naming
-from tasks.execution import failing
-from tasks.graph import Task, from_where
 from tasks.help.commands import COMMANDS
 from tasks.help.page import Option
 from tasks.reports.subject import Subject
+from tasks.running.execution import failing
+from tasks.running.graph import Task, from_where
 
 
 def command_tasks(subject: Subject) -> Iterator[Task]:

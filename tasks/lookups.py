@@ -14,8 +14,8 @@ from doit.cmd_help import Help
 from doit.cmd_list import List
 from doit.exceptions import InvalidCommand
 
-from tasks.console import Console
-from tasks.execution import Yard
+from tasks.running.execution import Yard
+from tasks.terminal.console import Console
 
 _LISTED = List._execute
 

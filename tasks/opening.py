@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
 
-from tasks.anchored import anchored
-from tasks.effects import probe
+from tasks.effects.machine import probe
 from tasks.knowledge import Knowledge, load
 from tasks.model import Host
 from tasks.plan import layout_of, make_plan, with_mirrors
 from tasks.reports.subject import Profile
 from tasks.settings.load import load as load_settings
 from tasks.settings.schema import Settings
+from tasks.sourcing.anchored import anchored
 from tasks.stages.extensions.check import check as check_extensions
 from tasks.stages.source.check import check as check_source
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from tasks.choice import Choice
-from tasks.decide import decide
+from tasks.deciding.choice import Choice
+from tasks.deciding.decide import decide
 from tasks.errors import SettingsError
 from tasks.knowledge import Knowledge
 from tasks.knowledge.mirrors import instead_of

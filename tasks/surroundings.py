@@ -14,7 +14,7 @@ from tasks.cppextension import CppExtension
 from tasks.driver import Nvidia
 from tasks.knowledge.hostcompilers import Limits
 from tasks.model import Host
-from tasks.workers import Workers
+from tasks.sharing.workers import Workers
 
 VARIABLES = (
     *("TORCH_CUDA_ARCH_LIST", "MAX_JOBS", "CC", "CXX", "CFLAGS", "CXXFLAGS"),

@@ -13,22 +13,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.anchored import begin
 from tasks.commands import command_tasks
-from tasks.console import Console
-from tasks.effects import probe
+from tasks.effects.machine import probe
 from tasks.effects.typed import naming
 from tasks.errors import BuildError, SettingsError
-from tasks.execution import Run, Yard
-from tasks.graph import Task, stage_tasks
 from tasks.lookups import answer_by_our_words
 from tasks.model import Host, Json, Stage
 from tasks.opening import asked, open_profile
-from tasks.reporter import Reporter, reporter_for
 from tasks.reports.subject import Profile, Subject
-from tasks.screen import legible
+from tasks.running.execution import Run, Yard
+from tasks.running.graph import Task, stage_tasks
+from tasks.running.reporter import Reporter, reporter_for
+from tasks.running.uptodate import go_on_without_saving
 from tasks.settings.load import Loaded
-from tasks.uptodate import go_on_without_saving
+from tasks.sourcing.anchored import begin
+from tasks.terminal.console import Console
+from tasks.terminal.screen import legible
 
 HELPERS = frozenset(
     {
@@ -91,7 +91,7 @@ def _reporter(yard: Yard | None) -> type[Reporter]:
         return reporter_for(Console(None), set())
 
     def over(code: int) -> None:
-        from tasks.ending import end  # noqa: PLC0415 - only where something was asked for
+        from tasks.running.ending import end  # noqa: PLC0415 - only where something was asked for
 
         end(yard, code)
 
@@ -137,14 +137,14 @@ def _open(
         gate(subject)
 
     def attempt(stage: Stage, run: Run) -> tuple[tuple[Any, ...], str]:
-        from tasks.healing import attempt  # noqa: PLC0415 - only where something is done
+        from tasks.failing.healing import attempt  # noqa: PLC0415 - only where something is done
 
         return attempt(stage, run, opened)
 
     selected: set[str] = set()
 
     def head() -> Mapping[str, Json]:
-        from tasks.runhead import head  # noqa: PLC0415 - only where something is built
+        from tasks.running.runhead import head  # noqa: PLC0415 - only where something is built
 
         return head(profile, opened, selected)
 
@@ -165,7 +165,7 @@ def _installs(argv: Sequence[str]) -> bool:
 
 def _notices(opened: Profile) -> Iterator[str]:
     """What is said under the head of a run that builds."""
-    from tasks.foreseen import foreseen  # noqa: PLC0415 - only where something is built
+    from tasks.deciding.foreseen import foreseen  # noqa: PLC0415 - only where something is built
 
     yield from _drift(opened.loaded, opened.host)
     yield from foreseen(opened.knowledge, opened.host, opened.choice)

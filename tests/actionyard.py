@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.choice import Choice, ToolkitChoice
-from tasks.effects import compilers, environments, files, manifests
+from tasks.deciding.choice import Choice, ToolkitChoice
+from tasks.effects import files, manifests
+from tasks.effects.machine import compilers
+from tasks.effects.python import environments
 from tasks.model import Interpreter, Layout
 from tasks.settings.schema import Settings
 from tasks.stages.compile.job import CompileJob

@@ -11,9 +11,9 @@ from tasks.errors import BuildError
 from tasks.knowledge import load as load_knowledge
 from tasks.model import Gpu, Host, Interpreter
 from tasks.plan import layout_of, make_plan
-from tasks.progress import Progress
 from tasks.reports.subject import Profile, Subject
 from tasks.settings.load import load
+from tasks.terminal.progress import Progress
 
 ROOT = Path(__file__).parent.parent
 # CI, which has forty minutes for all of it, tries fewer random values and moments

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tasks.effects import voice
-from tasks.reporter import leaving
+from tasks.running.reporter import leaving
 
 REAL = "TORCHYARD_TEST_REAL"
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tasks.effects import environments, files, manifests
+from tasks.effects import files, manifests
+from tasks.effects.python import environments
 from tasks.model import Layout, Stage
 from tasks.settings.schema import Settings
 from tasks.stages.deps.job import Deps, Program

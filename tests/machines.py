@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.effects import runs
+from tasks.effects.history import runs
 from tests.integration.conftest import source_profile
 from tests.toytree import make_tree
 from tests.yard import Yard

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.effects import ninjalog
+from tasks.effects.building import ninjalog
 
 Made = dict[str, ninjalog.Made]
 made = ninjalog.read

@@ -13,7 +13,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from tasks.effects import leftovers
+from tasks.effects.processes import leftovers
 
 _NAME = "ninja.exe" if sys.platform == "win32" else "ninja"
 _BESIDE = Path(sys.executable).with_name(_NAME)

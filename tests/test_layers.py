@@ -16,7 +16,12 @@ ROOT = Path(__file__).parent.parent
 MODULES = sorted((ROOT / "tasks").rglob("*.py"))
 PURE_FORBIDDEN = ("tasks.effects", "subprocess", "time", "random", "socket", "shutil", "os")
 LEAVES = {"tasks.errors", "tasks.model", "tasks.digest", "tasks.redaction"}
-KNOWS_DOIT = {"tasks/graph.py", "tasks/execution.py", "tasks/reporter.py", "tasks/uptodate.py"}
+KNOWS_DOIT = {
+    "tasks/running/graph.py",
+    "tasks/running/execution.py",
+    "tasks/running/reporter.py",
+    "tasks/running/uptodate.py",
+}
 KNOWS_DOIT |= {"tasks/lookups.py"}
 UNNAMED = {"utils", "helpers", "common", "manager", "base", "misc"}
 
@@ -83,7 +88,13 @@ def test_only_graph_and_console_know_doit(path: Path) -> None:
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_effects_know_no_stage_but_its_types(path: Path) -> None:
     if "effects" in path.relative_to(ROOT / "tasks").parts:
-        above = ("tasks.graph", "tasks.console", "tasks.plan", "tasks.yard", "tasks.reports")
+        above = (
+            "tasks.running.graph",
+            "tasks.terminal.console",
+            "tasks.plan",
+            "tasks.yard",
+            "tasks.reports",
+        )
         for module in imports(path):
             assert not any(within(module, name) for name in above), module
             if within(module, "tasks.stages") and module.count(".") >= 3:
@@ -109,7 +120,7 @@ def test_processes_start_in_one_place() -> None:
         and isinstance(node.value, ast.Name)
         and node.value.id in {"subprocess", "os"}
     }
-    assert starters == {"tasks/effects/process_group.py", "tasks/effects/shell.py"}
+    assert starters == {"tasks/effects/processes/process_group.py", "tasks/effects/shell.py"}
 
 
 def test_no_room_has_a_name_that_says_nothing() -> None:
@@ -131,11 +142,11 @@ def test_loading_imports_no_action_and_nothing_that_is_only_for_work() -> None:
         "cyclonedx",
         "tasks.stages.deps.action",
         "tasks.stages.wheel.action",
-        "tasks.atwork",
-        "tasks.bundled",
+        "tasks.terminal.atwork",
+        "tasks.sourcing.bundled",
         "tasks.effects.theirs.interpreter",
-        "tasks.jobs",
-        "tasks.progress",
+        "tasks.pool.jobs",
+        "tasks.terminal.progress",
         "tasks.surroundings",
     )
     code = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from tasks.effects import recordfile
+from tasks.effects.wheels import recordfile
 from tasks.model import TorchFound
 from tasks.stages.deps.job import Deps, Program
 from tasks.stages.wheel.job import Reading

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tasks import workers
 from tasks.checks.network import INDEX, TREE
 from tasks.checks.programs import deps_job
 from tasks.knowledge.hostcompilers import Limits
-from tasks.mirrors import mirrored, mirrored_index
+from tasks.sharing import workers
+from tasks.sourcing.mirrors import mirrored, mirrored_index
 from tasks.surroundings import Asked, Wanted
 
 if TYPE_CHECKING:

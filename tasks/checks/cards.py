@@ -12,7 +12,7 @@ from tasks.knowledge.covers import covers
 from tasks.knowledge.toolkits import driver_floor
 from tasks.knowledge.versions import numbers
 from tasks.model import Arch
-from tasks.size import size
+from tasks.words.size import size
 
 if TYPE_CHECKING:
     from tasks.driver import Nvidia

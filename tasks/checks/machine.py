@@ -9,7 +9,7 @@ from tasks.checks.symptom import Symptom, command, ok, problem, unchecked, warni
 from tasks.knowledge.costs import cost
 from tasks.knowledge.thresholds import CUDA_COMPILER, CXX_COMPILER, SWAP_BELOW
 from tasks.knowledge.versions import numbers
-from tasks.size import size
+from tasks.words.size import size
 
 if TYPE_CHECKING:
     from tasks.knowledge import Knowledge

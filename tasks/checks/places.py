@@ -16,7 +16,7 @@ from tasks.knowledge.thresholds import (
     MAX_PATH,
     USUAL,
 )
-from tasks.size import size
+from tasks.words.size import size
 
 if TYPE_CHECKING:
     from pathlib import PurePath

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tasks.checks.symptom import Symptom, command, ok, unchecked, warning
-from tasks.workers import INSTALL, PROGRAMS
+from tasks.sharing.workers import INSTALL, PROGRAMS
 
 if TYPE_CHECKING:
     from tasks.knowledge import Knowledge

@@ -1,6 +1,6 @@
 """doit's database: what it knows to be up to date. Without it doit asks everything once more, so
 that a damaged one is put aside. One that only cannot be opened is left to who uses it
-(`tasks.uptodate`).
+(`tasks.running.uptodate`).
 """
 
 from __future__ import annotations

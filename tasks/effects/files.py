@@ -18,11 +18,12 @@ from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 
-from tasks.effects import leftovers, removal
+from tasks.effects import removal
+from tasks.effects.processes import leftovers
 from tasks.effects.voice import warn
 from tasks.errors import BuildError, BusyError, NoSpaceError, NotOwnedError
 from tasks.model import Artifact
-from tasks.size import size
+from tasks.words.size import size
 
 TAG = "CACHEDIR.TAG"
 _PAUSES = (0.05, 0.2, 1.0)  # seconds between tries to rename

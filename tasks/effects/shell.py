@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import IO
 
-from tasks.effects import leftovers, process_group
+from tasks.effects.processes import leftovers, process_group
 from tasks.effects.voice import for_speaker
 from tasks.errors import BuildError, CommandFailedError, MissingToolError, StoppedError, redact
 from tasks.model import Command
@@ -231,7 +231,7 @@ def _failure(
 
 def _first(log: PurePath | None, begun: int) -> tuple[int, str]:
     """The line in the log, from the byte `begun` on, and its text; nothing where there is none."""
-    from tasks.effects.logreading import read_log  # noqa: PLC0415 - only where something failed
+    from tasks.effects.building.logreading import read_log  # noqa: PLC0415 - only where something failed
 
     if log is None:
         return 0, ""

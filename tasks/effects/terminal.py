@@ -7,8 +7,8 @@ import shutil
 import sys
 from typing import TextIO
 
-from tasks.bar import ASCII, BLOCKS, Glyphs
-from tasks.lines import hanging
+from tasks.terminal.bar import ASCII, BLOCKS, Glyphs
+from tasks.words.lines import hanging
 
 PROSE = 100  # columns that are still read with ease; a pipe gets as many
 WIDE = 200  # of what is not prose

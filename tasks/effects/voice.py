@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 from tasks.errors import redact
 
 if TYPE_CHECKING:
-    from tasks.progress import Progress
+    from tasks.terminal.progress import Progress
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tasks.bar import columns
 from tasks.help.commands import COMMANDS, GROUPS, NEEDS, OF_DOIT
 from tasks.help.page import Command, Option, StagePage
 from tasks.help.stages import BUILD, STAGES
-from tasks.lines import rows, wrapped
+from tasks.terminal.bar import columns
+from tasks.words.lines import rows, wrapped
 
 _KEYS, _INDENT, _GAP = 11, 2, 2
 _WIDEST = 30  # columns of a name beside what is said of it

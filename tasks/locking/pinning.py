@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from tasks.choice import Choice
+from tasks.deciding.choice import Choice
 from tasks.errors import redact
 from tasks.knowledge.wheels import machine_name
 from tasks.locking.pins import versions

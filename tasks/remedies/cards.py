@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tasks.choice import Choice
+from tasks.deciding.choice import Choice
 from tasks.remedies.trial import Remedy, Trial
 
 

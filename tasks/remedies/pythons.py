@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tasks.decide_toolkit import ARCHIVE
+from tasks.deciding.toolkit import ARCHIVE
 from tasks.errors import BuildError
 from tasks.knowledge.facts import Release
 from tasks.knowledge.releases import release, supports_python

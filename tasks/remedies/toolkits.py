@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from tasks.choice import Choice
-from tasks.decide_targets import find_targets
-from tasks.decide_toolkit import ARCHIVE
+from tasks.deciding.choice import Choice
+from tasks.deciding.targets import find_targets
+from tasks.deciding.toolkit import ARCHIVE
 from tasks.errors import BuildError
 from tasks.knowledge import Knowledge
 from tasks.knowledge.toolkits import toolkits_for

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tasks.choice import Choice
-from tasks.decide_toolkit import ARCHIVE
-from tasks.decide_torch import wants_source
+from tasks.deciding.choice import Choice
+from tasks.deciding.toolkit import ARCHIVE
+from tasks.deciding.torch import wants_source
 from tasks.knowledge.releases import nearest, wheel_for
 from tasks.model import Strategy
 from tasks.remedies.trial import Remedy, Trial

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tasks.choice import Choice
+from tasks.deciding.choice import Choice
 from tasks.errors import BuildError
 from tasks.knowledge import Knowledge
 from tasks.knowledge.combinations import judge

@@ -10,7 +10,6 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from tasks import __version__
-from tasks.bundled import SCHEMA, WHEELS, Bundle
 from tasks.effects import files, manifests
 from tasks.effects.bundle import packing, repositories
 from tasks.effects.bundle.collecting import Shelf
@@ -21,10 +20,11 @@ from tasks.locking.difference import differences
 from tasks.locking.section import Profile
 from tasks.reports.made import Finished
 from tasks.reports.subject import Subject
-from tasks.size import size
+from tasks.sourcing.bundled import SCHEMA, WHEELS, Bundle
 from tasks.stages.extensions.job import Built, ExtensionJob
 from tasks.stages.source.job import SourceJob, SourceTree
 from tasks.stages.wheel.job import Wheel
+from tasks.words.size import size
 
 
 def run(subject: Subject, dest: str = "") -> None:

@@ -10,16 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.choice import Choice
-from tasks.companions import companions
-from tasks.duration import roughly
+from tasks.deciding.choice import Choice
+from tasks.deciding.companions import companions
 from tasks.errors import redact
 from tasks.model import Plan
 from tasks.reports.subject import Profile
 from tasks.settings.build import Build
-from tasks.size import size
 from tasks.stages.deps.job import Cache, Deps, DepsJob
 from tasks.stages.env.job import Environment
+from tasks.words.duration import roughly
+from tasks.words.size import size
 
 
 @dataclass(frozen=True)

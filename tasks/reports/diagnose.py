@@ -10,19 +10,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks import lines
 from tasks.checks.ids import GATE
-from tasks.diagnosed import Diagnosed, read
 from tasks.digest import canonical
 from tasks.effects import terminal
 from tasks.effects.files import deliver
+from tasks.effects.history.witness import kept
 from tasks.effects.voice import show
-from tasks.effects.witness import kept
 from tasks.errors import BuildError, redact
+from tasks.failing.diagnosed import Diagnosed, read
 from tasks.knowledge import load
 from tasks.reports import doctor
 from tasks.reports.failed import Failed, failed, folder_of_logs
 from tasks.reports.subject import Subject
+from tasks.words import lines
 
 _KEYS = 13
 Rows = list[tuple[str, str]]

@@ -16,8 +16,9 @@ from tasks.checks.ids import ALL, GATE, CheckId
 from tasks.checks.judging import judge
 from tasks.checks.symptom import Level, Symptom, ok, problem
 from tasks.digest import canonical
-from tasks.effects import probe, terminal
+from tasks.effects import terminal
 from tasks.effects.files import deliver
+from tasks.effects.machine import probe
 from tasks.effects.surroundings import look
 from tasks.effects.typed import for_profile
 from tasks.effects.voice import show

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from tasks import why
+from tasks.deciding.foreseen import foreseen
 from tasks.digest import canonical, plain
-from tasks.effects import capacity, manifests, records, runs, terminal
+from tasks.effects import manifests, terminal
 from tasks.effects.files import deliver
+from tasks.effects.history import records, runs
+from tasks.effects.machine import capacity
 from tasks.effects.voice import show
 from tasks.errors import BuildError, redact
-from tasks.foreseen import foreseen
-from tasks.lines import rows
 from tasks.model import Plan, Stage
 from tasks.reports.decisions import (
     Decision,
@@ -32,13 +32,15 @@ from tasks.reports.decisions import (
     whole_build,
 )
 from tasks.reports.subject import Profile, Subject
-from tasks.rooms import room
+from tasks.running import why
+from tasks.running.rooms import room
 from tasks.stages.compile.foresee import Outlook
 from tasks.stages.compile.foresee import foresee as foresee_compile
 from tasks.stages.deps.job import Cache, Deps
 from tasks.stages.env.foresee import foresee as foresee_env
 from tasks.stages.env.job import Environment
 from tasks.stages.source.foresee import foresee as foresee_source
+from tasks.words.lines import rows
 
 _KEYS = 13
 _MOVED = "what it made, or what it is made from, was changed since"

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tasks.effects import runrecords
+from tasks.effects.history import runrecords
 from tasks.model import Stage
 from tasks.reports.subject import Subject
-from tasks.runrecord import StageRun
+from tasks.runrecord.record import StageRun
 
 
 @dataclass(frozen=True)

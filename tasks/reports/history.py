@@ -12,16 +12,17 @@ from itertools import groupby
 from pathlib import Path, PurePath
 from typing import Any
 
-from tasks.bar import Glyphs, columns, fit
 from tasks.digest import canonical
-from tasks.duration import elapsed
-from tasks.effects import runrecords, terminal
+from tasks.effects import terminal
 from tasks.effects.files import deliver
+from tasks.effects.history import runrecords
 from tasks.effects.typed import with_profile
 from tasks.effects.voice import show
 from tasks.errors import redact
 from tasks.reports.subject import Subject
-from tasks.runrecord import LOOKED, Run, StageRun
+from tasks.runrecord.record import LOOKED, Run, StageRun
+from tasks.terminal.bar import Glyphs, columns, fit
+from tasks.words.duration import elapsed
 
 _WIDEST = 120
 _CELLS = (16, 16, 24, 12)  # columns of all but the last, at most

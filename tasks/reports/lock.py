@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from tasks.cells import cells, divided
-from tasks.choice import UnmetError
+from tasks.deciding.choice import UnmetError
 from tasks.effects import files, git
 from tasks.effects.typed import naming, with_profile
 from tasks.effects.voice import show

@@ -11,15 +11,17 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from tasks.anchored import begin
-from tasks.effects import environments, files, frozen, git, manifests, records
-from tasks.effects.frozen import Frozen
-from tasks.effects.listed import Lister
+from tasks.effects import files, git, manifests
+from tasks.effects.history import records
+from tasks.effects.network.listed import Lister
+from tasks.effects.python import environments, frozen
+from tasks.effects.python.frozen import Frozen
 from tasks.errors import BuildError, redact
 from tasks.locking.pinning import machine
 from tasks.locking.section import Made, Profile
 from tasks.model import Stage
 from tasks.reports.subject import Profile as Opened
+from tasks.sourcing.anchored import begin
 from tasks.stages.deps.job import Deps, DepsJob
 from tasks.stages.extensions.job import Built, ExtensionJob
 from tasks.stages.source.job import SourceJob, SourceTree

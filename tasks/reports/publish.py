@@ -14,9 +14,9 @@ from tasks.errors import BadArtifactError, BuildError
 from tasks.model import Artifact
 from tasks.publishing.retention import kept
 from tasks.reports.subject import Profile, Subject
-from tasks.size import size
 from tasks.stages.extensions.job import Built
 from tasks.stages.wheel.job import Wheel
+from tasks.words.size import size
 
 
 def run(

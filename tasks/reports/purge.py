@@ -12,14 +12,15 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tasks.effects import files, git, wheelhouse
+from tasks.effects import files, git
 from tasks.effects.replaced import journal
 from tasks.effects.typed import with_profile
 from tasks.effects.voice import show
+from tasks.effects.wheels import wheelhouse
 from tasks.errors import NotOwnedError
 from tasks.reports.subject import Subject
-from tasks.size import size
 from tasks.stages.source.yours import yours
+from tasks.words.size import size
 
 
 def run(subject: Subject, yes: bool = False) -> None:

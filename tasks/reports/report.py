@@ -7,14 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tasks.effects import builtfolder, person
+from tasks.effects.building import builtfolder
 from tasks.effects.files import write_atomic
+from tasks.effects.history.runrecords import is_at_work, runs
+from tasks.effects.machine import person
 from tasks.effects.render import render
-from tasks.effects.runrecords import is_at_work, runs
 from tasks.effects.voice import show
 from tasks.errors import BuildError
 from tasks.reports.subject import Subject
-from tasks.runrecord import Run
+from tasks.runrecord.record import Run
 from tasks.runreport.cameout import came_out
 from tasks.runreport.comparison import comparable, compare
 from tasks.runreport.documents import with_outputs
@@ -24,7 +25,7 @@ from tasks.runreport.page import values
 from tasks.runreport.perfetto import trace
 from tasks.runreport.private import Private
 from tasks.runreport.words import headline
-from tasks.workers import named
+from tasks.sharing.workers import named
 
 _NAMED = 5  # runs that an error names
 

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tasks import lines
 from tasks.digest import canonical, plain
 from tasks.effects import terminal
 from tasks.effects.files import deliver
@@ -17,6 +16,7 @@ from tasks.errors import BuildError, redact
 from tasks.reports.subject import Subject
 from tasks.settings.load import Loaded
 from tasks.settings.told import value_of
+from tasks.words import lines
 
 
 def run(subject: Subject, json: str = "") -> None:

@@ -6,12 +6,12 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.anchored import Anchored
-from tasks.choice import Choice
+from tasks.deciding.choice import Choice
 from tasks.errors import BuildError
 from tasks.knowledge import Knowledge
 from tasks.model import Host, Layout, Plan, build_of
 from tasks.settings.load import Loaded, load
+from tasks.sourcing.anchored import Anchored
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tasks.checks.symptom import Symptom
-from tasks.lines import rows, wrapped
+from tasks.words.lines import rows, wrapped
 
 _MARKS = {"problem": "PROBLEM"}  # what must not be missed
 _INDENT = 28  # of what was seen

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tasks.effects import manifests, terminal
-from tasks.effects.codereader import Reader
+from tasks.effects.binaries.codereader import Reader
 from tasks.effects.voice import show
 from tasks.errors import BuildError, ValidationFailedError
 from tasks.knowledge import load

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.runrecord import Run
+from tasks.runrecord.record import Run
+from tasks.runrecord.values import mapping, mappings, text
 from tasks.runreport.documents import Documents
-from tasks.runvalues import mapping, mappings, text
 
 
 @dataclass(frozen=True)

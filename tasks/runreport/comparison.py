@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tasks.runrecord import Run
+from tasks.runrecord.record import Run
 from tasks.runreport.figures import edges
 
 _SECONDS, _SHARE = 0.5, 0.1

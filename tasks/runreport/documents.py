@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.runrecord import Run
+from tasks.runrecord.record import Run
 
 _EXTENSION = "extensions:"
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tasks.runrecord import Run, Sample
+from tasks.runrecord.record import Run, Sample
 from tasks.runreport.figures import At
 from tasks.runreport.lanes import packed, span
 from tasks.runreport.outputs import KINDS, kind

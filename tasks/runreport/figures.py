@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import nlargest
 
-from tasks.runrecord import Edge, Run
+from tasks.runrecord.record import Edge, Run
 from tasks.runreport.outputs import folder
 
 SLOWEST, FOLDERS = 50, 25

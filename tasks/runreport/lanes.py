@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import groupby
 
-from tasks.runrecord import Edge
+from tasks.runrecord.record import Edge
 
 
 def packed(edges: Sequence[Edge]) -> tuple[int, ...]:

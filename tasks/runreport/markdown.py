@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from tasks.duration import elapsed
-from tasks.runrecord import Run
+from tasks.runrecord.record import Run
 from tasks.runreport import words
 from tasks.runreport.cameout import CameOut
+from tasks.words.duration import elapsed
 
 _WARNINGS = 5
 

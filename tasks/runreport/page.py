@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tasks.duration import elapsed
-from tasks.runrecord import Run
+from tasks.runrecord.record import Run
 from tasks.runreport import figures, words
 from tasks.runreport.cameout import CameOut
 from tasks.runreport.comparison import Comparison
@@ -15,7 +14,8 @@ from tasks.runreport.drawing import drawing, embedded, samples
 from tasks.runreport.figures import At
 from tasks.runreport.lanes import mean_jobs, packed, span
 from tasks.runreport.rails import Row, rows
-from tasks.size import size
+from tasks.words.duration import elapsed
+from tasks.words.size import size
 
 _STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400)
 _TICKS, _LAST_TICK = 6, 0.93  # so that none stands over the edge

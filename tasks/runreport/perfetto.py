@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tasks.runrecord import Run, Sample
+from tasks.runrecord.record import Run, Sample
 from tasks.runreport.figures import At, edges
 from tasks.runreport.lanes import concurrency, packed
 from tasks.runreport.outputs import kind, name

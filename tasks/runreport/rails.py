@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tasks.runrecord import Node
+from tasks.runrecord.record import Node
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tasks.duration import elapsed
-from tasks.runrecord import Run, StageRun
+from tasks.runrecord.record import Run, StageRun
 from tasks.runreport.rails import before
-from tasks.size import size
+from tasks.words.duration import elapsed
+from tasks.words.size import size
 
 Row = tuple[str, str]
 _ENDED = {"failed", "stopped", "", "not reached"}

@@ -10,11 +10,11 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from tasks.errors import SettingsError
-from tasks.few import few
 from tasks.settings.schema import Settings
 from tasks.settings.sentences import Problem, sentence
 from tasks.settings.suggest import did_you_mean
 from tasks.settings.yamltree import Leaf, Number, Tree
+from tasks.words.few import few
 
 Keys = tuple[Any, ...]
 

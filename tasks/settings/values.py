@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from tasks.cacheremote import mistaken
 from tasks.checks.ids import IDS
 from tasks.errors import names_a_secret
 from tasks.settings import forms
 from tasks.settings.suggest import did_you_mean
+from tasks.sharing.cacheremote import mistaken
 
 
 def _no_option(text: str) -> str:

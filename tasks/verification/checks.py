@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tasks.few import few
 from tasks.knowledge import Knowledge
 from tasks.knowledge.covers import covers
 from tasks.model import Arch, Artifact
@@ -17,6 +16,7 @@ from tasks.verification.documents import differences, held, is_about, items, tar
 from tasks.verification.documents import torch_of as torch_named_in
 from tasks.verification.looked import Looked
 from tasks.verification.outside import Outside, Surroundings, outside
+from tasks.words.few import few
 
 _KERNELS = "/libtorch_cuda."  # of torch's libraries the one that has code for each target
 _FEW = 4  # names in a line

@@ -14,10 +14,12 @@ from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from tasks.effects import elf, files, manylinux, pe, wheelfile, wheelhouse, windowsdlls
-from tasks.effects.codereader import Reader
-from tasks.effects.machinecode import Images
+from tasks.effects import files
+from tasks.effects.binaries import elf, manylinux, pe, windowsdlls
+from tasks.effects.binaries.codereader import Reader
+from tasks.effects.binaries.machinecode import Images
 from tasks.effects.voice import tick
+from tasks.effects.wheels import wheelfile, wheelhouse
 from tasks.errors import BadArtifactError
 from tasks.model import Artifact
 from tasks.provenance.sbom import PLACE

@@ -11,8 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tasks import governor
-from tasks.effects import jobserver, leftovers
+from tasks.effects import jobserver
+from tasks.effects.processes import leftovers
+from tasks.pool import governor
 
 MOST = 8
 TICK = 0.05  # jobs are a few seconds here and a minute in a real build

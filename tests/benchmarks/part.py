@@ -21,8 +21,9 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from tasks.effects import ninjalog, runs
-from tasks.forecast import Forecast
+from tasks.effects.building import ninjalog
+from tasks.effects.history import runs
+from tasks.terminal.forecast import Forecast
 from tests.benchmarks.rows import RUNS, Row
 from tests.real.debian import SYSTEM, Debian, InsideYard, Upstream, profile, where
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.duration import elapsed
+from tasks.words.duration import elapsed
 from tests.ninjalog import made, remade
 from tests.real.debian import Debian, InsideYard, Upstream, profile, where
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import environments, packages
+from tasks.effects.python import environments, packages
 from tests.toyextension import make_extension
 from tests.toytree import make_tree
 from tests.yard import Yard

@@ -14,18 +14,12 @@ from pathlib import Path, PurePath
 import pytest
 
 from tasks.digest import canonical
-from tasks.effects import (
-    capacity,
-    environments,
-    jobserver,
-    manifests,
-    memory,
-    ninjalog,
-    runs,
-    toolchain,
-    voice,
-)
-from tasks.effects.witness import Witness
+from tasks.effects import jobserver, manifests, voice
+from tasks.effects.building import ninjalog
+from tasks.effects.history import runs
+from tasks.effects.history.witness import Witness
+from tasks.effects.machine import capacity, memory, toolchain
+from tasks.effects.python import environments
 from tasks.errors import BuildError, CommandFailedError
 from tasks.stages.compile import action, flashattention
 from tasks.stages.compile.job import CompileJob

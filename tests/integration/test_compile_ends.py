@@ -19,8 +19,8 @@ import pytest
 
 from tasks.effects import jobserver
 from tasks.effects.jobserver.pipe import Pipe
-from tasks.jobs import Verdict, View
 from tasks.model import Layout
+from tasks.pool.jobs import Verdict, View
 from tests.integration.conftest import commit, git, source_profile
 from tests.sleepers import stopped, wait_for
 from tests.smallsources import add_small_sources, set_value

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import runs
-from tasks.effects.compilercache import Counts, counts_of_log, counts_of_stats
+from tasks.effects.building.compilercache import Counts, counts_of_log, counts_of_stats
+from tasks.effects.history import runs
 from tests.integration.conftest import commit, git, source_profile
 from tests.ninjalog import made, products
 from tests.toyextension import make_extension

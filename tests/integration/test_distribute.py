@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import runs
+from tasks.effects.history import runs
 from tests.distccd import Distccd, distccd, distccds, why_not
 from tests.integration.conftest import source_profile
 from tests.machines import Machine

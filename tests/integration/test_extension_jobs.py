@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
-from tasks.effects import capacity, compilers, jobserver, ninjalog, runs
-from tasks.effects.crew import NUMBERS
+from tasks.effects import jobserver
+from tasks.effects.building import ninjalog
+from tasks.effects.building.crew import NUMBERS
+from tasks.effects.history import runs
+from tasks.effects.history.witness import Witness
 from tasks.effects.jobserver.pipe import Pipe
-from tasks.effects.witness import Witness
+from tasks.effects.machine import capacity, compilers
 from tasks.errors import CommandFailedError
-from tasks.jobs import Verdict
+from tasks.pool.jobs import Verdict
 from tasks.stages.compile import action
 from tasks.stages.extensions.job import ExtensionJob
 from tests.actionyard import Yard, built, make_yard, script

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import environments, fatbin, machinecode, packages
-from tasks.effects.machinecode import Images
+from tasks.effects.binaries import fatbin, machinecode
+from tasks.effects.binaries.machinecode import Images
+from tasks.effects.python import environments, packages
 from tasks.model import Arch
 
 _PLACES = ("/usr/local/cuda/bin/nvcc", "/usr/lib/cuda/bin/nvcc", "/opt/cuda/bin/nvcc")

@@ -17,10 +17,12 @@ from typing import Any
 
 import pytest
 
-from tasks.effects import download, environments, files, git, insisting, packages, voice
-from tasks.effects.packages import Download, Packages
+from tasks.effects import files, git, voice
+from tasks.effects.network import download, insisting
 from tasks.effects.published.rendered import rendered
 from tasks.effects.published.shelf import add
+from tasks.effects.python import environments, packages
+from tasks.effects.python.packages import Download, Packages
 from tasks.errors import BuildError
 from tests import githttp, smallwheels
 from tests.checkout import Heard

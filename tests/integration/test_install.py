@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from packaging.tags import sys_tags
 
-from tasks.effects import environments, files, manifests, voice
+from tasks.effects import files, manifests, voice
+from tasks.effects.python import environments
 from tasks.effects.replaced import journal, keeping
 from tasks.effects.theirs.environment import ask
 from tasks.errors import BuildError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import probe
+from tasks.effects.machine import probe
 from tasks.model import Host, Interpreter
 from tests.yard import NAME, ROOT, Yard
 

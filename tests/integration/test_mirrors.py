@@ -18,10 +18,12 @@ from typing import Any
 import pytest
 import yaml
 
-from tasks.effects import environments, files, insisting, packages, voice
-from tasks.effects.packages import Download, Packages
+from tasks.effects import files, voice
+from tasks.effects.network import insisting
+from tasks.effects.python import environments, packages
+from tasks.effects.python.packages import Download, Packages
 from tasks.errors import BadArtifactError, FetchError
-from tasks.mirrors import DEFAULT_INDEX
+from tasks.sourcing.mirrors import DEFAULT_INDEX
 from tests import smallwheels
 from tests.checkout import Heard
 from tests.integration.conftest import commit, git

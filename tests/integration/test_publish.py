@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import environments, files, manifests
+from tasks.effects import files, manifests
+from tasks.effects.python import environments
 from tasks.model import Artifact
 from tasks.stages.wheel.job import Wheel
 from tests.smallwheels import Theirs, theirs, torch, wheel

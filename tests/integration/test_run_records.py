@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import runrecords
-from tasks.runrecord import Run, StageRun
+from tasks.effects.history import runrecords
+from tasks.runrecord.record import Run, StageRun
 from tests.integration.conftest import source_profile
 from tests.toyextension import make_ninja_extension
 from tests.yard import Yard, kill_when

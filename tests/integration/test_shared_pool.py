@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import runs
+from tasks.effects.history import runs
 from tests.actionyard import make_yard, script
 from tests.checkout import ROOT
 from tests.sleepers import wait_for

@@ -10,7 +10,7 @@ import pytest
 
 from tasks.effects import files
 from tasks.effects.files import artifact
-from tasks.effects.wheelfile import verify
+from tasks.effects.wheels.wheelfile import verify
 from tests.integration.conftest import commit, git, installed, source_profile
 from tests.ninjalog import made, products
 from tests.sharedlibrary import linux

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import archive, environments, packages
+from tasks.effects.network import archive
+from tasks.effects.python import environments, packages
 from tasks.stages.compile.backends import BACKENDS, detect
 from tasks.stages.compile.work import Step, Work
 from tests.ninjalog import made, products

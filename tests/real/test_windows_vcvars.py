@@ -47,7 +47,7 @@ exit /b 0
 CAPTURE = """
 import json, os, sys
 from tasks.effects import shell, vcvars
-from tasks.effects.visualstudio import Installation, Taken
+from tasks.effects.machine.visualstudio import Installation, Taken
 from tasks.errors import MissingToolError
 from tasks.stages.deps.job import Program
 folder, version = sys.argv[1:]

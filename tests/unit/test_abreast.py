@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from tasks import execution
-from tasks.abreast import Abreast
-from tasks.effects import capacity, shell
+from tasks.effects import shell
+from tasks.effects.machine import capacity
 from tasks.effects.voice import say
 from tasks.errors import BuildError, StoppedError
 from tasks.model import Command, Stage
+from tasks.running import execution
+from tasks.running.abreast import Abreast
 from tests.unit.test_graph import Bench
 
 PATIENCE = 20.0  # seconds
@@ -177,7 +178,7 @@ def test_an_interrupt_ends_all_of_them_and_begins_no_other(tmp_path: Path) -> No
     together: Abreast[str] = Abreast(stages, act, lambda _: True, lambda: run.stopped, most=2)
 
     def interrupt(*_: Any) -> None:
-        from tasks.effects import process_group  # noqa: PLC0415 - as the reporter does it
+        from tasks.effects.processes import process_group  # noqa: PLC0415 - as the reporter does it
 
         run.stopped = True
         process_group.interrupt_all()

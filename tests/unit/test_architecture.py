@@ -41,6 +41,7 @@ def test_every_module_and_room_is_in_the_table() -> None:
     named = {found for path in ROOMS for found in ROOT.glob(path.rstrip("/"))}
     modules = [path for path in (ROOT / "tasks").glob("*.py") if path.name != "__init__.py"]
     rooms = [path.parent for path in (ROOT / "tasks").glob("*/__init__.py")]
+    rooms += [path.parent for path in (ROOT / "tasks" / "effects").glob("*/__init__.py")]
     assert sorted({*modules, *rooms} - named) == []
 
 

@@ -15,8 +15,8 @@ from typing import ClassVar
 
 import pytest
 
-from tasks.effects import insisting
-from tasks.effects.archive import download, extract
+from tasks.effects.network import insisting
+from tasks.effects.network.archive import download, extract
 from tasks.errors import BadArtifactError, FetchError
 from tests.systems import needs_links, windows_only
 from tests.webserver import running

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.atwork import AtWork, Heavy, Slow, heavy, slowest
-from tasks.jobs import Job
+from tasks.pool.jobs import Job
+from tasks.terminal.atwork import AtWork, Heavy, Slow, heavy, slowest
 
 
 def job(output: str, mib: int = 0, age: float = 0.0) -> Job:

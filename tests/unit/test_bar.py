@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.atwork import AtWork, Heavy, Slow
-from tasks.bar import ASCII, BLOCKS, Glyphs, Space, columns, fit, gauge, line, lines
-from tasks.progress import Progress
+from tasks.terminal.atwork import AtWork, Heavy, Slow
+from tasks.terminal.bar import ASCII, BLOCKS, Glyphs, Space, columns, fit, gauge, line, lines
+from tasks.terminal.progress import Progress
 
 HEAD = "   Compiling PyTorch 10 min 03 s"
 FILE = "FunctionalizeFallbackKernel.cpp"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import text
 
-from tasks.effects import ninja
-from tasks.effects.buildlines import is_warning, subject
+from tasks.effects.building import ninja
+from tasks.effects.building.buildlines import is_warning, subject
 from tests.checkout import Heard
 
 FLAGS = "-DUSE_C10D_GLOO " * 200

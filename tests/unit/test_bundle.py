@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tasks.bundled import MANIFEST, SCHEMA, WHEELS, Bundle, redirected
-from tasks.effects import download, files, git, manifests, offline
+from tasks.effects import files, git, manifests
 from tasks.effects.bundle import opening, packing, repositories
-from tasks.effects.packages import Download, Extra, Packages, download_argv
+from tasks.effects.network import download, offline
+from tasks.effects.python.packages import Download, Extra, Packages, download_argv
 from tasks.errors import BadArtifactError, FetchError, NotOwnedError, SettingsError
 from tasks.model import Layout, Plan
 from tasks.settings.schema import Settings
+from tasks.sourcing.bundled import MANIFEST, SCHEMA, WHEELS, Bundle, redirected
 from tasks.stages.extensions.plan import plan
 from tests.actionyard import CHOICE
 from tests.checkout import KNOWLEDGE

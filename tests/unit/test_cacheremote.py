@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from tasks.cacheremote import account, address, lacks, variables
-from tasks.effects import cacheremote, compilercache
-from tasks.effects.compilercache import Counts, counts_of_log
+from tasks.effects.building import cacheremote, compilercache
+from tasks.effects.building.compilercache import Counts, counts_of_log
 from tasks.errors import SettingsError
 from tasks.reports import settings as settings_report
 from tasks.reports.subject import Subject
 from tasks.settings.load import load
+from tasks.sharing.cacheremote import account, address, lacks, variables
 from tasks.stages.deps.job import Cache
 from tests.checkout import Heard, opened, write
 from tests.redisserver import free_port

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasks.choice import ToolkitChoice
+from tasks.deciding.choice import ToolkitChoice
 from tasks.knowledge.combinations import Combination
 from tasks.model import Arch, ToolkitFound
 from tests.unit.test_decide import CUDA_132, RTX_5090, chosen, host

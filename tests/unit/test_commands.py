@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tasks import graph
 from tasks.commands import command_tasks
 from tasks.reports import verify
 from tasks.reports.subject import Subject
+from tasks.running import graph
 
 
 def commands() -> dict[str, dict[str, Any]]:

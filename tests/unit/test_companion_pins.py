@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import files, manifests, packages
-from tasks.effects.packages import Download
+from tasks.effects import files, manifests
+from tasks.effects.python import packages
+from tasks.effects.python.packages import Download
 from tasks.errors import BuildError
 from tasks.model import Layout
 from tasks.settings.schema import Settings

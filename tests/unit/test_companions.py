@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tasks.companions import Companion, companions
-from tasks.decide import decide
+from tasks.deciding.companions import Companion, companions
+from tasks.deciding.decide import decide
 from tasks.errors import SettingsError
 from tasks.model import Host, Stage, ToolkitFound, TorchFound
 from tasks.settings.schema import Settings

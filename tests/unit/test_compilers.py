@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import compilers
+from tasks.effects.machine import compilers
 from tasks.errors import MissingToolError
 from tasks.knowledge.hostcompilers import Limits
 

@@ -9,11 +9,11 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from tasks.atwork import AtWork, Slow
-from tasks.console import Console
-from tasks.duration import elapsed
 from tasks.model import Plan, Stage
-from tasks.progress import Progress
+from tasks.terminal.atwork import AtWork, Slow
+from tasks.terminal.console import Console
+from tasks.terminal.progress import Progress
+from tasks.words.duration import elapsed
 from tests.unit.terminal import Terminal
 
 

@@ -8,12 +8,12 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from tasks.effects import capacity
-from tasks.effects.crew import Crew, Take, jobs_for
-from tasks.effects.witness import Witness
+from tasks.effects.building.crew import Crew, Take, jobs_for
+from tasks.effects.history.witness import Witness
+from tasks.effects.machine import capacity
 from tasks.errors import CommandFailedError
-from tasks.jobs import Verdict, View
-from tasks.killed import CAUSE
+from tasks.pool.jobs import Verdict, View
+from tasks.pool.killed import CAUSE
 from tasks.stages.deps.job import Deps, Program
 from tests.checkout import Heard
 from tests.sleepers import Build
@@ -214,7 +214,7 @@ def test_with_other_machines_there_are_jobs_for_their_slots_and_places_for_those
         seen.append(view)
         return Verdict(view.most)
 
-    monkeypatch.setattr("tasks.effects.crew.decide", decide)
+    monkeypatch.setattr("tasks.effects.building.crew.decide", decide)
     at_work = Crew(None, tmp_path / "pool", {}, most=2, slots=6)
     at_work.work(Ending(build=Build(tmp_path / "b", 1)))
     assert {(view.most, view.local) for view in seen} == {(8, 2)}

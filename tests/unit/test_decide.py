@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tasks.choice import Choice, ToolkitChoice
-from tasks.decide import decide
+from tasks.deciding.choice import Choice, ToolkitChoice
+from tasks.deciding.decide import decide
 from tasks.errors import SettingsError
 from tasks.knowledge import load
 from tasks.model import Arch, Gpu, Host, Interpreter, System, ToolkitFound, TorchFound

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import settings as budget
 from hypothesis import strategies as st
 
-from tasks.choice import Choice
-from tasks.decide import attempt
+from tasks.deciding.choice import Choice
+from tasks.deciding.decide import attempt
 from tasks.errors import BuildError, SettingsError
 from tasks.knowledge.combinations import Combination, judge
 from tasks.knowledge.toolkits import fails_to_build, known_to_build, toolkits_for

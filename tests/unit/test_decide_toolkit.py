@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tasks.choice import ToolkitChoice
+from tasks.deciding.choice import ToolkitChoice
 from tasks.model import ToolkitFound
 from tasks.plan import layout_of, make_plan
 from tasks.settings.schema import Settings

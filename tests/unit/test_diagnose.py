@@ -17,7 +17,7 @@ import pytest
 
 from tasks.checks.symptom import Symptom, problem
 from tasks.diagnosis.facts import Facts
-from tasks.effects import witness
+from tasks.effects.history import witness
 from tasks.errors import BuildError
 from tasks.model import Plan
 from tasks.reports import diagnose, doctor

@@ -12,13 +12,14 @@ from typing import Any, cast
 
 import pytest
 
-from tasks import diagnosed, onsite
 from tasks.diagnosis.facts import Facts
 from tasks.diagnosis.remedy import remedy, words
-from tasks.effects import shell, witness
+from tasks.effects import shell
 from tasks.effects.files import write_atomic
+from tasks.effects.history import witness
 from tasks.effects.typed import for_profile
 from tasks.errors import BuildError, CommandFailedError, FetchError
+from tasks.failing import diagnosed, onsite
 from tasks.model import Command, Host, Interpreter, Stage, ToolkitFound
 from tasks.reports.subject import Profile
 from tests.checkout import CARD, KNOWLEDGE, opened, write

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import recordfile
-from tasks.effects.distribution import as_installed, record_digest
-from tasks.effects.recordfile import Row
+from tasks.effects.wheels import recordfile
+from tasks.effects.wheels.distribution import as_installed, record_digest
+from tasks.effects.wheels.recordfile import Row
 from tests.unit.test_wheelfile import sha256
 
 FILES = {"demo/__init__.py": b"x = 1\n", "demo/lib,c.so": b"\x7fELF"}

@@ -12,14 +12,14 @@ from tasks.checks.ids import ALL, GATE, IDS, WINDOWS_ONLY, CheckId
 from tasks.checks.judging import judge
 from tasks.checks.places import needed_mib
 from tasks.checks.symptom import Level, Symptom
-from tasks.choice import ToolkitChoice
+from tasks.deciding.choice import ToolkitChoice
 from tasks.driver import Nvidia
 from tasks.knowledge.combinations import Combination
 from tasks.knowledge.costs import cost
 from tasks.model import Arch
 from tasks.reports.subject import Profile
-from tasks.size import size
 from tasks.surroundings import Memory, Surroundings, Tool, VisualStudio
+from tasks.words.size import size
 from tests.checkout import KNOWLEDGE
 from tests.situations import CPU, SITUATIONS, SOURCE, Situation, disk
 from tests.surroundings import BUILD_TOOLS, CL, LINUX, RTX_5090, WINDOWS, profile_on

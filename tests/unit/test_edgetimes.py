@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from tasks.effects.edgetimes import Heard, edges
-from tasks.effects.ninjalog import Made
-from tasks.jobs import Job
-from tasks.runrecord import Edge
+from tasks.effects.building.ninjalog import Made
+from tasks.effects.history.edgetimes import Heard, edges
+from tasks.pool.jobs import Job
+from tasks.runrecord.record import Edge
 
 
 @pytest.fixture

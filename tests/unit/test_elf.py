@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import elf, loader, shell
+from tasks.effects import shell
+from tasks.effects.binaries import elf, loader
 from tasks.errors import BadArtifactError
 from tasks.stages.wheel.job import Linkage
 from tests.sharedlibrary import linux, make_library

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import repack, wheelfile
-from tasks.effects.enclose import enclose
+from tasks.effects.wheels import repack, wheelfile
+from tasks.effects.wheels.enclose import enclose
 from tasks.errors import BadArtifactError
 from tests.systems import posix_only
 from tests.unit.test_repack import compressed, good, listed, stored

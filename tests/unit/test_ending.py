@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from tasks import ending
 from tasks.effects import files, notify
 from tasks.errors import BuildError
-from tasks.screen import Screen
+from tasks.running import ending
 from tasks.settings.schema import Notify
+from tasks.terminal.screen import Screen
 from tests.unit.terminal import Terminal
 from tests.unit.test_graph import Bench
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tasks.choice import Choice, ToolkitChoice
+from tasks.deciding.choice import Choice, ToolkitChoice
 from tasks.errors import BuildError, SettingsError
 from tasks.knowledge.grammar import cmake_architectures, for_extension, for_torch_cmake
 from tasks.model import Arch, Interpreter, Layout

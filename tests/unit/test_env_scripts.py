@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.effects.capacity import safe_jobs
+from tasks.effects.machine.capacity import safe_jobs
 from tasks.errors import BuildError
 from tasks.stages.env.job import Environment
 from tasks.stages.env.scripts import write_scripts

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import files, manifests, packages
-from tasks.effects.packages import Download, download
+from tasks.effects import files, manifests
+from tasks.effects.python import packages
+from tasks.effects.python.packages import Download, download
 from tasks.errors import FetchError
 from tasks.model import Layout
 from tasks.settings.schema import Settings

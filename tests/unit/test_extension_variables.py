@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import capacity, shell
+from tasks.effects import shell
+from tasks.effects.machine import capacity
 from tasks.model import Layout
 from tasks.settings.schema import Settings
 from tasks.stages.deps.job import Cache, Deps, Program

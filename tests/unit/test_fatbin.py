@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import fatbin
-from tasks.effects.machinecode import Images
+from tasks.effects.binaries import fatbin
+from tasks.effects.binaries.machinecode import Images
 from tasks.errors import BadArtifactError
 from tasks.model import Arch
 from tests.fatbins import archive, elf, library, pe

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.few import few, shortened
+from tasks.words.few import few, shortened
 
 
 def test_a_list_that_fits_is_told_whole() -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import files, leftovers
+from tasks.effects import files
 from tasks.effects.files import lock, own, remove_owned, require_space, write_atomic
+from tasks.effects.processes import leftovers
 from tasks.errors import BuildError, BusyError, NoSpaceError, NotOwnedError
 from tasks.model import Artifact
 from tests.systems import needs_links, windows_only

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import capacity, memory
+from tasks.effects.machine import capacity, memory
 from tasks.stages.compile.flashattention import MAX_JOBS, forwarded, pool
 
 CUDA = {"USE_CUDA": "1"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.foreseen import foreseen
+from tasks.deciding.foreseen import foreseen
 from tests.checkout import HOST, KNOWLEDGE, opened, write
 
 OLD = """

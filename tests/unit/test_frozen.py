@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import environments, files
-from tasks.effects.frozen import Frozen, asked_by, frozen, versions
-from tasks.effects.listed import Lister
-from tasks.effects.packages import Extra, Packages
+from tasks.effects import files
+from tasks.effects.network.listed import Lister
+from tasks.effects.python import environments
+from tasks.effects.python.frozen import Frozen, asked_by, frozen, versions
+from tasks.effects.python.packages import Extra, Packages
 from tasks.errors import BadArtifactError, FetchError
 from tests import smallwheels
 

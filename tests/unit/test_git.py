@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import git, insisting
+from tasks.effects import git
 from tasks.effects.git import reach
+from tasks.effects.network import insisting
 from tasks.errors import CommandFailedError, FetchError, LostEditsError, NotOwnedError
 from tests.systems import needs_git
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.governor import decide
-from tasks.jobs import Job, Kind, View, kind_of, kind_of_output, output_of
+from tasks.pool.governor import decide
+from tasks.pool.jobs import Job, Kind, View, kind_of, kind_of_output, output_of
 
 GIB = 1024
 ROOMY = View(limit_mib=64 * GIB, available_mib=60 * GIB, running=(), idle=1, most=16)

@@ -16,17 +16,17 @@ import pytest
 from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain
 
-from tasks import execution, graph, reporter, why
-from tasks.console import Console
 from tasks.effects import manifests
-from tasks.effects.recording import Recording
-from tasks.ending import end
+from tasks.effects.history.recording import Recording
 from tasks.errors import BuildError
-from tasks.execution import Yard
-from tasks.graph import stage_tasks
 from tasks.model import Layout, Plan, Stage
-from tasks.reporter import reporter_for
+from tasks.running import execution, graph, reporter, why
+from tasks.running.ending import end
+from tasks.running.execution import Yard
+from tasks.running.graph import stage_tasks
+from tasks.running.reporter import reporter_for
 from tasks.settings.schema import Notify
+from tasks.terminal.console import Console
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from tasks import diagnosed
-from tasks.effects import git, records, shell
+from tasks.effects import git, shell
+from tasks.effects.history import records
 from tasks.effects.manifests import record_of
 from tasks.errors import BuildError, CommandFailedError
-from tasks.healing import attempt
+from tasks.failing import diagnosed
+from tasks.failing.healing import attempt
 from tasks.model import Command, Stage
 from tasks.reports.subject import Profile
 from tests.checkout import Heard, opened, write

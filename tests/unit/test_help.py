@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tasks.bar import columns
 from tasks.commands import command_tasks
-from tasks.graph import stage_tasks
 from tasks.help.commands import COMMANDS, GROUPS, NEEDS
 from tasks.help.page import Command, StagePage
 from tasks.help.stages import BUILD, STAGES
 from tasks.help.text import PAGES, Row, listed, overview, page
 from tasks.model import Stage
+from tasks.running.graph import stage_tasks
 from tasks.settings.schema import Settings
+from tasks.terminal.bar import columns
 from tests.checkout import Heard, opened, write
 
 ROOT = Path(__file__).parents[2]
@@ -150,8 +150,8 @@ def test_the_list_fits_the_terminal(room: int, yard: Path, heard: Heard) -> None
 
 
 def test_the_groups_of_the_graph_are_told_as_help_tells_them(yard: Path) -> None:
-    from tasks.console import Console  # noqa: PLC0415 - a yard alone needs it
-    from tasks.execution import Yard  # noqa: PLC0415
+    from tasks.running.execution import Yard  # noqa: PLC0415
+    from tasks.terminal.console import Console  # noqa: PLC0415 - a yard alone needs it
 
     profile = opened(yard).of_build()
     found = Yard(profile.plan, profile.layout, Console(profile.plan), lambda: None)

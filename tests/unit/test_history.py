@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tasks.bar import columns
 from tasks.effects import files
 from tasks.errors import BuildError
 from tasks.reports import history
 from tasks.reports.subject import Subject
+from tasks.terminal.bar import columns
 from tasks.yard import open_yard
 from tests.checkout import Heard, write
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tasks.effects import probe, pythons
+from tasks.effects.machine import probe
+from tasks.effects.python import pythons
 from tasks.effects.theirs import interpreter
 from tasks.effects.theirs.interpreter import Glance
 from tasks.errors import BuildError

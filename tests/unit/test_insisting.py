@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tasks.effects import indexclient
-from tasks.effects.insisting import PAUSES, Clock, insist
+from tasks.effects.network import indexclient
+from tasks.effects.network.insisting import PAUSES, Clock, insist
 from tests.checkout import Heard
 
 

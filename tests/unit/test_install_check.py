@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import environments
+from tasks.effects.python import environments
 from tasks.effects.theirs.interpreter import Glance, find, glance
 from tasks.errors import SettingsError
 from tasks.model import Interpreter, Layout

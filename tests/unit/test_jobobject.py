@@ -10,7 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tasks.effects import process_group, shell
+from tasks.effects import shell
+from tasks.effects.processes import process_group
 from tasks.errors import CommandFailedError
 from tasks.model import Command
 from tests.checkout import ROOT
@@ -113,7 +114,7 @@ def test_who_may_make_no_job_ends_the_tree_of_parents(monkeypatch: pytest.Monkey
     def forbidden(_: int) -> int:
         raise PermissionError("access is denied")
 
-    monkeypatch.setattr("tasks.effects.jobobject._with", forbidden)
+    monkeypatch.setattr("tasks.effects.processes.jobobject._with", forbidden)
     lines: list[str] = []
     with pytest.raises(CommandFailedError, match="took longer"):
         shell.run(command(f"{LEAVES}{SLEEPS}", timeout=3), lines.append)

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import jobserver, leftovers
+from tasks.effects import jobserver
 from tasks.effects.jobserver import processes
-from tasks.jobs import Verdict, View
-from tasks.workers import VARIABLE
+from tasks.effects.processes import leftovers
+from tasks.pool.jobs import Verdict, View
+from tasks.sharing.workers import VARIABLE
 from tests.checkout import Heard
 from tests.sleepers import NINJA, Build, wait_for, watching
 from tests.systems import linux_only, posix_only

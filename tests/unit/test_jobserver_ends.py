@@ -15,7 +15,7 @@ import pytest
 
 from tasks.effects import jobserver
 from tasks.effects.jobserver.tokens import Tokens
-from tasks.jobs import Verdict, View
+from tasks.pool.jobs import Verdict, View
 from tests.checkout import ROOT
 from tests.sleepers import Build, stopped, wait_for, watching
 from tests.systems import linux_only, posix_only
@@ -29,7 +29,7 @@ GOVERN = """
 import sys, time
 from pathlib import Path
 from tasks.effects import jobserver
-from tasks.jobs import Verdict
+from tasks.pool.jobs import Verdict
 decide = eval(sys.argv[2])
 with jobserver.pool(Path(sys.argv[1]), 4, decide, {}, tick=0.05) as pool:
     print(pool.environment()["MAKEFLAGS"], flush=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.killed import is_full, killed, says_memory
+from tasks.pool.killed import is_full, killed, says_memory
 
 NINJA = (
     "[3/9] Building CUDA object a/k.cu.o\nFAILED: [code={code}] a/k.cu.o \nnvcc -c k.cu -o a/k.cu.o"

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import files, leftovers
+from tasks.effects import files
+from tasks.effects.processes import leftovers
 from tasks.errors import BusyError
 
 SLEEP = (sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)")

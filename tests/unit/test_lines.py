@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.bar import columns
-from tasks.lines import hanging, rows, width, wrapped
+from tasks.terminal.bar import columns
+from tasks.words.lines import hanging, rows, width, wrapped
 
 WORDS = st.lists(
     st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=20), max_size=30

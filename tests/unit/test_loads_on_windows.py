@@ -31,9 +31,9 @@ class Absent:
 
 # What is of one system alone; on Windows itself its own is loaded as it is
 if sys.platform != "win32":
-    for name in ("jobobject", "kernel32", "jobserver.semaphore"):
+    for name in ("processes.jobobject", "processes.kernel32", "jobserver.semaphore"):
         sys.modules[f"tasks.effects.{name}"] = types.ModuleType(name)
-OTHER = {"tasks.effects.posixgroup", "tasks.effects.jobserver.pipe"}
+OTHER = {"tasks.effects.processes.posixgroup", "tasks.effects.jobserver.pipe"}
 
 POSIX = {posix!r}
 for name in POSIX:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects.logreading import read_log
+from tasks.effects.building.logreading import read_log
 from tasks.errors import BuildError
 
 ARCH = "nvcc fatal   : Unsupported gpu architecture 'compute_120'"

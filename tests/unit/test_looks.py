@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.bar import columns
 from tasks.checks.symptom import Symptom, ok, problem, warning
-from tasks.console import Console
-from tasks.effects import probe, pythons, terminal, voice
+from tasks.effects import terminal, voice
+from tasks.effects.machine import probe
+from tasks.effects.python import pythons
 from tasks.errors import BuildError
 from tasks.help.commands import COMMANDS
 from tasks.help.stages import STAGES
@@ -28,6 +28,8 @@ from tasks.reports.subject import Subject
 from tasks.stages.validate import table
 from tasks.stages.validate.checks import validation
 from tasks.stages.validate.job import Check
+from tasks.terminal.bar import columns
+from tasks.terminal.console import Console
 from tests.checkout import HOST, opened, write
 
 PROFILE = """\

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import machinecode
+from tasks.effects.binaries import machinecode
 from tasks.errors import BadArtifactError
 from tasks.knowledge.archs import MachineCode
 from tasks.model import Arch

@@ -8,7 +8,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from tasks.effects import manifests, records, trees
+from tasks.effects import manifests, trees
+from tasks.effects.history import records
 from tasks.errors import BuildError
 from tasks.model import Json, Stage
 from tests.systems import needs_links

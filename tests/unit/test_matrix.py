@@ -9,7 +9,9 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from tasks.effects import manifests, probe, records
+from tasks.effects import manifests
+from tasks.effects.history import records
+from tasks.effects.machine import probe
 from tasks.errors import BuildError, SettingsError
 from tasks.model import Host, Stage
 from tasks.opening import open_profile

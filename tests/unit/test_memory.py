@@ -7,8 +7,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tasks.effects import memory
-from tasks.effects.memory import Memory
+from tasks.effects.machine import memory
+from tasks.effects.machine.memory import Memory
 
 MIB = 2**20
 NO_LIMIT_V1 = "9223372036854771712"

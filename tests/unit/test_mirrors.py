@@ -9,13 +9,13 @@ import pytest
 
 from tasks.checks import network as judged
 from tasks.checks.ask import ask
-from tasks.effects import indexes, ownindex
+from tasks.effects.network import indexes, ownindex
 from tasks.effects.surroundings import network
 from tasks.errors import SettingsError
 from tasks.knowledge.mirrors import instead_of
-from tasks.mirrors import DEFAULT_INDEX, mirrored_index
 from tasks.opening import open_profile
 from tasks.reports.subject import Profile
+from tasks.sourcing.mirrors import DEFAULT_INDEX, mirrored_index
 from tasks.surroundings import Reach, Surroundings
 from tests.checkout import KNOWLEDGE, write
 from tests.surroundings import LINUX

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import indexclient, indexes, ownindex, shell
-from tasks.mirrors import DEFAULT_INDEX
+from tasks.effects import shell
+from tasks.effects.network import indexclient, indexes, ownindex
 from tasks.model import Command
+from tasks.sourcing.mirrors import DEFAULT_INDEX
 from tests.systems import posix_only
 
 OWN = "https://own.example/simple"

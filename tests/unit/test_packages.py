@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import environments, files, indexclient, indexes, shell
-from tasks.effects.indexfaults import explained, passing
-from tasks.effects.packages import Download, Extra, Packages, download
+from tasks.effects import files, shell
+from tasks.effects.network import indexclient, indexes
+from tasks.effects.network.indexfaults import explained, passing
+from tasks.effects.python import environments
+from tasks.effects.python.packages import Download, Extra, Packages, download
 from tasks.errors import CommandFailedError, FetchError, MissingToolError
 from tasks.model import Command
 from tests.systems import posix_only

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tasks.choice import Choice
+from tasks.deciding.choice import Choice
 from tasks.digest import canonical, plain
 from tasks.errors import SettingsError
 from tasks.model import Host, Plan, Stage, System

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.choice import Choice
+from tasks.deciding.choice import Choice
 from tasks.errors import SettingsError
 from tasks.knowledge.ownlists import read_for_extension, read_for_torch_cmake
 from tasks.knowledge.toolkits import require_toolkit

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import elf, manifests, repack, wheelfile
-from tasks.effects.codereader import Reader
+from tasks.effects import manifests
+from tasks.effects.binaries import elf
+from tasks.effects.binaries.codereader import Reader
+from tasks.effects.wheels import repack, wheelfile
 from tasks.errors import BadArtifactError
 from tasks.model import Layout
 from tasks.settings.schema import Settings

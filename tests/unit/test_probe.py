@@ -17,8 +17,9 @@ import pynvml
 import pytest
 
 from tasks.driver import Nvidia
-from tasks.effects import environments, nvidia, probe, pythons
-from tasks.effects.probe import Asked, Pin
+from tasks.effects.machine import nvidia, probe
+from tasks.effects.machine.probe import Asked, Pin
+from tasks.effects.python import environments, pythons
 from tasks.errors import SettingsError
 from tasks.model import Gpu, Host, Interpreter, ToolkitFound, TorchFound
 

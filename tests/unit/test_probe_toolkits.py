@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import probe
-from tasks.effects.probe import Asked
+from tasks.effects.machine import probe
+from tasks.effects.machine.probe import Asked
 from tasks.model import ToolkitFound
 from tests.unit.test_probe import cards, program
 

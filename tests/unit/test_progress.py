@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.atwork import AtWork
-from tasks.progress import Meter, Minutes, Progress
+from tasks.terminal.atwork import AtWork
+from tasks.terminal.progress import Meter, Minutes, Progress
 
 
 def after(times: list[float], total: int) -> Progress | None:

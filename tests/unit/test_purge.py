@@ -11,7 +11,7 @@ from tasks.effects import files, manifests
 from tasks.effects.replaced import journal
 from tasks.effects.replaced.journal import Exchange, Part
 from tasks.effects.typed import with_profile
-from tasks.effects.wheelhouse import Origin
+from tasks.effects.wheels.wheelhouse import Origin
 from tasks.errors import BuildError, BusyError, NotOwnedError
 from tasks.model import Artifact, Layout
 from tasks.reports import purge

@@ -15,14 +15,15 @@ from typing import Any
 
 import pytest
 
-from tasks.atwork import AtWork
-from tasks.effects import files, recording, runrecords, voice
-from tasks.effects.crew import Crew
-from tasks.effects.recording import Recording
+from tasks.effects import files, voice
+from tasks.effects.building.crew import Crew
+from tasks.effects.history import recording, runrecords
+from tasks.effects.history.recording import Recording
 from tasks.errors import BuildError
-from tasks.progress import Progress
-from tasks.runrecord import Edge, Run, parse
+from tasks.runrecord.record import Edge, Run, parse
 from tasks.stages.extensions import build
+from tasks.terminal.atwork import AtWork
+from tasks.terminal.progress import Progress
 from tests.checkout import Heard
 from tests.unit.test_graph import Bench
 

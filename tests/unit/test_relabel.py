@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import requirements, wheelfile
-from tasks.effects.relabel import labelled, relabel
+from tasks.effects.python import requirements
+from tasks.effects.wheels import wheelfile
+from tasks.effects.wheels.relabel import labelled, relabel
 from tasks.errors import BadArtifactError
 from tests.unit.wheels import MODULES, make
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.decide import attempt
+from tasks.deciding.decide import attempt
 from tasks.errors import SettingsError
 from tasks.remedies import remedies
 from tasks.settings.schema import Settings

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tasks.decide import attempt
+from tasks.deciding.decide import attempt
 from tasks.errors import SettingsError
 from tasks.model import ToolkitFound
 from tasks.remedies import known_bad, remedies

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from tasks.effects import distribution, environments, files
-from tasks.effects.renewal import Renewal, renew
+from tasks.effects import files
+from tasks.effects.python import environments
+from tasks.effects.wheels import distribution
+from tasks.effects.wheels.renewal import Renewal, renew
 from tests.unit import wheels
 from tests.unit.wheels import MODULES, NEWER, Venv
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import repack, wheelfile
+from tasks.effects.wheels import repack, wheelfile
 from tasks.errors import BadArtifactError
 from tests.unit.test_wheelfile import FILES, INFO, NAME, PYTHON, record_of, sha256
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tasks.effects import person
+from tasks.effects.machine import person
 from tasks.errors import BuildError
 from tasks.reports import report
 from tasks.reports.subject import Subject
-from tasks.runrecord import LOOKED
+from tasks.runrecord.record import LOOKED
 from tests import runrecords
 from tests.checkout import ROOT
 

@@ -13,7 +13,8 @@ import pytest
 from tasks.checks.ids import ALL, GATE, CheckId
 from tasks.checks.symptom import ok, warning
 from tasks.driver import Nvidia
-from tasks.effects import files, probe
+from tasks.effects import files
+from tasks.effects.machine import probe
 from tasks.errors import BuildError
 from tasks.model import Gpu, Host, Interpreter, ToolkitFound
 from tasks.reports import doctor

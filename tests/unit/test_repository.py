@@ -117,8 +117,8 @@ def test_doit_check_is_among_the_commands_and_ci_builds_the_site() -> None:
 
 def test_ci_names_what_a_tier_skipped_and_why() -> None:
     script = (ROOT / ".ci/run").read_text(encoding="utf-8")
-    runs = [line for line in script.splitlines() if re.search(r"(^|=1 )pytest ", line)]
-    assert len(runs) == 3
+    runs = [line for line in script.splitlines() if re.match(r" *pytest ", line)]
+    assert len(runs) == 2
     assert all(" -rs " in line for line in runs)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tasks.runhead import head
+from tasks.running.runhead import head
 from tests.checkout import opened, write
 
 PROFILE = """\

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tasks.runrecord import Edge, Node, Run, Sample, parse
+from tasks.runrecord.record import Edge, Node, Run, Sample, parse
 
 BEGIN = {
     "event": "begin",

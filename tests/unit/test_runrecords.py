@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import files, runrecords
-from tasks.effects.recording import Recording
-from tasks.runrecord import Edge
+from tasks.effects import files
+from tasks.effects.history import runrecords
+from tasks.effects.history.recording import Recording
+from tasks.runrecord.record import Edge
 from tests.checkout import ROOT, Heard
 from tests.unit.test_graph import Bench
 
@@ -22,7 +23,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from tasks.effects import files
-from tasks.effects.recording import Recording
+from tasks.effects.history.recording import Recording
 
 build = Path(sys.argv[1])
 files.own(build)

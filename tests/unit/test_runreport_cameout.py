@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasks.runrecord import Run, StageRun
+from tasks.runrecord.record import Run, StageRun
 from tasks.runreport.cameout import came_out
 from tasks.runreport.documents import Documents, with_outputs
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.runrecord import Edge, Run, StageRun
+from tasks.runrecord.record import Edge, Run, StageRun
 from tasks.runreport.comparison import comparable, compare
 from tasks.runreport.figures import FOLDERS, SLOWEST, edges, folders, slowest
 from tasks.runreport.lanes import concurrency, mean_jobs, packed, span

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.runrecord import Node, Run, StageRun
+from tasks.runrecord.record import Node, Run, StageRun
 from tasks.runreport.rails import Row, rows
 from tasks.runreport.words import headline, outcomes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.runrecord import Edge, Run, StageRun
+from tasks.runrecord.record import Edge, Run, StageRun
 from tasks.runreport.private import Private
 
 ALICE = Private(

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from tasks.effects import ninjalog, runs
-from tasks.effects.ninjalog import Made
+from tasks.effects.building import ninjalog
+from tasks.effects.building.ninjalog import Made
+from tasks.effects.history import runs
 from tasks.reports.decisions import whole_build
 from tests.checkout import Heard
 

@@ -12,9 +12,9 @@ import time
 
 import pytest
 
-from tasks import screen
-from tasks.bar import ASCII, BLOCKS, Space
-from tasks.screen import Screen
+from tasks.terminal import screen
+from tasks.terminal.bar import ASCII, BLOCKS, Space
+from tasks.terminal.screen import Screen
 from tests.checkout import ROOT
 from tests.unit.terminal import Terminal
 
@@ -180,7 +180,7 @@ def test_a_c_locale_is_no_error(profile: str) -> None:
 
 ENDS = """
 import signal, sys, time
-from tasks.screen import Screen
+from tasks.terminal.screen import Screen
 sys.stdout.isatty = lambda: True
 shown = Screen(sys.stdout)
 def leave(number, _):
@@ -237,7 +237,7 @@ def test_a_terminal_that_goes_away_ends_the_beat(
 @pytest.mark.skipif(sys.platform == "win32", reason="a closed pipe is told in another way there")
 def test_a_reader_that_has_seen_enough_ends_nothing() -> None:
     code = (
-        "import sys; from tasks.screen import Screen; shown = Screen(sys.stdout)\n"
+        "import sys; from tasks.terminal.screen import Screen; shown = Screen(sys.stdout)\n"
         "for number in range(100_000): shown.write(f'line {number}')\n"
         "sys.stderr.write('came to its end')"
     )

@@ -11,14 +11,17 @@ from typing import Any
 
 import pytest
 
-from tasks.console import Console
-from tasks.effects import download, insisting, records, runs, shell, wheelhouse
+from tasks.effects import shell
+from tasks.effects.history import records, runs
+from tasks.effects.network import download, insisting
+from tasks.effects.wheels import wheelhouse
 from tasks.errors import BuildError, FetchError, redact
 from tasks.model import Command, Plan
 from tasks.reports import doctor, explain
 from tasks.reports import settings as settings_report
 from tasks.reports.subject import Subject
 from tasks.surroundings import Asked, Reach, Surroundings
+from tasks.terminal.console import Console
 from tests.checkout import Heard, opened, write
 from tests.surroundings import LINUX
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tasks.effects import process_group, shell
+from tasks.effects import shell
+from tasks.effects.processes import process_group
 from tasks.errors import CommandFailedError, MissingToolError
 from tasks.model import Command
 from tests.systems import posix_only as posix

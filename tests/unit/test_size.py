@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.size import gib, size
+from tasks.words.size import gib, size
 
 
 @pytest.mark.parametrize(

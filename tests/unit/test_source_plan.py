@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tasks.choice import Choice, ToolkitChoice
+from tasks.deciding.choice import Choice, ToolkitChoice
 from tasks.errors import SettingsError
 from tasks.model import Arch, Interpreter, Layout, Stage
 from tasks.settings.schema import Settings

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tasks.digest import canonical
-from tasks.effects import surfaces, symbols
+from tasks.effects import surfaces
+from tasks.effects.binaries import symbols
 from tasks.errors import BadArtifactError
 from tasks.stages.wheel.job import Surface
 from tasks.stages.wheel.surface import surface

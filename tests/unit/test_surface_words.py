@@ -9,10 +9,11 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from tasks import why
-from tasks.effects import manifests, records, surfaces
+from tasks.effects import manifests, surfaces
+from tasks.effects.history import records
 from tasks.model import Layout, Plan, Stage
 from tasks.reports.explain import explain
+from tasks.running import why
 from tasks.settings.schema import Settings
 from tasks.stages.extensions.differences import differences
 from tasks.stages.extensions.job import Built, ExtensionJob

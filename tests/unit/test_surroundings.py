@@ -21,11 +21,14 @@ from tasks.checks.judging import judge
 from tasks.checks.machine import _ELSEWHERE
 from tasks.checks.network import INDEX
 from tasks.driver import Nvidia
-from tasks.effects import compilers, files, git, leftovers, nvidia, ownindex, shell
+from tasks.effects import files, git, shell
+from tasks.effects.machine import compilers, nvidia
+from tasks.effects.network import ownindex
+from tasks.effects.processes import leftovers
 from tasks.effects.surroundings import look, machine, network, places, programs, python
 from tasks.errors import MissingToolError
-from tasks.mirrors import mirrored
 from tasks.model import Host, Interpreter, TorchFound
+from tasks.sourcing.mirrors import mirrored
 from tasks.surroundings import (
     VARIABLES,
     Asked,

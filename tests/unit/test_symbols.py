@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import shell, symbols
+from tasks.effects import shell
+from tasks.effects.binaries import symbols
 from tasks.errors import BadArtifactError
 from tests.sharedlibrary import compile_library, linux
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import git, insisting, shell
+from tasks.effects import git, shell
+from tasks.effects.network import insisting
 from tasks.errors import BuildError
 from tasks.model import Command
 from tests.systems import needs_git

@@ -16,7 +16,7 @@ from doit.doit_cmd import DoitMain
 
 from tasks.effects.database import see_that_it_can_be_read
 from tasks.errors import BuildError
-from tasks.uptodate import go_on_without_saving
+from tasks.running.uptodate import go_on_without_saving
 from tasks.yard import open_yard
 from tests.checkout import write
 from tests.unit.test_graph import Bench

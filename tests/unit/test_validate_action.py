@@ -9,8 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tasks.choice import Choice, ToolkitChoice
-from tasks.effects import manifests, records
+from tasks.deciding.choice import Choice, ToolkitChoice
+from tasks.effects import manifests
+from tasks.effects.history import records
 from tasks.errors import BuildError, ValidationFailedError
 from tasks.model import Arch, Interpreter, Layout, Stage
 from tasks.settings.schema import Settings

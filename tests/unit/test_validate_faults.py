@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tasks.effects import manifests
-from tasks.effects.codereader import Reader
+from tasks.effects.binaries.codereader import Reader
 from tasks.errors import ValidationFailedError
 from tasks.model import Arch
 from tasks.stages.deps.job import Deps

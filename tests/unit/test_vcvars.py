@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.effects import cmdset, shell, vcvars
-from tasks.effects.visualstudio import Installation, Taken
+from tasks.effects import shell
+from tasks.effects.machine import cmdset, vcvars
+from tasks.effects.machine.visualstudio import Installation, Taken
 from tasks.errors import MissingToolError
 from tasks.model import Command
 from tasks.stages.deps.job import Captured, Program

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tasks.effects import pe, windowsdlls
-from tasks.effects.codereader import Reader
+from tasks.effects.binaries import pe, windowsdlls
+from tasks.effects.binaries.codereader import Reader
 from tasks.errors import BadArtifactError
 from tasks.knowledge import load
 from tasks.stages.wheel.job import Dlls

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 from packaging.requirements import Requirement
 
-from tasks.effects import manylinux
+from tasks.effects.binaries import manylinux
 from tasks.stages.wheel.job import Linkage
 from tasks.verification.outside import Outside, Surroundings, outside
 from tests.systems import linux_only

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from tasks.digest import canonical
-from tasks.effects import files, manifests, wheelhouse
-from tasks.effects.codereader import Reader
-from tasks.effects.enclose import enclose
+from tasks.effects import files, manifests
+from tasks.effects.binaries.codereader import Reader
+from tasks.effects.wheels import wheelhouse
+from tasks.effects.wheels.enclose import enclose
 from tasks.errors import BuildError, ValidationFailedError
 from tasks.provenance.made import Invocation, Made, Tree
 from tasks.provenance.sbom import PLACE, sbom

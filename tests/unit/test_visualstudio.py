@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import visualstudio
+from tasks.effects.machine import visualstudio
 from tasks.errors import MissingToolError
 from tasks.knowledge.hostcompilers import Limits
 

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tasks.atwork import AtWork, Slow
-from tasks.effects import memory, ninja, ninjalog, voice
-from tasks.effects.tail import Tail
-from tasks.effects.watch import Watch
-from tasks.progress import Progress
+from tasks.effects import voice
+from tasks.effects.building import ninja, ninjalog
+from tasks.effects.building.tail import Tail
+from tasks.effects.history.watch import Watch
+from tasks.effects.machine import memory
+from tasks.terminal.atwork import AtWork, Slow
+from tasks.terminal.progress import Progress
 from tests.checkout import Heard
 from tests.sleepers import wait_for
 

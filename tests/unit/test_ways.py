@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from tasks.deciding.ways import Way, ways
 from tasks.knowledge.costs import Cost, cost
 from tasks.model import Host
 from tasks.settings.schema import Settings
-from tasks.ways import Way, ways
 from tests.unit.test_decide import KNOWLEDGE, RTX_5090, chosen, existing, host
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tasks.choice import Choice, ToolkitChoice
+from tasks.deciding.choice import Choice, ToolkitChoice
 from tasks.digest import sha256_text
 from tasks.errors import BadArtifactError, SettingsError
 from tasks.knowledge import load

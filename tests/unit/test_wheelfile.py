@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from packaging import tags
 
-from tasks.effects import wheelfile
-from tasks.effects.wheelfile import content_digest, installed_record, verify
+from tasks.effects.wheels import wheelfile
+from tasks.effects.wheels.wheelfile import content_digest, installed_record, verify
 from tasks.errors import BadArtifactError
 from tests.systems import posix_only
 

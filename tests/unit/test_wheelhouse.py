@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import cudahome, files
-from tasks.effects.wheelhouse import keep, kept, require_locked, require_sha256
+from tasks.effects import files
+from tasks.effects.machine import cudahome
+from tasks.effects.wheels.wheelhouse import keep, kept, require_locked, require_sha256
 from tasks.errors import BadArtifactError, MissingToolError
 from tasks.model import Artifact
 

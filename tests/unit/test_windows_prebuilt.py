@@ -8,8 +8,8 @@ import json
 from dataclasses import replace
 from pathlib import PureWindowsPath
 
-from tasks.effects import environments
-from tasks.effects.packages import Download, Extra, Packages, download_argv
+from tasks.effects.python import environments
+from tasks.effects.python.packages import Download, Extra, Packages, download_argv
 from tasks.model import Artifact
 from tasks.stages.env.resolve import resolve
 from tasks.stages.extensions.build import wheel_argv

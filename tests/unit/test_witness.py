@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tasks.diagnosis.facts import Facts
-from tasks.effects import witness
-from tasks.effects.witness import Witness
+from tasks.effects.history import witness
+from tasks.effects.history.witness import Witness
 
 
 def proc(folder: Path, available: int, kills: int | None = None) -> Path:

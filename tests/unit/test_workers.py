@@ -15,7 +15,7 @@ from tasks.effects.distribute import fit
 from tasks.errors import BuildError, SettingsError
 from tasks.runreport.private import Private
 from tasks.settings.load import load
-from tasks.workers import (
+from tasks.sharing.workers import (
     SCRIPT,
     VARIABLE,
     Counts,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from tasks.effects import environments
+from tasks.effects.python import environments
 from tests.unit.test_wheelfile import sha256
 
 MODULES = {

@@ -8,8 +8,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from tasks.effects import files, indexclient, indexes
-from tasks.effects.packages import with_digests
+from tasks.effects import files
+from tasks.effects.network import indexclient, indexes
+from tasks.effects.python.packages import with_digests
 from tasks.errors import BadArtifactError
 from tasks.model import Locked
 

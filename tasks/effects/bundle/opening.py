@@ -10,10 +10,11 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from tasks.bundled import MANIFEST, SCHEMA, WHEELS, Bundle
-from tasks.effects import archive, files, manifests, offline
+from tasks.effects import files, manifests
+from tasks.effects.network import archive, offline
 from tasks.effects.voice import tick
 from tasks.errors import BadArtifactError, BuildError, SettingsError
+from tasks.sourcing.bundled import MANIFEST, SCHEMA, WHEELS, Bundle
 
 _AGAIN = "make it again where there is a network: doit bundle --dest"
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tasks.bundled import MANIFEST, Bundle, Packed
 from tasks.effects import files, manifests
 from tasks.effects.bundle import opening
 from tasks.errors import BuildError, NotOwnedError
+from tasks.sourcing.bundled import MANIFEST, Bundle, Packed
 
 _TAR = ".tar"
 

@@ -15,13 +15,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
-from tasks import workers
-from tasks.effects import capacity, files, recording
-from tasks.effects.compilercache import kind_of
+from tasks.effects import files
+from tasks.effects.building.compilercache import kind_of
 from tasks.effects.distribute.fit import usable
+from tasks.effects.history import recording
+from tasks.effects.machine import capacity
 from tasks.effects.voice import say, warn
 from tasks.model import Json
-from tasks.workers import PROGRAMS, Kind, Worker, Workers
+from tasks.sharing import workers
+from tasks.sharing.workers import PROGRAMS, Kind, Worker, Workers
 
 _PREFIX = "CCACHE_PREFIX"  # with it ccache calls the compiler by another program
 # Where a program writes what it does, and how much of it so that it can be counted

@@ -22,7 +22,7 @@ from tasks.effects import shell
 from tasks.effects.voice import for_speaker, warn
 from tasks.errors import BuildError, CommandFailedError
 from tasks.model import Command
-from tasks.workers import Worker, Workers
+from tasks.sharing.workers import Worker, Workers
 
 _PATIENCE = 8.0  # seconds; distcc itself waits 4 for a connection
 _ONE_AT_A_TIME = threading.Lock()  # extensions are at work beside each other

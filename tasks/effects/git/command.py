@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
 
-from tasks.effects import insisting, offline, shell
+from tasks.effects import shell
+from tasks.effects.network import insisting, offline
 from tasks.errors import CommandFailedError, FetchError, LostEditsError, redact
 from tasks.model import Command
 

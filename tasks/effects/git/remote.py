@@ -8,7 +8,7 @@ from tasks.effects import shell
 from tasks.effects.git.command import command, is_local
 from tasks.effects.voice import say
 from tasks.errors import CommandFailedError
-from tasks.mirrors import mirrored
+from tasks.sourcing.mirrors import mirrored
 
 
 def commit_of(url: str, ref: str, mirrors: Mapping[str, str]) -> str:

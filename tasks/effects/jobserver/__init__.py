@@ -26,7 +26,7 @@ from tasks.effects.jobserver.edges import Edges
 from tasks.effects.jobserver.keeper import Keeper
 from tasks.effects.jobserver.tokens import joined
 from tasks.effects.voice import for_speaker
-from tasks.jobs import Job, Verdict, View
+from tasks.pool.jobs import Job, Verdict, View
 
 TICK = 0.25  # seconds
 _SINCE = (1, 13)  # https://github.com/ninja-build/ninja/releases/tag/v1.13.0

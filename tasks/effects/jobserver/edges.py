@@ -13,10 +13,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tasks.effects import leftovers
 from tasks.effects.jobserver import processes
-from tasks.jobs import Job, Kind, kind_of, kind_of_output, output_of
-from tasks.workers import VARIABLE
+from tasks.effects.processes import leftovers
+from tasks.pool.jobs import Job, Kind, kind_of, kind_of_output, output_of
+from tasks.sharing.workers import VARIABLE
 
 _SETTLES = 1.0  # seconds after which a process runs what it was started for
 _MIB = 2**20

@@ -13,12 +13,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from tasks.effects import memory
 from tasks.effects.jobserver.edges import Edges, Moment
 from tasks.effects.jobserver.pauses import Pauses
 from tasks.effects.jobserver.tokens import Chair, Tokens
+from tasks.effects.machine import memory
 from tasks.effects.voice import warn
-from tasks.jobs import Job, Verdict, View
+from tasks.pool.jobs import Job, Verdict, View
 
 _AUDITED = 8  # moments that must agree before tokens count as lost, or as too many
 

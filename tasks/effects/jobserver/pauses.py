@@ -15,8 +15,8 @@ import sys
 from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
 
-from tasks.effects import process_group
 from tasks.effects.jobserver import processes
+from tasks.effects.processes import process_group
 
 # It outlives a signal to everyone, since it is the one that ends the pause
 _WATCH = """trap '' INT TERM HUP

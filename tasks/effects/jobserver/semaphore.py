@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tasks.effects import kernel32
+from tasks.effects.processes import kernel32
 
 assert sys.platform == "win32"  # noqa: S101 - so mypy leaves the rest alone on other systems
 

@@ -12,9 +12,10 @@ from email.parser import HeaderParser
 from hashlib import sha256
 from pathlib import Path, PurePath
 
-from tasks.effects import files, wheelfile
+from tasks.effects import files
 from tasks.effects.published.rendered import rendered
 from tasks.effects.voice import warn
+from tasks.effects.wheels import wheelfile
 from tasks.errors import BadArtifactError, BuildError
 from tasks.publishing import pages
 from tasks.publishing.pages import File

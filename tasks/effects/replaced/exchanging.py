@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.effects.difference import is_bytecode
 from tasks.effects.replaced import place
 from tasks.effects.replaced.journal import Exchange, Kept
 from tasks.effects.replaced.lying import files_of, lying
 from tasks.effects.voice import tick
+from tasks.effects.wheels.difference import is_bytecode
 from tasks.errors import BuildError
 
 

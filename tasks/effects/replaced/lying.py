@@ -10,9 +10,9 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from tasks.effects import recordfile
 from tasks.effects.replaced.place import PART, bytecode, is_there
 from tasks.effects.theirs.unpacked import below
+from tasks.effects.wheels import recordfile
 
 _KINDS = (".dist-info", ".egg-info", ".egg-link", ".egg")
 

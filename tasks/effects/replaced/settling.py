@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tasks.effects import files
-from tasks.effects.difference import is_bytecode, source_of
 from tasks.effects.replaced import journal, place
 from tasks.effects.replaced.journal import ASIDE, CHANGE, FILES, Change, Exchange, Kept
+from tasks.effects.wheels.difference import is_bytecode, source_of
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.checks.ids import CheckId
-from tasks.effects import nvidia, probe, toolchain
+from tasks.effects.machine import nvidia, probe, toolchain
 from tasks.surroundings import Asked, Tool
 
 

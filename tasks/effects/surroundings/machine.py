@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from tasks.checks.ids import CheckId
-from tasks.effects import capacity, memory
+from tasks.effects.machine import capacity, memory
 from tasks.surroundings import VARIABLES, Asked, Memory
 
 _MIB = 2**20

@@ -16,11 +16,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tasks.checks.ids import CheckId
-from tasks.effects import git, ownindex
+from tasks.effects import git
+from tasks.effects.network import ownindex
 from tasks.effects.surroundings.places import begun
 from tasks.errors import redact
+from tasks.sharing.workers import Worker
 from tasks.surroundings import Asked, Proxy, Reach, Wanted
-from tasks.workers import Worker
 
 DEADLINE = 1.5  # seconds for all hosts together
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")

@@ -12,7 +12,8 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from tasks.checks.ids import CheckId
-from tasks.effects import files, leftovers
+from tasks.effects import files
+from tasks.effects.processes import leftovers
 from tasks.surroundings import Asked, Disk, Exposed, Leftover
 
 _MIB = 2**20

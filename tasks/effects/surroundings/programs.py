@@ -9,11 +9,12 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from tasks.checks.ids import CheckId
-from tasks.effects import compilers, environments, visualstudio
-from tasks.effects.frozen import site_of
+from tasks.effects.machine import compilers, visualstudio
+from tasks.effects.python import environments
+from tasks.effects.python.frozen import site_of
 from tasks.errors import MissingToolError
+from tasks.sharing.workers import PROGRAMS
 from tasks.surroundings import Asked, Tool, VisualStudio
-from tasks.workers import PROGRAMS
 
 _TOOLSET = "VC/Auxiliary/Build/Microsoft.VCToolsVersion.default.txt"
 

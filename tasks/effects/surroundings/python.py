@@ -12,8 +12,9 @@ from typing import Any
 
 from tasks.checks.ids import CheckId
 from tasks.cppextension import PLACE, parse
-from tasks.effects import pythons, shell, trees
-from tasks.effects.frozen import sites
+from tasks.effects import shell, trees
+from tasks.effects.python import pythons
+from tasks.effects.python.frozen import sites
 from tasks.errors import CommandFailedError, MissingToolError
 from tasks.model import Command, Interpreter
 from tasks.surroundings import Asked, Installed, Shadow, TorchSeen

@@ -15,7 +15,8 @@ from pathlib import Path, PurePath
 
 from packaging.utils import canonicalize_name
 
-from tasks.effects import files, indexclient, indexes, shell
+from tasks.effects import files, shell
+from tasks.effects.network import indexclient, indexes
 from tasks.errors import BuildError
 
 _WOULD = re.compile(r"^ [+~] ([A-Za-z0-9][\w.-]*)==(\S+)")  # `- name==1.0` is what it replaces

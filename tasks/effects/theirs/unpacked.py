@@ -9,8 +9,9 @@ from pathlib import Path, PurePosixPath
 
 from packaging.utils import canonicalize_name
 
-from tasks.effects import files, recordfile
+from tasks.effects import files
 from tasks.effects.replaced.journal import Placed
+from tasks.effects.wheels import recordfile
 from tasks.errors import BuildError
 
 

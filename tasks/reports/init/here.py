@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tasks.duration import roughly
-from tasks.effects import capacity, probe
+from tasks.deciding.ways import Way, ways
+from tasks.effects.machine import capacity, probe
 from tasks.effects.theirs.interpreter import Glance, find, glance, python_in
 from tasks.errors import BuildError, KnowledgeError
 from tasks.knowledge import Knowledge, load
@@ -20,8 +20,8 @@ from tasks.reports.init.answers import Answers
 from tasks.reports.subject import Subject
 from tasks.settings.load import load as load_settings
 from tasks.settings.schema import Settings
-from tasks.size import size
-from tasks.ways import Way, ways
+from tasks.words.duration import roughly
+from tasks.words.size import size
 
 _NEW = ("RTX 5090", "RTX 5080", "RTX 5070 Ti", "RTX 5060 Ti", "RTX PRO 6000", "B200", "H200")
 

@@ -14,10 +14,10 @@ from typing import TypeVar
 
 from tasks.effects.voice import show
 from tasks.errors import BuildError
-from tasks.lines import rows, wrapped
 from tasks.reports.init import answers as read
 from tasks.reports.init.answers import Answers
 from tasks.reports.init.here import Here, takes, with_into
+from tasks.words.lines import rows, wrapped
 
 T = TypeVar("T")
 _INDENT = 3

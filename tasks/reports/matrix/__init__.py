@@ -14,11 +14,11 @@ from tasks.effects import terminal
 from tasks.effects.files import deliver
 from tasks.effects.voice import show
 from tasks.errors import SettingsError, redact
-from tasks.lines import rows
 from tasks.reports.matrix import building
 from tasks.reports.matrix.standing import Standing, standings
 from tasks.reports.matrix.workflow import write
 from tasks.reports.subject import Subject
+from tasks.words.lines import rows
 
 
 def run(

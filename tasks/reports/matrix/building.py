@@ -12,12 +12,12 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from tasks.duration import elapsed
 from tasks.effects import shell
 from tasks.effects.voice import show
 from tasks.errors import BuildError, CommandFailedError
 from tasks.model import Command
 from tasks.reports.matrix.standing import Standing
+from tasks.words.duration import elapsed
 
 _DONE = {"up to date", "built"}
 _TODO = {

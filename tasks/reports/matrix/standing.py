@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from typing import Literal
 
 from tasks.cells import cells
-from tasks.effects import probe
+from tasks.effects.machine import probe
 from tasks.effects.manifests import record_of
 from tasks.errors import BuildError
 from tasks.knowledge import Knowledge

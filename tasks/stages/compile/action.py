@@ -8,26 +8,13 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
-from tasks.atwork import slowest
-from tasks.effects import (
-    cacheremote,
-    compilercache,
-    distribute,
-    edgetimes,
-    files,
-    manifests,
-    ninja,
-    ninjalog,
-    ninjaplan,
-    recording,
-    runs,
-    shell,
-)
-from tasks.effects.buildlines import is_warning
-from tasks.effects.crew import NUMBERS, Crew, Take
+from tasks.effects import distribute, files, manifests, shell
+from tasks.effects.building import cacheremote, compilercache, ninja, ninjalog, ninjaplan
+from tasks.effects.building.buildlines import is_warning
+from tasks.effects.building.crew import NUMBERS, Crew, Take
+from tasks.effects.history import edgetimes, recording, runs
+from tasks.effects.history.watch import Watch
 from tasks.effects.voice import say, warn
-from tasks.effects.watch import Watch
-from tasks.forecast import Forecast
 from tasks.model import Command
 from tasks.provenance.made import dated
 from tasks.stages.compile import buildfolder, flashattention, products
@@ -40,6 +27,8 @@ from tasks.stages.compile.work import Step, cmake_again
 from tasks.stages.deps.job import Cache
 from tasks.stages.env.job import LAUNCHERS
 from tasks.stages.source.job import SourceTree
+from tasks.terminal.atwork import slowest
+from tasks.terminal.forecast import Forecast
 
 _NEEDED_MIB = 1024  # a build that has less is sure to fail; a whole CUDA build takes some 30 GiB
 _OURS = {"USE_CUDA"}  # given to every tree, whether a person wrote it or not

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
-from tasks.effects import compilercache, manifests, toolchain
-from tasks.effects.crew import jobs_for
+from tasks.effects import manifests
+from tasks.effects.building import compilercache
+from tasks.effects.building.crew import jobs_for
+from tasks.effects.machine import toolchain
 from tasks.knowledge import load
 from tasks.knowledge.facts import FolderRule
 from tasks.stages.compile import buildfolder, flashattention

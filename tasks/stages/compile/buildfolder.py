@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 
 from tasks.digest import canonical
-from tasks.effects import files, manifests, toolchain
+from tasks.effects import files, manifests
+from tasks.effects.machine import toolchain
 from tasks.errors import BuildError
 from tasks.knowledge.facts import FolderRule
 from tasks.stages.compile.decision import Decision, missing

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
-from tasks.effects import capacity
+from tasks.effects.machine import capacity
 from tasks.stages.compile.fingerprint import same
 
 MAX_JOBS = "FLASH_ATTENTION_MAX_JOBS"

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tasks.effects import ninjaplan, runs
+from tasks.effects.building import ninjaplan
+from tasks.effects.history import runs
 from tasks.errors import BuildError
 from tasks.stages.compile.bench import open_bench
 from tasks.stages.compile.decision import Decision

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tasks.choice import Choice
+from tasks.deciding.choice import Choice
 from tasks.digest import plain
 from tasks.model import Json, Layout, Stage
 from tasks.settings.build import Build
 from tasks.settings.schema import Settings
+from tasks.sharing.workers import asked
 from tasks.stages.compile.job import CompileJob
-from tasks.workers import asked
 
 RECIPE = 2
 

@@ -1,11 +1,11 @@
-"""What a run of compile tells of itself, for `tasks.effects.runs`."""
+"""What a run of compile tells of itself, for `tasks.effects.history.runs`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tasks.effects.edgetimes import Heard
+from tasks.effects.history.edgetimes import Heard
 from tasks.model import Json
 from tasks.stages.compile.decision import Decision
 

@@ -7,16 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from tasks.digest import canonical, sha256_text
-from tasks.effects import (
-    compilers,
-    environments,
-    files,
-    pythons,
-    requirements,
-    toolchain,
-    vcvars,
-)
-from tasks.effects.packages import Packages
+from tasks.effects import files
+from tasks.effects.machine import compilers, toolchain, vcvars
+from tasks.effects.python import environments, pythons, requirements
+from tasks.effects.python.packages import Packages
 from tasks.effects.voice import warn
 from tasks.errors import BuildError, MissingToolError
 from tasks.stages.deps import cache, hostcompilers, toolkit

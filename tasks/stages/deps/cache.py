@@ -6,8 +6,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tasks.effects import compilercache, environments
-from tasks.effects.packages import Extra, Packages
+from tasks.effects.building import compilercache
+from tasks.effects.python import environments
+from tasks.effects.python.packages import Extra, Packages
 from tasks.effects.voice import warn
 from tasks.errors import BuildError, MissingToolError
 from tasks.stages.deps.job import Cache, DepsJob

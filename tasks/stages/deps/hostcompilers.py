@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.effects import compilers, files, shell, vcvars
+from tasks.effects import files, shell
+from tasks.effects.machine import compilers, vcvars
 from tasks.effects.voice import say
 from tasks.errors import MissingToolError
 from tasks.model import Command

@@ -4,7 +4,9 @@ are the packages those of torchyard.lock?
 
 from __future__ import annotations
 
-from tasks.effects import environments, frozen, manifests, toolchain
+from tasks.effects import manifests
+from tasks.effects.machine import toolchain
+from tasks.effects.python import environments, frozen
 from tasks.errors import BuildError
 from tasks.locking.pins import unlike
 from tasks.stages.deps.job import DepsJob, Stamps

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from tasks.choice import Choice
-from tasks.companions import companions
+from tasks.deciding.choice import Choice
+from tasks.deciding.companions import companions
+from tasks.deciding.portable import takes_packages
 from tasks.digest import plain
 from tasks.errors import KnowledgeError
 from tasks.knowledge import Knowledge
@@ -13,7 +14,6 @@ from tasks.knowledge.hostcompilers import Limits, limits
 from tasks.knowledge.releases import release
 from tasks.knowledge.toolkits import packages
 from tasks.model import Json, Layout, Stage
-from tasks.portable import takes_packages
 from tasks.settings.schema import Settings
 from tasks.stages.deps.job import NINJA, DepsJob
 

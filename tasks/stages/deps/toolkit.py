@@ -6,9 +6,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tasks.effects import compilers, cudahome, environments, files, probe
-from tasks.effects.frozen import asked_by, frozen
-from tasks.effects.packages import Packages
+from tasks.effects import files
+from tasks.effects.machine import compilers, cudahome, probe
+from tasks.effects.python import environments
+from tasks.effects.python.frozen import asked_by, frozen
+from tasks.effects.python.packages import Packages
 from tasks.errors import MissingToolError
 from tasks.stages.deps.job import CudaHome, DepsJob
 

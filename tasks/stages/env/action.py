@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.effects import distribute, environments, manifests
-from tasks.effects.packages import Extra, Packages
+from tasks.effects import distribute, manifests
+from tasks.effects.python import environments
+from tasks.effects.python.packages import Extra, Packages
 from tasks.stages.deps.job import Cache, Deps
 from tasks.stages.env.job import Caching, Environment, EnvJob
 from tasks.stages.env.launchers import caching

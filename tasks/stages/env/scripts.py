@@ -7,7 +7,8 @@ from itertools import groupby
 from pathlib import PurePath
 from typing import Any
 
-from tasks.effects import capacity, files
+from tasks.effects import files
+from tasks.effects.machine import capacity
 from tasks.effects.render import render
 from tasks.stages.env.job import Environment, EnvJob
 from tasks.stages.env.reasons import HAND_JOBS

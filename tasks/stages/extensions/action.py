@@ -9,15 +9,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tasks.digest import canonical
-from tasks.effects import environments, files, git, manifests, wheelfile, wheelhouse
+from tasks.effects import files, git, manifests
 from tasks.effects.clock import now
-from tasks.effects.enclose import enclose
-from tasks.effects.relabel import relabel
+from tasks.effects.python import environments
 from tasks.effects.voice import say, tick, warn
+from tasks.effects.wheels import wheelfile, wheelhouse
+from tasks.effects.wheels.enclose import enclose
+from tasks.effects.wheels.relabel import relabel
 from tasks.errors import FetchError, redact
-from tasks.mirrors import mirrored
 from tasks.provenance.sbom import PLACE, sbom
 from tasks.provenance.statement import statement
+from tasks.sourcing.mirrors import mirrored
 from tasks.stages.deps.job import Deps
 from tasks.stages.extensions import sources
 from tasks.stages.extensions.build import build

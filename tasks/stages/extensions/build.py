@@ -12,13 +12,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from tasks.effects import edgetimes, files, manifests, ninja, ninjalog, recording, runs, shell
-from tasks.effects.crew import Crew, Take
+from tasks.effects import files, manifests, shell
+from tasks.effects.building import ninja, ninjalog
+from tasks.effects.building.crew import Crew, Take
 from tasks.effects.distribute import Handed
+from tasks.effects.history import edgetimes, recording, runs
+from tasks.effects.history.watch import Watch
 from tasks.effects.voice import tick
-from tasks.effects.watch import Watch
 from tasks.model import Command
-from tasks.runrecord import Edge
+from tasks.runrecord.record import Edge
 from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import Caching
 from tasks.stages.extensions import sources

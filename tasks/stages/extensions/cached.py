@@ -9,13 +9,14 @@ import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tasks.effects import cacheremote, compilercache, distribute, files
-from tasks.effects.compilercache import Measured
+from tasks.effects import distribute, files
+from tasks.effects.building import cacheremote, compilercache
+from tasks.effects.building.compilercache import Measured
 from tasks.effects.distribute import Handed
 from tasks.effects.voice import say
+from tasks.sharing.workers import VARIABLE
 from tasks.stages.env.job import Caching
 from tasks.stages.extensions.job import ExtensionJob
-from tasks.workers import VARIABLE
 
 
 def handed_on(

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Literal
 
 from tasks.model import Arch, Artifact, Json, Locked, System
-from tasks.workers import Workers
+from tasks.sharing.workers import Workers
 
 
 @dataclass(frozen=True)

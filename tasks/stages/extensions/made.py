@@ -8,8 +8,9 @@ from pathlib import Path
 from packaging.utils import parse_wheel_filename
 
 from tasks.digest import plain
-from tasks.effects import manifests, requirements
+from tasks.effects import manifests
 from tasks.effects.clock import now
+from tasks.effects.python import requirements
 from tasks.provenance.made import EARLIEST, Invocation, Made, tool
 from tasks.provenance.shown import shown
 from tasks.stages.deps.job import Deps

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tasks.effects import frozen, manifests
+from tasks.effects import manifests
+from tasks.effects.python import frozen
 from tasks.errors import BuildError
 from tasks.locking.pins import unlike
 from tasks.stages.deps.job import Deps

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from tasks import workers
-from tasks.choice import Choice
-from tasks.companions import companions
+from tasks.deciding.choice import Choice
+from tasks.deciding.companions import companions
 from tasks.digest import plain
 from tasks.errors import KnowledgeError, SettingsError
 from tasks.knowledge import Knowledge
@@ -18,6 +17,7 @@ from tasks.knowledge.extensions import called, failure, nvcc_options, variables
 from tasks.model import Layout, Stage
 from tasks.settings.extension import Extension
 from tasks.settings.schema import Settings
+from tasks.sharing import workers
 from tasks.stages.extensions.companion import fetched, source_of
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.known import own_source
@@ -59,7 +59,7 @@ def plan(
     extension: Extension, settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledge
 ) -> Stage:
     """The stage of one extension, for targets, and with arch lists of its own, that this torch can
-    build for (`decide_grammar`).
+    build for (`tasks.deciding.grammar`).
     """
     fact = called(knowledge, extension.name)
     if fact and (bad := known_failure(extension, fact, choice)) and _is_verified(bad):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tasks.effects import wheelfile
-from tasks.effects.codereader import Reader
+from tasks.effects.binaries.codereader import Reader
+from tasks.effects.wheels import wheelfile
 from tasks.errors import BadArtifactError
 from tasks.knowledge import load
 from tasks.knowledge.archs import MachineCode

@@ -8,8 +8,9 @@ from pathlib import PurePath
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tasks.effects import environments, files, requirements
-from tasks.effects.packages import Extra, Packages
+from tasks.effects import files
+from tasks.effects.python import environments, requirements
+from tasks.effects.python.packages import Extra, Packages
 from tasks.effects.voice import tick, warn
 from tasks.errors import BuildError
 from tasks.stages.deps.job import Deps

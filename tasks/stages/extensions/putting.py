@@ -8,9 +8,10 @@ import os
 import threading
 from pathlib import Path
 
-from tasks.effects import environments, importing, requirements, wheelhouse
-from tasks.effects.packages import Extra, Packages
+from tasks.effects.python import environments, importing, requirements
+from tasks.effects.python.packages import Extra, Packages
 from tasks.effects.voice import say, tick
+from tasks.effects.wheels import wheelhouse
 from tasks.errors import BadArtifactError
 from tasks.model import Artifact, Command
 from tasks.stages.deps.job import Deps

@@ -7,9 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tasks.effects import archive, files, git, packages, trees, wheelhouse
+from tasks.effects import files, git, trees
 from tasks.effects.git.command import is_local
-from tasks.effects.packages import Download
+from tasks.effects.network import archive
+from tasks.effects.python import packages
+from tasks.effects.python.packages import Download
+from tasks.effects.wheels import wheelhouse
 from tasks.errors import BadArtifactError, redact
 from tasks.provenance.made import Tree
 from tasks.stages.deps.job import Deps

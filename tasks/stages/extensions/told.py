@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tasks.effects import manifests, surfaces, symbols
+from tasks.effects import manifests, surfaces
+from tasks.effects.binaries import symbols
 from tasks.errors import BuildError
 from tasks.stages.extensions.differences import differences
 from tasks.stages.extensions.job import Built, ExtensionJob

@@ -8,8 +8,9 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tasks.effects import capacity, manifests, shell
-from tasks.effects.crew import NUMBERS, jobs_for
+from tasks.effects import manifests, shell
+from tasks.effects.building.crew import NUMBERS, jobs_for
+from tasks.effects.machine import capacity
 from tasks.provenance.made import dated
 from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import LAUNCHERS, Caching, Environment

@@ -6,7 +6,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tasks.effects import environments, manifests
+from tasks.effects import manifests
+from tasks.effects.python import environments
 from tasks.effects.replaced import interrupted, journal
 from tasks.effects.replaced.journal import Exchange
 from tasks.effects.replaced.turn import turn

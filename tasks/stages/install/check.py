@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from tasks.choice import Choice
+from tasks.deciding.choice import Choice
 from tasks.effects.theirs.interpreter import KEY, OWN_VENV, Glance, find, glance, is_name
 from tasks.errors import SettingsError
 from tasks.model import Layout

@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from tasks.effects import requirements
+from tasks.effects.python import requirements
 from tasks.effects.replaced.journal import Exchange
 from tasks.effects.replaced.lying import record_digest
 from tasks.effects.theirs.environment import Target

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tasks.effects import importing, manifests, shell
-from tasks.effects.importing import Imported
+from tasks.effects import manifests, shell
+from tasks.effects.python import importing
+from tasks.effects.python.importing import Imported
 from tasks.effects.theirs.environment import Target
 from tasks.effects.voice import say, tick, warn
 from tasks.errors import BadArtifactError, CommandFailedError

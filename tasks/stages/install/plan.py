@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks.choice import Choice
+from tasks.deciding.choice import Choice
 from tasks.errors import SettingsError
 from tasks.model import Layout, Stage
 from tasks.settings.schema import Settings

@@ -19,12 +19,12 @@ from tasks.effects.theirs.unpacked import Unpacked
 from tasks.effects.typed import with_profile
 from tasks.effects.voice import say, tick, warn
 from tasks.errors import BadArtifactError
-from tasks.few import few
 from tasks.stages.install import fit, imported
 from tasks.stages.install.coming import Versions
 from tasks.stages.install.job import InstallJob
 from tasks.stages.install.wheels import Chosen
 from tasks.stages.wheel.job import Wheel
+from tasks.words.few import few
 
 _MIB = 2**20
 # Of what comes from an index nobody tells how large it gets: CUDA's libraries up to 1 GB

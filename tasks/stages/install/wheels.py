@@ -9,8 +9,9 @@ from pathlib import Path
 from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from tasks.effects import files, manifests, wheelfile
+from tasks.effects import files, manifests
 from tasks.effects.voice import warn
+from tasks.effects.wheels import wheelfile
 from tasks.errors import BadArtifactError
 from tasks.model import Artifact
 from tasks.stages.extensions.job import Built

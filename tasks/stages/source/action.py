@@ -8,10 +8,11 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from tasks.digest import canonical
-from tasks.effects import archive, files, git, manifests
+from tasks.effects import files, git, manifests
+from tasks.effects.network import archive
 from tasks.effects.voice import say, warn
 from tasks.errors import BuildError, LostEditsError
-from tasks.mirrors import mirrored
+from tasks.sourcing.mirrors import mirrored
 from tasks.stages.source import series
 from tasks.stages.source.job import NEW_FILES, SourceJob, SourceTree
 from tasks.stages.source.tree import digest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from tasks.choice import Choice
+from tasks.deciding.choice import Choice
 from tasks.digest import plain
 from tasks.model import Json, Layout, Stage
 from tasks.settings.schema import Settings, Source

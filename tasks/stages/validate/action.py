@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
-from tasks.effects import files, manifests, process_group, shell, terminal
+from tasks.effects import files, manifests, shell, terminal
+from tasks.effects.processes import process_group
 from tasks.effects.typed import for_profile
 from tasks.effects.voice import show
 from tasks.errors import ValidationFailedError, redact

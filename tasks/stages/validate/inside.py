@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from tasks.effects import probe, shell
+from tasks.effects import shell
+from tasks.effects.machine import probe
 from tasks.errors import CommandFailedError, MissingToolError
 from tasks.knowledge import load
 from tasks.model import Command

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.effects import fatbin
-from tasks.effects.codereader import Reader
-from tasks.effects.machinecode import Images
+from tasks.effects.binaries import fatbin
+from tasks.effects.binaries.codereader import Reader
+from tasks.effects.binaries.machinecode import Images
 from tasks.errors import BadArtifactError
 from tasks.knowledge import Knowledge
 from tasks.stages.deps.job import Deps

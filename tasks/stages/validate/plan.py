@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
-from tasks.choice import Choice
+from tasks.deciding.choice import Choice
 from tasks.model import Layout, Stage
 from tasks.settings.schema import Settings
 from tasks.settings.values import Check

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tasks.effects.codereader import Reader
+from tasks.effects.binaries.codereader import Reader
 from tasks.stages.deps.job import Deps
 from tasks.stages.wheel.job import Wheel
 

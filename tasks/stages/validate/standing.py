@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tasks.effects import manifests, records
+from tasks.effects import manifests
+from tasks.effects.history import records
 from tasks.errors import BuildError
-from tasks.few import shortened
 from tasks.stages.extensions.job import Built
 from tasks.stages.validate.checks import made_for
 from tasks.stages.validate.job import Check, ValidateJob
 from tasks.stages.wheel.job import Surface, Wheel
+from tasks.words.few import shortened
 
 
 def torch_of(job: ValidateJob) -> Wheel:

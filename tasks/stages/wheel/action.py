@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.effects import (
-    cudahome,
-    environments,
-    files,
-    manifests,
-    packages,
-    wheelfile,
-    wheelhouse,
-)
-from tasks.effects.packages import Download, Extra, Packages
+from tasks.effects import files, manifests
+from tasks.effects.machine import cudahome
+from tasks.effects.python import environments, packages
+from tasks.effects.python.packages import Download, Extra, Packages
 from tasks.effects.voice import say, tick
+from tasks.effects.wheels import wheelfile, wheelhouse
 from tasks.model import Artifact, TorchFound
 from tasks.stages.deps.job import Deps
 from tasks.stages.wheel import built, installed

@@ -15,10 +15,13 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tasks.digest import canonical, sha256_text
-from tasks.effects import environments, files, manifests, patchelf, wheelfile
-from tasks.effects.frozen import asked_by, frozen
-from tasks.effects.repack import Instead
+from tasks.effects import files, manifests
+from tasks.effects.binaries import patchelf
+from tasks.effects.python import environments
+from tasks.effects.python.frozen import asked_by, frozen
 from tasks.effects.voice import say, tick, warn
+from tasks.effects.wheels import wheelfile
+from tasks.effects.wheels.repack import Instead
 from tasks.errors import BuildError
 from tasks.stages.deps.job import Deps
 from tasks.stages.wheel import libraries

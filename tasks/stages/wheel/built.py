@@ -11,10 +11,12 @@ import shutil
 from pathlib import Path
 
 from tasks.digest import canonical, sha256_text
-from tasks.effects import distribution, environments, files, manifests, pythons, wheelfile
+from tasks.effects import files, manifests
 from tasks.effects.clock import now
-from tasks.effects.packages import Packages
+from tasks.effects.python import environments, pythons
+from tasks.effects.python.packages import Packages
 from tasks.effects.voice import say
+from tasks.effects.wheels import distribution, wheelfile
 from tasks.model import Artifact
 from tasks.stages.compile.job import Compiled
 from tasks.stages.deps.job import Deps

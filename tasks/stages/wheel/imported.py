@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tasks.effects import importing, manifests, shell
+from tasks.effects import manifests, shell
+from tasks.effects.python import importing
 from tasks.effects.voice import tick, warn
 from tasks.errors import BadArtifactError
 from tasks.model import Command

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.effects import pythons
+from tasks.effects.python import pythons
 from tasks.errors import BadArtifactError
 from tasks.model import TorchFound
 

@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tasks.digest import canonical
-from tasks.effects import distribution, environments, files, manifests, renewal, wheelhouse
-from tasks.effects.packages import Extra, Packages
-from tasks.effects.renewal import Renewal
+from tasks.effects import files, manifests
+from tasks.effects.python import environments
+from tasks.effects.python.packages import Extra, Packages
 from tasks.effects.voice import say, tick
+from tasks.effects.wheels import distribution, renewal, wheelhouse
+from tasks.effects.wheels.renewal import Renewal
 from tasks.errors import BadArtifactError
 from tasks.model import Artifact
 from tasks.provenance.made import Made

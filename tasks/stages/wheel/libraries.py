@@ -14,8 +14,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from tasks.effects import elf, environments, files, loader, manifests, shell, wheelfile
+from tasks.effects import files, manifests, shell
+from tasks.effects.binaries import elf, loader
+from tasks.effects.python import environments
 from tasks.effects.voice import say, tick, warn
+from tasks.effects.wheels import wheelfile
 from tasks.errors import BuildError
 from tasks.stages.compile.job import Compiled
 from tasks.stages.deps.job import Deps

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from tasks.digest import plain, sha256_text
-from tasks.effects import manifests, requirements
+from tasks.effects import manifests
 from tasks.effects.clock import now
 from tasks.effects.git.command import is_local
+from tasks.effects.python import requirements
 from tasks.errors import redact
 from tasks.provenance.made import EARLIEST, Invocation, Made, Tree, tool
 from tasks.provenance.shown import shown

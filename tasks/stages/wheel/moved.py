@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.effects import frozen, manifests, pythons
+from tasks.effects import manifests
+from tasks.effects.python import frozen, pythons
 from tasks.errors import BuildError
 from tasks.locking.pins import unlike
 from tasks.stages.wheel.job import BuiltJob, ExistingJob, PrebuiltJob, Wheel

@@ -17,10 +17,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.effects import files, manifests, repack, shell, wheelfile
-from tasks.effects.enclose import enclose
-from tasks.effects.ninja import follow
+from tasks.effects import files, manifests, shell
+from tasks.effects.building.ninja import follow
 from tasks.effects.voice import tick
+from tasks.effects.wheels import repack, wheelfile
+from tasks.effects.wheels.enclose import enclose
 from tasks.errors import BuildError, CommandFailedError
 from tasks.model import Command
 from tasks.provenance.made import Made, dated

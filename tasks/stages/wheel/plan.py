@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tasks.choice import Choice
+from tasks.deciding.choice import Choice
+from tasks.deciding.portable import takes_packages
 from tasks.digest import plain
 from tasks.errors import KnowledgeError
 from tasks.knowledge import Knowledge
 from tasks.knowledge.releases import release
 from tasks.model import Json, Layout, Stage
-from tasks.portable import takes_packages
 from tasks.settings.schema import Settings
 from tasks.stages.wheel.job import BuiltJob, ExistingJob, PrebuiltJob, Reading
 

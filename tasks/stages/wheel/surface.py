@@ -18,8 +18,10 @@ from pathlib import Path
 
 from tasks import cppextension
 from tasks.digest import canonical, sha256_text
-from tasks.effects import files, manifests, recordfile, surfaces, symbols, wheelfile
+from tasks.effects import files, manifests, surfaces
+from tasks.effects.binaries import symbols
 from tasks.effects.voice import tick
+from tasks.effects.wheels import recordfile, wheelfile
 from tasks.errors import BadArtifactError, BuildError
 from tasks.model import TorchFound
 from tasks.stages.deps.job import Deps

@@ -1,0 +1,40 @@
+"""What is known to fail with the sources of a release, said before hours are spent on it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tasks.deciding.choice import Choice
+from tasks.knowledge import Knowledge
+from tasks.knowledge.combinations import judge
+from tasks.knowledge.gpus import only_machine, short_name
+from tasks.knowledge.minimums import below
+from tasks.knowledge.wheels import machine_name, place_name
+from tasks.model import Host
+
+
+def foreseen(knowledge: Knowledge, host: Host, choice: Choice) -> Iterator[str]:
+    """A warning for each known-bad combination that a source build meets, and for what is too old,
+    by what planning knows; and whatever the strategy, for archs that are in machines of another
+    kind. Compilers and glibc are looked at by `doctor`, of which every build asks a part before it
+    begins. What a stage cures is no warning.
+    """
+    yield from _for_other_machines(knowledge, host, choice)
+    if choice.strategy != "source":
+        return
+    combination = choice.combination(host)
+    for finding in (*judge(knowledge, combination), *below(knowledge, combination)):
+        if finding.level != "info":
+            yield f"known not to work: {finding.what}. What helps: {finding.fix}"
+
+
+def _for_other_machines(knowledge: Knowledge, host: Host, choice: Choice) -> Iterator[str]:
+    """A capability says less than the name of a card: this is told of, where that is refused."""
+    for arch in choice.targets:
+        machine, cards = only_machine(knowledge, arch)
+        if machine and machine != machine_name(host.machine):
+            named = f" ({', '.join(map(short_name, cards))})" if cards else ""
+            yield (
+                f"{arch} is in {machine} machines alone{named}, and this is "
+                f"{place_name(host.system, host.machine)}: what is built here does not run there"
+            )

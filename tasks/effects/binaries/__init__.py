@@ -1,0 +1,1 @@
+"""Libraries and programs, read: what they need, export and hold machine code for."""

@@ -1,0 +1,1 @@
+"""What builds in a folder: Ninja, its logs and lines, the compiler cache, the crew of jobs."""

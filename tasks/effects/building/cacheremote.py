@@ -1,0 +1,136 @@
+"""Whether the compiler cache that machines share can be used from here, asked once in a run.
+
+Where it cannot, that is a warning, and what is compiled is kept on this machine alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Mapping
+
+from tasks.effects import shell
+from tasks.effects.building.compilercache import Counts
+from tasks.effects.voice import warn
+from tasks.errors import CommandFailedError, MissingToolError
+from tasks.model import Command
+from tasks.sharing import cacheremote
+from tasks.stages.deps.job import Cache
+
+_PATIENCE = 2.0  # seconds, the name's look-up included
+_ONE_AT_A_TIME = threading.Lock()  # extensions are at work beside each other
+_known: dict[tuple[str, str], bool] = {}  # by program and URL
+_AT_WORK = "Address in use"
+_OF_S3 = "AWS_"  # what opens a bucket, and says where it is
+
+
+def joined(found: Cache, url: str, env: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a build that shares by `url`; as it was where that cannot be, or where a
+    person's own variables name another.
+    """
+    if not url or not found.kind or cacheremote.is_theirs(found.kind, env):
+        return dict(env)
+    given = {**env, **cacheremote.variables(found.kind, found.version, url)}
+    if url.startswith("s3:"):
+        given |= {name: value for name, value in os.environ.items() if name.startswith(_OF_S3)}
+    return given if _is_usable(found, url, given) else dict(env)
+
+
+def look_back(found: Cache, url: str, counts: Counts) -> None:
+    """Say where it failed while compilers were at work, and leave it alone for the rest of the run:
+    each of them has waited for it.
+    """
+    with _ONE_AT_A_TIME:
+        if not counts.unreached or not _known.get((found.path, url)):
+            return
+        _known[found.path, url] = False
+    failed = f"{counts.unreached} of {counts.hits + counts.misses} compilations"
+    warn(f"{url} failed in the midst: {failed} went without it, and are cached here alone")
+
+
+def _is_usable(found: Cache, url: str, env: Mapping[str, str]) -> bool:
+    with _ONE_AT_A_TIME:
+        if (found.path, url) not in _known:
+            why = _hindrance(found, url, env)
+            if why:
+                warn(f"{url} is not used, and what is compiled is cached here alone: {why}")
+            _known[found.path, url] = not why
+        return _known[found.path, url]
+
+
+def _hindrance(found: Cache, url: str, env: Mapping[str, str]) -> str:
+    features = _features(found) if found.kind == "ccache" else ""
+    if why := cacheremote.lacks(found.kind, features, url) or _silence(url):
+        return why
+    return _elsewhere(found, env) if found.kind == "sccache" else ""
+
+
+def _features(found: Cache) -> str:
+    """ "file-storage http-storage redis-storage", which depends on how it was built."""
+    try:
+        told = shell.capture(Command((found.path, "--version"), shell.host_env(), "ask ccache"))
+    except (CommandFailedError, MissingToolError):
+        return ""
+    lines = (line.partition(":") for line in told.splitlines())
+    return next((rest for name, _, rest in lines if name == "Features"), "")
+
+
+def _silence(url: str) -> str:
+    """Why the server is of no use, "" where it answers."""
+    place = cacheremote.address(url)
+    if place is None:
+        return ""
+    said: list[str] = []
+
+    def ask() -> None:
+        said.append(_asked(url, place))
+
+    # to look up a name has no time limit of its own
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(_PATIENCE)
+    return said[0] if said else f"no answer within {_PATIENCE:.0f} s"
+
+
+def _asked(url: str, place: tuple[str, int]) -> str:
+    try:
+        with socket.create_connection(place, _PATIENCE) as line:
+            return _refusal(line, cacheremote.account(url)) if url.startswith("redis:") else ""
+    except OSError as error:
+        return str(error.strerror or error).lower()
+
+
+def _refusal(line: socket.socket, who: cacheremote.Account) -> str:
+    """What redis says against a PING. The words are counted, so that any password can be sent."""
+    login = [word for word in (who.user, who.password) if word]
+    for words in (["AUTH", *login] if login else [], ["PING"]):
+        if words:
+            parts = [f"${len(word.encode())}\r\n{word}\r\n" for word in words]
+            line.sendall(f"*{len(words)}\r\n{''.join(parts)}".encode())
+            answer = line.recv(512).decode(errors="replace")
+            if not answer.startswith("+"):
+                return answer.strip("-\r\n") or "it is no redis"
+    return ""
+
+
+def _elsewhere(found: Cache, env: Mapping[str, str]) -> str:
+    """Why sccache's server does not use it: it cannot be started with it, where every compilation
+    would fail, or it is at work already, without it.
+    """
+    start = Command((found.path, "--start-server"), env, "sccache's server", serves=True)
+    ask = Command((found.path, "--show-stats", "--stats-format", "json"), env, "ask sccache")
+    try:
+        shell.capture(start)
+    except (CommandFailedError, MissingToolError) as error:
+        if _AT_WORK not in error.what:
+            return error.what
+    else:
+        return ""
+    try:
+        where = str(json.loads(shell.capture(ask))["cache_location"])
+    except (CommandFailedError, MissingToolError, ValueError, KeyError):
+        return "sccache's server does not say what it uses"
+    stop = f"its server was started without it: {found.path} --stop-server"
+    return stop if where.startswith("Local disk") else ""

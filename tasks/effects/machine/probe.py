@@ -1,0 +1,134 @@
+"""What this machine is: cards, CUDA toolkits, the interpreter. Cheap enough for load, offline, and
+writing nothing.
+
+The cards are what the driver says, never out of a table of names; a torch that is installed already
+is read from its files, since importing it takes seconds. `pin` keeps the answer, so that a card
+that comes or goes rebuilds nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+
+from tasks.effects import manifests, shell
+from tasks.effects.machine import toolchain
+from tasks.effects.python import pythons
+from tasks.errors import BuildError, CommandFailedError, MissingToolError
+from tasks.model import Command, Gpu, Host, Interpreter, System, ToolkitFound
+
+_SYSTEMS: dict[str, System] = {"linux": "linux", "win32": "windows", "darwin": "macos"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The settings that decide where to look."""
+
+    python: str
+    toolkit_path: str | None
+
+
+@dataclass(frozen=True)
+class Pin:
+    """The file host.json: what was asked, and what was found then."""
+
+    asked: Asked
+    host: Host
+
+
+def host(asked: Asked, pin: PurePath) -> Host:
+    """The pinned facts where they answer the same question, with a fresh look at what they do
+    not, and at the interpreter where that is gone: an upgrade may have removed it.
+    """
+    try:
+        kept = manifests.read(pin, Pin)
+    except BuildError:
+        return _look(asked, cards())
+    if kept.asked == asked and not Path(kept.host.python.path).exists():
+        return replace(kept.host, python=pythons.interpreter(asked.python), pinned=False)
+    if kept.asked == asked:
+        return replace(kept.host, python=_as_it_is(kept.host.python), pinned=True)
+    return _look(asked, kept.host.gpus)
+
+
+def pin(path: PurePath, asked: Asked, found: Host) -> None:
+    """Keep `found` as the facts that every later run plans from."""
+    manifests.publish(path, Pin(asked, _with(found, pinned=False)))
+
+
+def _with(found: Host, *, pinned: bool) -> Host:
+    return Host(found.system, found.machine, found.python, found.gpus, found.toolkits, pinned)
+
+
+def _look(asked: Asked, gpus: tuple[Gpu, ...]) -> Host:
+    return Host(
+        system=_SYSTEMS.get(sys.platform, "linux"),
+        machine=platform.machine().lower().replace("amd64", "x86_64"),
+        python=pythons.interpreter(asked.python),
+        gpus=gpus,
+        toolkits=tuple(_toolkits(asked.toolkit_path)),
+    )
+
+
+def _as_it_is(python: Interpreter) -> Interpreter:
+    """A torch that is installed already is its owner's: it is read each time, and never pinned."""
+    if python.torch is None:
+        return python
+    return replace(python, torch=pythons.torch_in([Path(python.torch.folder).parent]))
+
+
+def cards() -> tuple[Gpu, ...]:
+    """The cards that are here now. No driver, no cards."""
+    from tasks.effects.machine import nvidia  # noqa: PLC0415 - only where nothing is pinned yet
+
+    return nvidia.look().cards
+
+
+def _toolkits(path: str | None) -> Iterator[ToolkitFound]:
+    """A person's choice first, then what the environment names, then the usual places, the newest
+    first.
+    """
+    seen: set[Path] = set()
+    for place in _places(path):
+        home = place.expanduser().absolute()
+        if home.resolve() in seen or not (home / "include" / "cuda.h").is_file():
+            continue  # a wrapper in /usr/local/bin makes no toolkit of /usr/local
+        if version := nvcc_version(home):
+            seen.add(home.resolve())
+            yield ToolkitFound(str(home), version, asked=bool(path) and place == Path(path or ""))
+
+
+def _places(path: str | None) -> Iterator[Path]:
+    named = [path, os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH")]
+    yield from (Path(name) for name in named if name)
+    if nvcc := shutil.which("nvcc"):
+        yield Path(nvcc).resolve().parent.parent
+    if sys.platform == "win32":
+        program_files = Path(os.environ.get("PROGRAMFILES", r"C:\Program Files"))
+        yield from sorted(
+            (program_files / "NVIDIA GPU Computing Toolkit/CUDA").glob("v*"), reverse=True
+        )
+    else:
+        yield from (Path("/usr/local/cuda"), Path("/usr/lib/cuda"), Path("/opt/cuda"))
+        yield from sorted(Path("/usr/local").glob("cuda-*"), reverse=True)
+
+
+def nvcc_version(home: Path) -> str:
+    """The full version that a toolkit's nvcc tells ("13.0.88"), "" where there is none that
+    runs.
+    """
+    nvcc = toolchain.nvcc(str(home))
+    if not Path(nvcc).exists():
+        return ""
+    try:
+        text = shell.capture(Command((nvcc, "--version"), shell.host_env(), "ask nvcc its version"))
+    except (CommandFailedError, MissingToolError):
+        return ""
+    found = re.search(r"V(\d+\.\d+\.\d+)", text)
+    return found[1] if found else ""

@@ -1,0 +1,1 @@
+"""What goes over a network: fetched whole, insisted on, and verified."""

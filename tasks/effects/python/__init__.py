@@ -1,0 +1,1 @@
+"""Interpreters, environments, and the packages in them."""

@@ -1,0 +1,98 @@
+"""Interpreters: the one that is meant, and the torch that it already holds.
+
+A torch is read from its files, since importing it takes seconds.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from tasks.deciding.choice import UnmetError
+from tasks.effects import shell
+from tasks.errors import CommandFailedError, MissingToolError, SettingsError
+from tasks.model import Command, Interpreter, TorchFound
+
+_ASSIGNED = re.compile(r"^(__version__|cuda)\b[^=\n]*=\s*['\"]([^'\"]+)['\"]", re.MULTILINE)
+
+
+def interpreter(asked: str) -> Interpreter:
+    """The Python of that name, version or path. `auto` is the one that runs doit, seen through its
+    venv.
+    """
+    path = _base_python() if asked == "auto" else _find_python(asked)
+    query = (
+        "import sys; print('%d.%d.%d' % sys.version_info[:3]); print(sys.executable); "
+        "print(*sys.path, sep='\\n')"
+    )
+    try:
+        version, real, *folders = shell.capture(
+            Command((path, "-c", query), shell.host_env(), "ask Python its version")
+        ).splitlines()
+    except (CommandFailedError, MissingToolError, ValueError) as error:
+        raise SettingsError(
+            f'"{asked}" is not a Python that runs here',
+            where="python",
+            todo='write a version ("3.12") or a path',
+        ) from error
+    return Interpreter(
+        str(Path(path).absolute()) if asked != "auto" else real,
+        version,
+        torch_in([Path(f) for f in folders if f]),
+    )
+
+
+def _base_python() -> str:
+    return getattr(sys, "_base_executable", "") or sys.executable
+
+
+def _find_python(asked: str) -> str:
+    if not re.fullmatch(r"\d+\.\d+(\.\d+)?", asked):
+        path = Path(asked).expanduser()
+        if path.name != asked:  # "./python" is not the one on PATH
+            path = path.absolute()
+        return shutil.which(str(path)) or str(path)
+    for found in (shutil.which(f"python{asked}"), _known_to_uv(asked)):
+        if found and _runs(found):
+            return found
+    raise UnmetError(
+        f"there is no Python {asked} here",
+        where="python",
+        todo=f"install it (apt install python{asked} python{asked}-venv python{asked}-dev; "
+        f"winget install Python.Python.{asked}), or write the path of one",
+    )
+
+
+def _runs(python: str) -> bool:
+    """A shim of a version manager can be on PATH with nothing behind it."""
+    try:
+        shell.capture(Command((python, "-c", ""), shell.host_env(), "try Python"))
+    except (CommandFailedError, MissingToolError):
+        return False
+    return True
+
+
+def _known_to_uv(version: str) -> str | None:
+    from tasks.effects.python.environments import find_uv  # noqa: PLC0415 - rarely needed
+
+    uv = find_uv()
+    argv = (uv or "uv", "python", "find", "--no-python-downloads", version)
+    try:
+        return shell.capture(Command(argv, shell.host_env(), "look for Python")).strip()
+    except (CommandFailedError, MissingToolError):
+        return None
+
+
+def torch_in(folders: list[Path]) -> TorchFound | None:
+    """The torch in the first of these folders that has one, by its version.py."""
+    for folder in folders:
+        version = folder / "torch" / "version.py"
+        if version.is_file():
+            text = version.read_text(encoding="utf-8")
+            found = dict(_ASSIGNED.findall(text))
+            return TorchFound(
+                found.get("__version__", ""), found.get("cuda"), str(folder / "torch")
+            )
+    return None

@@ -1,0 +1,1 @@
+"""Wheels as files, the folder of them, and what lies installed of one."""

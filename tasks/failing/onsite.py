@@ -1,0 +1,130 @@
+"""What the words of a remedy ({jobs}, {file}, {install:compiler}) stand for on this host, and in
+this profile where the log is one of its own. What is not known here is left out.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tasks.effects.machine import capacity, memory
+from tasks.errors import KnowledgeError
+from tasks.knowledge.toolkits import compiler_limit, toolkit, toolkits_for
+from tasks.words.size import size
+
+if TYPE_CHECKING:
+    from tasks.diagnosis.facts import Facts
+    from tasks.knowledge import Knowledge
+    from tasks.model import Stage
+    from tasks.reports.subject import Profile
+
+_OLDEST_GCC = 9  # of the names with a number that are looked for
+
+
+def of_host(knowledge: Knowledge, python: str = "", gcc: str = "") -> dict[str, str]:
+    """What holds for any log that is read here; `python` and `gcc` are versions that the names
+    of packages have in them.
+    """
+    known = {
+        "fewer": str(max(1, capacity.safe_jobs() // 2)),
+        "memory": size(memory.limit_mib(memory.groups())),
+        "python_version": python or ".".join(map(str, sys.version_info[:2])),
+    }
+    words = {**known, **({"gcc": gcc} if gcc else {})}
+    return {**known, **dict(_installing(knowledge.package_managers, words))}
+
+
+def of_profile(profile: Profile, stage: Stage | None, facts: Facts | None) -> dict[str, str]:
+    """What holds for a log of this profile, of `stage` where that is known."""
+    choice, layout, knowledge = profile.choice, profile.layout, profile.knowledge
+    minor = ".".join(profile.host.python.version.split(".")[:2])
+    known = {
+        "file": f"config/profiles/{layout.profile}.yaml",
+        "build": str(layout.build),
+        "free": _free(Path(layout.build)),
+        "venv": str(layout.venv / ("Scripts" if choice.system == "windows" else "bin") / "python"),
+        "torch": choice.torch,
+        "archs": ", ".join(map(str, choice.targets)),
+        "cards": ", ".join(f'"{gpu.capability}"' for gpu in profile.host.gpus),
+        "torch_cuda": choice.cuda or "",
+        "compiler": facts.compiler if facts else "",
+        **_of_jobs(facts),
+        **_of_stage(profile, stage),
+        **_of_cuda(profile),
+    }
+    found = {name: value for name, value in known.items() if value}
+    return {**of_host(knowledge, minor, found.get("gcc", "")), **found, "heal": _offer(profile)}
+
+
+def _offer(profile: Profile) -> str:
+    """To let a build do it: not to who has that on."""
+    on = profile.loaded.settings.build.heal
+    file = f"config/profiles/{profile.layout.profile}.yaml"
+    return "" if on else f"; build.heal: true in {file} does it by itself"
+
+
+def _free(build: Path) -> str:
+    return size(shutil.disk_usage(build).free // 2**20) if build.is_dir() else ""
+
+
+def _of_jobs(facts: Facts | None) -> dict[str, str]:
+    if facts is None or not facts.jobs:
+        return {}
+    fewer = max(1, min(facts.jobs // 2, capacity.safe_jobs()))
+    return {"jobs": str(facts.jobs), "fewer": str(fewer)} if facts.jobs > 1 else {}
+
+
+def _of_stage(profile: Profile, stage: Stage | None) -> dict[str, str]:
+    """The extension, and the tree that is compiled where it is a person's own."""
+    if stage and stage.room == "extensions":
+        name, job = stage.name.partition(":")[2], stage.job
+        return {
+            "extension": name,
+            "tree": job.location if job.kind == "path" else "",
+            "without_submodules": name if job.kind == "git" and not job.submodules else "",
+        }
+    trees = (one.job.tree for one in profile.plan.stages if one.room == "source")
+    return {"tree": str(next(trees, ""))}
+
+
+def _of_cuda(profile: Profile) -> dict[str, str]:
+    """The toolkit that compiles, what it takes, and one that makes the archs where it does not."""
+    choice, knowledge = profile.choice, profile.knowledge
+    wanted = choice.toolkit.version or choice.cuda or ""
+    homes = [kit.home for kit in profile.host.toolkits if kit.release == wanted]
+    able = toolkits_for(knowledge, choice.targets) if choice.targets else ()
+    known = {"cuda": wanted, "home": homes[0] if homes else ""}
+    if able and wanted and wanted not in able:
+        known["toolkit_for_archs"] = able[0]
+    try:
+        gcc = compiler_limit(knowledge, wanted).gcc_max
+        known |= {"gcc": str(gcc), "pypi_cuda": wanted if toolkit(knowledge, wanted).pypi else ""}
+    except KnowledgeError:
+        return known
+    return known | _newest_gcc(gcc)
+
+
+def _newest_gcc(newest: int) -> dict[str, str]:
+    """The newest of gcc-N and g++-N that are here, up to that N."""
+    for number in range(newest, _OLDEST_GCC - 1, -1):
+        cc, cxx = shutil.which(f"gcc-{number}"), shutil.which(f"g++-{number}")
+        if cc and cxx:
+            return {"cc": cc, "cxx": cxx}
+    return {}
+
+
+def _installing(
+    managers: Mapping[str, Mapping[str, str]], words: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """The commands of the package manager that is here: `install:compiler`."""
+    manager = next((named for name, named in managers.items() if shutil.which(name)), {})
+    for name, package in manager.items():
+        if name in {"command", "status"}:
+            continue
+        try:
+            yield f"install:{name}", f"{manager['command']} {package.format_map(words)}"
+        except KeyError:  # what its name has in it is not known
+            continue

@@ -1,0 +1,1 @@
+"""Pure: what machines share, a compiler cache and the work itself."""
