@@ -79,5 +79,14 @@ def test_every_decision_is_listed_with_its_title() -> None:
 
 def test_the_site_asks_no_other_host_for_anything() -> None:
     assert SITE["theme"]["font"] is False
-    assert not {"repo_url", "extra_javascript", "extra_css"} & SITE.keys()
+    assert not {"repo_url", "extra_javascript"} & SITE.keys()
+    for sheet in SITE["extra_css"]:
+        style = (ROOT / "docs" / sheet).read_text(encoding="utf-8")
+        assert not re.search(r"url\(|@import", style)
     assert SITE["strict"] is True
+
+
+def test_a_title_is_linked_to_as_github_and_the_site_name_it(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A newcomer's path\n\n### `build.jobs`\n\n```sh\n# no title\n```\n", "utf-8")
+    assert anchors(page) == {"a-newcomers-path", "buildjobs"}
