@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -162,6 +164,21 @@ def test_a_bundle_builds_the_same_where_there_is_no_network(built: Yard, tmp_pat
     assert "offline: from" in far.doit("doctor", env=caches)[1]
     far.must("lock")
     assert locked(far) == locked(built)
+
+
+def test_wheels_of_a_bundle_are_installed_where_there_is_neither_network_nor_torchyard(
+    built: Yard, tmp_path: Path
+) -> None:
+    """docs/publish.md, without an index."""
+    built.must("bundle", "--dest", str(tmp_path / "bundle"))
+    folders = (tmp_path / "bundle" / "wheels", built.folder / "wheelhouse")
+    found = [f"--find-links={folder}" for folder in folders]
+    mine = smallwheels.theirs(tmp_path / "mine")
+    pip = [*unconnected(), sys.executable, "-m", "pip", "--isolated", "--python", mine.python]
+    env = {**os.environ, "PIP_CONFIG_FILE": os.devnull}
+    argv = [*pip, "install", "--no-cache-dir", "--no-index", *found, "torch==2.6.0", "toyext"]
+    subprocess.run(argv, check=True, env=env)
+    assert mine.says("import needed, toyext; print(needed.x)") == "1"
 
 
 def test_a_tree_with_submodules_and_all_that_extensions_ask_for_come_from_a_bundle(
