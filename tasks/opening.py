@@ -5,6 +5,7 @@ nobody outside this machine is asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path, PurePath
 
 from tasks.effects.machine import probe
@@ -17,6 +18,7 @@ from tasks.settings.schema import Settings
 from tasks.sourcing.anchored import anchored
 from tasks.stages.extensions.check import check as check_extensions
 from tasks.stages.source.check import check as check_source
+from tasks.stages.source.release import by_own_tree, of_another
 
 HostOf = Callable[[probe.Asked, PurePath], Host]
 
@@ -34,13 +36,15 @@ def open_profile(  # noqa: PLR0913, PLR0917 - two that are for a matrix, one tha
     it cannot be planned.
     """
     loaded = load_settings(root / "config", profile, environ, local)
+    check_source(loaded.settings, root)
+    loaded = by_own_tree(loaded, root)
     settings = loaded.settings
     layout = layout_of(root, profile, settings)
-    check_source(settings, root)
     check_extensions(settings, root)
     host = host_of(asked(settings), layout.build / "host.json")
     known = knowledge or load(root / "config" / "knowledge")
     choice, plan = make_plan(settings, host, known, layout)
+    plan = replace(plan, warnings=(*of_another(loaded, root), *plan.warnings))
     mirrors = with_mirrors(settings, known).source.mirrors
     held = anchored(settings, layout, choice, plan, mirrors)
     return Profile(loaded, layout, host, known, choice, held.plan, held)

@@ -75,8 +75,8 @@ def pair(knowledge: Knowledge, torch: str, name: str) -> str:
         found = release(knowledge, torch)
     except KnowledgeError:
         return ""
-    if found.channel:
-        return ""
+    if found.channel and not (found.channel == "nowhere" and found.minor in knowledge.releases):
+        return ""  # the tree of a release that is out calls itself 2.9.0a0, too
     bare = torch.strip().removeprefix("v").partition("+")[0]
     return found.patches.get(bare, {}).get(name, "") or str(getattr(found, name))
 

@@ -87,7 +87,7 @@ def from_source(
         return Torch("source", why, version, None)
     if settings.toolkit.version != "auto":
         return Torch("source", why, version, settings.toolkit.version)
-    found = known_release(knowledge, version)
+    found = _known_of_tree(settings, knowledge)
     able = toolkits_for(knowledge, targets)
     if not able:
         raise UnmetError(
@@ -146,6 +146,17 @@ def known_release(knowledge: Knowledge, version: str) -> Release:
         return release(knowledge, version)
     except KnowledgeError as error:
         raise SettingsError(error.what, where="torch.version", todo=error.todo) from error
+
+
+def _known_of_tree(settings: Settings, knowledge: Knowledge) -> Release:
+    """The facts of what is built. A fork may count its releases as it likes."""
+    try:
+        return known_release(knowledge, settings.torch.version)
+    except SettingsError as error:
+        if not settings.source.path:
+            raise
+        todo = "set torch.version: the known release that the tree in source.path was forked from"
+        raise SettingsError(error.what, where=error.where, todo=todo) from error
 
 
 def require_python(knowledge: Knowledge, version: str, python: Interpreter) -> None:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.deciding.choice import Choice
-from tasks.errors import BuildError
+from tasks.errors import BuildError, SettingsError
 from tasks.knowledge import Knowledge
 from tasks.model import Host, Layout, Plan, build_of
 from tasks.settings.load import Loaded, load
 from tasks.sourcing.anchored import Anchored
+from tasks.stages.source.release import by_own_tree
 
 
 @dataclass(frozen=True)
@@ -55,4 +56,8 @@ class Subject:
         """
         if self.opened:
             return self.opened.loaded
-        return load(self.root / "config", self.name, os.environ)
+        loaded = load(self.root / "config", self.name, os.environ)
+        try:
+            return by_own_tree(loaded, self.root)
+        except SettingsError:
+            return loaded

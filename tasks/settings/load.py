@@ -20,6 +20,7 @@ from tasks.settings.suggest import did_you_mean
 from tasks.settings.yamltree import Leaf, Tree, read_tree, read_variable, tree_of
 
 ENV_PREFIX = "TORCHYARD__"
+DEFAULTS = "config/default.yaml:"  # how a leaf from there begins to say where it is from
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ class Torch(Section):
     else source.
     """
     version: str = Field(default="2.15.0", pattern=forms.RELEASE)
-    """The release, without a local part."""
+    """The release, without a local part; with `source.path`, where nothing is said, the tree's."""
     index: Place = "auto"
     """Package index for a prebuilt torch: a URL or a folder of wheels; `auto`: one that has it."""
     local: str | None = Field(default=None, pattern=forms.LOCAL_PART)

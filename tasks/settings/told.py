@@ -6,16 +6,15 @@ import re
 from typing import Any
 
 from tasks.errors import names_a_secret, redact
-from tasks.settings.load import Loaded
+from tasks.settings.load import DEFAULTS, Loaded
 from tasks.settings.schema import Settings
 
-_DEFAULTS = "config/default.yaml:"
 _KEYS = re.compile(r"""(\w+)["']?[ ]*[:=][ ]*""")
 
 
 def asked(loaded: Loaded) -> dict[str, Any]:
     """What a person, or a profile, set: every key that is not from config/default.yaml."""
-    given = (key for key, where in loaded.origin.items() if not where.startswith(_DEFAULTS))
+    given = (key for key, where in loaded.origin.items() if not where.startswith(DEFAULTS))
     return {key: value_of(loaded.settings, key) for key in given}
 
 

@@ -23,6 +23,7 @@ OFFLINE = [
     ("python: !!python/object:os.system x", "the YAML tag"),
     ('{target: {gpus: ["12.0"]}, toolkit: {version: "12.4"}}', "12.8 is the first that can"),
     ("{torch: {strategy: source}, source: {path: /nowhere}}", "source.path"),
+    ("source: {path: .}", "is not the source tree of PyTorch"),
     ("extensions: [{name: a, path: nowhere}]", "there is no folder"),
     ("extensions: [{name: a, sdist: simple-knn}]", "sdist"),
     ("extensions: [{name: a, sdist: simple-knn==1.0}]", "unrelated package"),

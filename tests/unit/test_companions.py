@@ -227,6 +227,11 @@ def test_a_torch_newer_than_the_facts_is_for_its_tree() -> None:
     assert (built.way, built.ref, built.version) == ("git", "main", "")
 
 
+def test_an_alpha_of_a_release_that_is_out_is_of_that_release() -> None:
+    built = one(host(machine="aarch64"), "torchvision", **source("2.9.0a0", path="/src/pytorch"))
+    assert (built.way, built.ref) == ("git", "v0.24.1")
+
+
 def test_windows_has_a_triton_of_others_and_macos_none() -> None:
     windows = one(host(system="windows"), "triton", **prebuilt("2.14.1"))
     assert (windows.way, windows.requirement) == ("wheel", "triton-windows==3.8.*")

@@ -34,6 +34,10 @@ def run_git(where: Path, *args: str) -> None:
 def tree(tmp_path: Path) -> Path:
     folder = tmp_path / "tree"
     (folder / "torch").mkdir(parents=True)
+    (folder / "c10").mkdir()
+    for name in ("CMakeLists.txt", "torch/__init__.py", "c10/core.h"):
+        (folder / name).touch()
+    (folder / "version.txt").write_text("2.9.0a0\n", encoding="utf-8")
     (folder / "setup.py").write_text("one\n", encoding="utf-8")
     (folder / ".gitignore").write_text("*.so\n", encoding="utf-8")
     return folder
@@ -311,3 +315,40 @@ def test_an_archive_that_another_build_fetched_is_not_fetched_again(
     run(one)
     archive.unlink()
     assert run(two).digest == digest
+
+
+@needs_git
+def test_clone_of_another_project_is_refused_once_it_is_there(
+    tmp_path: Path, checkout: Path
+) -> None:
+    run_git(checkout, "rm", "--quiet", "version.txt", "torch/__init__.py")
+    run_git(checkout, "commit", "--quiet", "--message", "another project")
+    given = job(tmp_path, "git", checkout, ref="main")
+    with pytest.raises(BuildError, match=r"lacks version\.txt, torch/__init__\.py") as caught:
+        run(given)
+    assert str(given.tree) in caught.value.what
+    assert str(checkout) in caught.value.what
+    assert caught.value.where == "source.git"
+    assert "source.ref" in caught.value.todo
+    assert not Path(given.manifest).exists()
+    right = run(job(tmp_path, "git", checkout, ref="v1"))
+    assert right.commit == git.state(Path(right.tree)).commit
+
+
+def test_archive_and_folder_of_another_project_are_refused(tmp_path: Path, tree: Path) -> None:
+    (tree / "version.txt").unlink()
+    for kind, place in (("tarball", packed(tree)), ("path", tree)):
+        with pytest.raises(BuildError, match=r"lacks version\.txt") as caught:
+            run(job(tmp_path, kind, place))  # type: ignore[arg-type]
+        assert caught.value.where == f"source.{kind}"
+
+
+@pytest.mark.parametrize(
+    ("release", "warned"), [("2.9.0", False), ("2.9.0rc1", False), ("2.15.0", True)]
+)
+def test_archive_of_another_release_is_told_with_what_to_set(
+    tmp_path: Path, tree: Path, heard: Heard, release: str, warned: bool
+) -> None:
+    given = dataclasses.replace(job(tmp_path, "tarball", packed(tree)), release=release)
+    run(given)
+    assert any('Set torch.version: "2.9.0a0"' in line for line in heard) == warned

@@ -14,6 +14,7 @@ from tasks.settings.schema import Settings
 from tasks.stages.compile.plan import plan as plan_compile
 from tasks.stages.source.check import check
 from tasks.stages.source.plan import plan
+from tests.toytree import Backend, make_tree
 
 LAYOUT = Layout(PurePosixPath("/yard"), "p", PurePosixPath("/yard/wheelhouse"))
 CHOICE = Choice(
@@ -99,16 +100,27 @@ def test_path_that_is_not_there_names_its_key(tmp_path: Path) -> None:
     assert bad(tmp_path, path="nothing").where == "source.path"
 
 
-def test_path_with_no_tree_in_it_says_what_is_looked_for(tmp_path: Path) -> None:
-    error = bad(tmp_path, path=".")
-    assert "no source tree" in error.what
-    assert "setup.py" in error.todo
+def test_path_of_another_project_is_told_what_it_lacks(tmp_path: Path) -> None:
+    vision = tmp_path / "vision"
+    vision.mkdir()
+    for name in ("setup.py", "pyproject.toml", "CMakeLists.txt", "version.txt"):
+        (vision / name).touch()
+    error = bad(tmp_path, path="vision")
+    assert error.where == "source.path"
+    assert error.what.startswith(f"{vision} is not the source tree of PyTorch")
+    assert error.what.endswith("it lacks torch/__init__.py, c10")
+    assert "cloned" in error.todo
 
 
-@pytest.mark.parametrize("name", ["setup.py", "pyproject.toml", "CMakeLists.txt"])
-def test_path_with_a_tree_passes(tmp_path: Path, name: str) -> None:
-    (tmp_path / "tree").mkdir()
-    (tmp_path / "tree" / name).touch()
+@pytest.mark.parametrize("near", [".", "pytorch/torch", "pytorch/torch/backends"])
+def test_path_beside_the_tree_names_the_tree(tmp_path: Path, near: str) -> None:
+    tree = make_tree(tmp_path / "pytorch")
+    assert bad(tmp_path, path=near).todo == f"did you mean {tree}?"
+
+
+@pytest.mark.parametrize("backend", ["setup_py", "scikit_build_core"])
+def test_path_with_a_tree_of_either_backend_passes(tmp_path: Path, backend: Backend) -> None:
+    make_tree(tmp_path / "tree", backend=backend)
     check(settings(path="tree"), tmp_path)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
@@ -14,8 +14,15 @@ from tasks.effects.voice import say, warn
 from tasks.errors import BuildError, LostEditsError
 from tasks.sourcing.mirrors import mirrored
 from tasks.stages.source import series
-from tasks.stages.source.job import NEW_FILES, SourceJob, SourceTree
+from tasks.stages.source.job import NEW_FILES, Kind, SourceJob, SourceTree
+from tasks.stages.source.shape import A_TREE, VERSION, lacking, other_release
 from tasks.stages.source.tree import digest
+
+_INSTEAD: Mapping[Kind, str] = {
+    "git": "set source.git, and source.ref, to PyTorch's repository or a fork of it",
+    "tarball": "give an archive of PyTorch's tree",
+    "path": f"give {A_TREE}",
+}
 
 
 @dataclass(frozen=True)
@@ -44,7 +51,8 @@ def run(job: SourceJob) -> tuple[SourceTree]:
         case "tarball":
             _unpack(job)
         case "path":
-            _require_folder(job)
+            pass
+    _require_pytorch(job)
     _follow_pull(job)
     return (_read(job, _patch(job)),)
 
@@ -108,9 +116,23 @@ def _set_aside(job: SourceJob) -> None:
     warn(f"the tree that was in {tree} is now {aside}; remove it when nothing in it is needed")
 
 
-def _require_folder(job: SourceJob) -> None:
-    if not Path(job.tree).is_dir():
-        raise BuildError("the source tree is not there", where=f"source.path: {job.tree}")
+def _require_pytorch(job: SourceJob) -> None:
+    """`BuildError` for any other tree, before hours are spent; a warning for another release than
+    all was decided by, which of a folder was said at load.
+    """
+    tree = Path(job.tree)
+    if lacks := lacking(tree):
+        came = "" if job.kind == "path" else f", which came from {job.location},"
+        raise BuildError(
+            f"{tree}{came} is not the source tree of PyTorch: it lacks {', '.join(lacks)}",
+            where=f"source.{job.kind}",
+            todo=_INSTEAD[job.kind],
+        )
+    if job.kind != "path" and (found := other_release(tree, job.release)):
+        warn(
+            f"the tree is {found} by its {VERSION}, and torch.version is {job.release}: facts are "
+            f'those of that release, and the wheel is called so. Set torch.version: "{found}"'
+        )
 
 
 def _follow_pull(job: SourceJob) -> None:

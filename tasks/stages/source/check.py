@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tasks.errors import SettingsError
 from tasks.settings.schema import Settings, Source
+from tasks.stages.source.shape import A_TREE, lacking
 
-_PROJECT = ("setup.py", "pyproject.toml", "CMakeLists.txt")
 _URLS = ("https://", "http://", "file://")
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2", ".zip")
 
@@ -39,13 +39,14 @@ def _check_path(path: Path) -> None:
         raise SettingsError(
             f"{path} is not a folder",
             where="source.path",
-            todo="give the folder of a PyTorch source tree",
+            todo=f"give {A_TREE}",
         )
-    if not any((path / name).is_file() for name in _PROJECT):
+    if lacks := lacking(path):
+        near = next((one for one in (path / "pytorch", *path.parents) if not lacking(one)), None)
         raise SettingsError(
-            f"there is no source tree in {path}",
+            f"{path} is not the source tree of PyTorch: it lacks {', '.join(lacks)}",
             where="source.path",
-            todo=f"give the folder that holds {' or '.join(_PROJECT)}",
+            todo=f"did you mean {near}?" if near else f"give {A_TREE}",
         )
 
 

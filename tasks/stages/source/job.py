@@ -19,7 +19,8 @@ class SourceJob:
     `mirrors` are for git, `sha256` is for archives. `tree` is where the tree is or will be, `state`
     our folder with what was done to it, `manifest` what is withdrawn before the tree is changed.
     `others` are the folders of all builds of the checkout, which may hold what is to be fetched.
-    `commit` is what torchyard.lock holds for `ref`, "" where it holds nothing.
+    `commit` is what torchyard.lock holds for `ref`, "" where it holds nothing. `release` is the one
+    that all was decided by.
     """
 
     kind: Kind
@@ -35,6 +36,7 @@ class SourceJob:
     log: PurePath
     others: PurePath | None = None
     commit: str = ""
+    release: str = ""
 
     @property
     def at(self) -> str:

@@ -44,6 +44,7 @@ def _job(source: Source, layout: Layout, release: str) -> SourceJob:
         manifest=layout.manifest("source"),
         log=layout.logs / "source.log",
         others=layout.build.parent,
+        release=release,
     )
 
 

@@ -1,0 +1,38 @@
+"""What a folder is by its files: a tree of PyTorch or not, and of which release by its own word."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from packaging.version import Version
+
+VERSION = "version.txt"
+A_TREE = "the folder that PyTorch, or a fork of it, was cloned or unpacked into"
+
+# In every tree of 2.0 to 2.15 and its forks; those beside it (vision, audio, executorch) have some
+_ALWAYS = (VERSION, "CMakeLists.txt", "torch/__init__.py", "c10")
+
+
+def lacking(tree: Path) -> tuple[str, ...]:
+    """What every tree of PyTorch has and this folder has not."""
+    return tuple(name for name in _ALWAYS if not (tree / name).exists())
+
+
+def release_of(tree: Path) -> Version | None:
+    """What version.txt says, `2.9.0a0+fork3`; None where that is no version, or is not there."""
+    try:
+        return Version((tree / VERSION).read_text(encoding="utf-8-sig").strip())
+    except (OSError, ValueError):
+        return None
+
+
+def other_release(tree: Path, release: str) -> str:
+    """The version of a tree that is of another release than that; "" where it is of the same.
+
+    What comes before a release is that release: the tree of the tag v2.6.0 says 2.6.0a0.
+    """
+    found, numbers = release_of(tree), re.match(r"\d+(?:\.\d+)*", release)
+    if found is None or numbers is None or Version(found.base_version) == Version(numbers[0]):
+        return ""
+    return found.public
