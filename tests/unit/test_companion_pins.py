@@ -81,8 +81,11 @@ def test_a_tree_of_main_is_for_a_commit(
     assert wanted(job(tmp_path, tree)) == Wanted(requirement, NIGHTLY)
 
 
-def test_the_tree_of_a_release_is_for_a_version_of_pypi(tmp_path: Path, tree: Path) -> None:
-    (tree / "version.txt").write_text("2.15.0\n", encoding="utf-8")
+@pytest.mark.parametrize("version", ["2.15.0", "2.16.0", "2.6.0a0"])
+def test_the_tree_of_a_release_is_for_a_version_of_pypi(
+    tmp_path: Path, tree: Path, version: str
+) -> None:
+    (tree / "version.txt").write_text(f"{version}\n", encoding="utf-8")
     assert wanted(job(tmp_path, tree)) == Wanted("triton==3.9.0", "")
 
 

@@ -12,13 +12,14 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from tasks.deciding.companions import pair
 from tasks.effects import manifests
 from tasks.errors import BuildError
-from tasks.knowledge import load
+from tasks.knowledge import Knowledge, load
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.source.job import SourceTree
 
-_RELEASE = re.compile(r"\d+\.\d+\.\d+\s*")  # version.txt of a release; a branch has 2.16.0a0
+_RELEASE = re.compile(r"\d+\.\d+\.\d+")
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,10 @@ def wanted(job: ExtensionJob) -> Wanted:
     if job.pinned is None:
         return Wanted(job.location, job.index)
     tree = Path(manifests.read(job.pinned, SourceTree).tree)
-    pins = load(Path(job.knowledge)).companions[job.name].pins
+    knowledge = load(Path(job.knowledge))
+    pins = knowledge.companions[job.name].pins
     version = _pin(job, tree, pins["version"])
-    if _is_release(tree):
+    if _is_out(tree, job.name, knowledge):
         return Wanted(f"{job.location}=={version}", "")
     script = tree / pins["script"]
     said = script.read_text(encoding="utf-8") if script.is_file() else ""
@@ -59,10 +61,13 @@ def commit_in_wheel(script: str, commit: str) -> str:
     return f"git{commit[: int(digits[1]) if digits else 8]}"
 
 
-def _is_release(tree: Path) -> bool:
-    """Whether the tree's own version is that of a release, whose triton is on PyPI."""
-    version = tree / "version.txt"
-    return version.is_file() and bool(_RELEASE.fullmatch(version.read_text(encoding="utf-8")))
+def _is_out(tree: Path, name: str, knowledge: Knowledge) -> bool:
+    """Whether the tree is of a release that is out, whose triton is on PyPI: by its own version, or
+    as the alpha that the tree of a tag may still call itself (2.6.0 did).
+    """
+    file = tree / "version.txt"
+    said = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+    return bool(_RELEASE.fullmatch(said) or (said and pair(knowledge, said, name)))
 
 
 def _pin(job: ExtensionJob, tree: Path, name: str) -> str:
