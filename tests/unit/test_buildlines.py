@@ -42,14 +42,71 @@ LINK = f"/usr/bin/g++ -fPIC {FLAGS} -shared -o lib/libc10.so c10/CMakeFiles/c10.
         ("[7/9] : && :", ": && :"),
         ("[7/9] /b/bin/protoc --cpp_out /b /src/x.proto", "protoc"),
         ("g++ -pthread -fPIC -I/venv/include -c smoke.cpp -o build/smoke.o", "smoke.cpp"),
-        ("-- Performing Test HAS_AVX2 - Success", "Performing Test HAS_AVX2 - Success"),
-        ("  Preparing metadata (pyproject.toml)", "Preparing metadata (pyproject.toml)"),
-        ("adding 'torch/lib/libc10.so'", "adding 'torch/lib/libc10.so'"),
-        ("x" * 3000, "x" * 200),
+        ("[ 45%] Building CXX object CMakeFiles/spdlog.dir/src/spdlog.cpp.o", "spdlog.cpp"),
+        ("-- Performing Test HAS_AVX2 - Success", "Performing Test HAS_AVX2"),
+        ("-- Detecting CUDA compile features", "looking at the CUDA compiler"),
+        ("-- Build files have been written to: /src/slice/build", "compiling"),
+        ("  building 'simple_knn._C' extension", "compiling simple_knn._C"),
+        ("  adding 'torch/lib/libc10.so'", "adding libc10.so"),
+        (
+            "copying torch/version.py -> build/lib.linux-x86_64-cpython-313/torch",
+            "copying version.py",
+        ),
+        ("Copying functorch._C from functorch/functorch.so to /src/x.so", "copying functorch._C"),
+        ("*** Building project with Ninja...", "compiling"),
+        ("Downloading " + "x" * 3000, "Downloading " + "x" * 188),
     ],
 )
 def test_a_line_tells_its_file_and_not_its_command(line: str, short: str) -> None:
     assert subject(line) == short
+
+
+SILENT = """\
+Looking in links: /opt/wheels
+Processing ./build/local-full-cuda/extensions/smoke/tree
+  Preparing metadata (pyproject.toml): started
+  Running command Preparing metadata (pyproject.toml)
+  No CUDA runtime is found, using CUDA_HOME='/usr'
+  running dist_info
+  creating /tmp/pip-modern-metadata-fivm5otx/torchyard_smoke.egg-info
+  writing top-level names to /tmp/pip-modern-metadata-fivm5otx/smoke.egg-info/top_level.txt
+  Preparing metadata (pyproject.toml): finished with status 'done'
+Building wheels for collected packages: torchyard_smoke
+  running bdist_wheel
+  running build_ext
+  Emitting ninja build file /src/smoke/tree/build/temp.linux-x86_64-cpython-313/build.ninja...
+  Compiling objects...
+  Using envvar MAX_JOBS (2) as the number of workers...
+  ninja: Jobserver mode detected:  -j2 --jobserver-auth=fifo:/src/torchyard/build/.jobs/tokens
+  installing to build/bdist.linux-x86_64/wheel
+  Created wheel for torchyard_smoke: filename=torchyard_smoke-1.0-cp313-cp313-linux_x86_64.whl
+  Stored in directory: /tmp/pip-ephem-wheel-cache-kdn00s41/wheels/e3/14/30
+    warnings.warn(f'There are no {compiler_name} version bounds defined for CUDA version')
+dist.py:759: SetuptoolsDeprecationWarning: License classifiers are deprecated.
+!!
+x.cpp:1:1: warning: unused
+cmake --build . --target install --config Release -- -j 2 -v
+--   USE_XPU               : OFF
+/usr/include
+""".splitlines()
+
+
+@pytest.mark.parametrize("line", SILENT)
+def test_what_a_tool_says_of_itself_is_for_the_log(line: str) -> None:
+    assert not subject(line)
+
+
+def test_while_the_first_file_compiles_it_is_told_what_is_made(heard: Heard) -> None:
+    take = ninja.follow()
+    for line in (
+        "  building 'simple_knn._C' extension",
+        "  Emitting ninja build file /src/tree/build/temp.linux-x86_64-cpython-311/build.ninja...",
+        "  Compiling objects...",
+        "  Allowing ninja to set a default number of workers...",
+        "  ninja: Jobserver mode detected:  -j2 --jobserver-auth=fifo:/src/build/.jobs/tokens",
+    ):
+        take(line)
+    assert heard == ["compiling simple_knn._C"]
 
 
 @given(text(alphabet="[1/2] -ocm&\\:'\".ax", max_size=300))
@@ -66,15 +123,15 @@ def test_while_ninja_counts_what_compilers_say_is_for_the_log(heard: Heard) -> N
         "",
         "[2/3] Linking CXX shared library lib/libx.so",
         "-- Install configuration: Release",
-        "copying torch/version.py",
+        "copying torch/version.py -> build/lib.linux-x86_64-cpython-313/torch",
     ):
         take(line)
     assert heard == [
-        "Configuring done (13.9s)",
+        "configured",
         "x.cpp 1/3 (33 %)",
         "libx.so 2/3 (66 %)",
-        "Install configuration: Release",
-        "copying torch/version.py",
+        "installing",
+        "copying version.py",
     ]
 
 

@@ -1,14 +1,17 @@
-"""What a line of a build is about, in a word or two: the file of a step, not its command. Pure.
+"""What a line of a build is about, in a word or two: the file of a step, not its command; nothing
+where it says nothing to a person. Pure.
 
-PyTorch's setup.py makes Ninja show whole commands, and those of a compiler are 3 kB long. Whether a
-line tells of an error is for `tasks.diagnosis.firsterror`.
+PyTorch's setup.py makes Ninja show whole commands, and those of a compiler are 3 kB long. Of what
+pip, setuptools, CMake and Ninja say of themselves most lines are of no use on a screen, and the
+last of them would stand there until the first file is compiled. Whether a line tells of an error is
+for `tasks.diagnosis.firsterror`.
 """
 
 from __future__ import annotations
 
 import re
 
-_NUMBER = re.compile(r"\[\d+/\d+\]\s*")
+_NUMBER = re.compile(r"\[(?:\d+/\d+|\s*\d+%)\]\s*")  # of Ninja, and of CMake's make
 _NAME = r"(\"[^\"]+\"|'[^']+'|\S+)"
 _INPUT = re.compile(rf"(?<=\s)[-/](?:c\s+|T[cp]\s*)(?={_NAME})")  # of cl: /Tpx.cpp
 _OUTPUT = re.compile(rf"\s(?:-o\s+|/(?:out|OUT):){_NAME}")
@@ -16,6 +19,25 @@ _ARCHIVE = re.compile(r"\s(\S+\.(?:a|lib))(?=\s|$)")
 _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".cu", ".hip", ".m", ".mm", ".s", ".S", ".asm", ".rc")
 _WARNING = re.compile(r"(?:^|[:)] )(?:[Cc]ommand line )?warning(?: [#A-Z]+\d[\w-]*)? ?:")
 _MOST = 200  # characters
+# What is told of a line that is neither a step nor a compiler's command; the first that matches
+_TOLD = tuple(
+    (re.compile(pattern), words)
+    for pattern, words in (
+        (r"-- ((?:Performing Test|Looking for|Found) \S+)", r"\1"),
+        (r"-- Detecting (\S+) compile", r"looking at the \1 compiler"),
+        (r"-- (?:Configuring|Generating) done", "configured"),
+        (r"-- Build files have been written", "compiling"),
+        (r"-- (?:Install configuration|Installing|Up-to-date|Set non-toolchain)", "installing"),
+        (r"building '(\S+)' extension", r"compiling \1"),  # setuptools
+        (r"[Aa]dding '(?:\S*/)?(\S+)'$", r"adding \1"),
+        (r"[Cc]opying (?:\S*/)?(\S+) (?:->|to|from) ", r"copying \1"),
+        (r"\*\*\* Configuring CMake", "configuring"),  # scikit-build-core
+        (r"\*\*\* Building project", "compiling"),
+        (r"\*\*\* Installing project", "installing"),
+        (r"\*\*\* Making wheel", "making the wheel"),
+        (r"((?:Cloning|Downloading|Extracting|Fetching|Unpacking) .+)", r"\1"),
+    )
+)
 
 
 def is_warning(line: str) -> bool:
@@ -26,19 +48,24 @@ def is_warning(line: str) -> bool:
 
 
 def subject(line: str) -> str:
-    """`x.cpp` of a compiler's command, `libc10.so` of a linker's, `cmake -E copy`; the line itself
-    where it is none.
+    """`x.cpp` of a compiler's command, `libc10.so` of a linker's, `cmake -E copy` of a step; ""
+    where it says nothing to a person.
     """
     text = line.strip()
-    number = _NUMBER.match(text)
-    command = text[number.end() :] if number else text
-    short = _file_of(command) or _program(command)
-    if not short:
-        short = _told(command) if number else command.removeprefix("-- ")
+    if number := _NUMBER.match(text):
+        command = text[number.end() :]
+        short = _file_of(command) or _program(command) or _step(command)
+    else:
+        short = _told(text) or _file_of(text)
     return short[:_MOST]
 
 
-def _told(step: str) -> str:
+def _told(text: str) -> str:
+    found = ((pattern.match(text), words) for pattern, words in _TOLD)
+    return next((match.expand(words) for match, words in found if match), "")
+
+
+def _step(step: str) -> str:
     """CMake's own words for a step: `x.cpp` of "Building CXX object x.cpp.o", else all of them."""
     last = step.rpartition(" ")[2]
     return _base(last) if _path(last) or "." in last.strip(".") else step
