@@ -10,10 +10,21 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Final
 
 from tasks.errors import names_a_secret, redact
 from tasks.model import Json
+
+ABSENT: Final = object()  # what stands for the value of a key that is not there
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """A value that is not what it was, and the keys that lead to it, at least one."""
+
+    path: tuple[str, ...]
+    before: Any
+    after: Any
 
 
 def plain(value: Any) -> Json:
@@ -68,21 +79,11 @@ def sha256_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def changes(before: Any, after: Any, key: str = "") -> Iterator[str]:
-    """What differs, one line a leaf: `target.archs: ["9.0"] → ["12.0"]`."""
+def changes(before: Any, after: Any, path: tuple[str, ...] = ()) -> Iterator[Change]:
+    """What differs, one of them a leaf."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in sorted({*before, *after}):
-            dotted = f"{key}.{name}" if key else str(name)
-            if name not in before:
-                yield f"{dotted}: new"
-            elif name not in after:
-                yield f"{dotted}: gone"
-            else:
-                yield from changes(before[name], after[name], dotted)
+            old, new = before.get(name, ABSENT), after.get(name, ABSENT)
+            yield from changes(old, new, (*path, str(name)))
     elif before != after:
-        yield f"{key}: {_short(before)} → {_short(after)}"
-
-
-def _short(value: Any, limit: int = 60) -> str:
-    text = redact(json.dumps(value, ensure_ascii=False))
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+        yield Change(path or ("",), before, after)

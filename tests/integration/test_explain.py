@@ -77,7 +77,7 @@ def test_explain_foresees_what_build_does_and_changes_nothing(yard: Yard, tree: 
     yard.profile(**source_profile(tree), build={"flags": {"USE_LOUD": True}})
     switched = explained(yard)
     assert switched["env"]["verdict"] == "runs"
-    assert switched["compile"]["reasons"] == ["flags.USE_LOUD: new"]
+    assert switched["compile"]["reasons"] == ["build.flags.USE_LOUD: now true, was not set"]
     assert switched["compile"]["folder"]["decision"] == "reconfigure"
     assert switched["compile"]["folder"]["objects"] is None
     assert switched["deps"]["verdict"] == "up to date"

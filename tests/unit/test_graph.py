@@ -155,7 +155,7 @@ def test_a_changed_input_reruns_and_is_given_as_the_reason(bench: Bench) -> None
     bench.inputs = {"flag": "B"}
     bench.doit()
     assert bench.ran == ["deps"]
-    assert 'flag: "A" → "B"' in bench.out.getvalue()
+    assert "flag: now B, was A" in bench.out.getvalue()
 
 
 def test_a_new_token_for_the_same_index_is_no_reason_to_build_again(bench: Bench) -> None:

@@ -93,7 +93,7 @@ def test_the_run_that_is_at_work_is_said_to_be(subject: Subject, heard: Heard) -
 
 def test_it_is_readable_at_eighty_columns(subject: Subject, heard: Heard) -> None:
     long = "extensions:diff-gaussian-rasterization"
-    why = 'settings.build.flags.USE_FLASH_ATTENTION: "1" → "0" 変更'
+    why = "build.flags.USE_FLASH_ATTENTION: now false, was true 変更"
     put(subject.root, 1, *stage(long, why, "failed"), end("failed", 99_000.0, 1), command=[long])
     history.run(subject)
     assert columns(heard[0]) <= 80

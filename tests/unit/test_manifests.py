@@ -118,11 +118,11 @@ def test_a_record_that_cannot_be_read_counts_as_none(finished: Path, content: by
 
 
 def test_a_changed_input_is_the_reason(finished: Path) -> None:
-    assert records.reason(stage(finished, cuda="13.2")) == 'cuda: "13.0" → "13.2"'
+    assert records.reason(stage(finished, cuda="13.2")) == "CUDA: now 13.2, was 13.0"
     assert records.reason(stage(finished, cuda="13.2", index="x", local=None)) == (
-        'cuda: "13.0" → "13.2" (and 2 more)'
+        "CUDA: now 13.2, was 13.0 (and 2 more)"
     )
-    assert records.reason(stage(finished)) == "cuda: gone"
+    assert records.reason(stage(finished)) == "CUDA: now not set, was 13.0"
 
 
 def test_a_password_in_a_changed_input_is_not_shown(finished: Path) -> None:

@@ -73,10 +73,10 @@ def test_symbols_that_went_and_came_are_named_by_library() -> None:
 
 def test_what_follows_from_another_release_goes_without_saying() -> None:
     now = after({}, {C10: ("another",)}, release="2.16.0")
-    assert words(now) == ['release: "2.15.0" → "2.16.0"']
+    assert words(now) == ["torch: now 2.16.0, was 2.15.0"]
     assert words(after(cuda="13.0", cxx_standard=23)) == [
-        'cuda: "13.2" → "13.0"',
-        "cxx_standard: 20 → 23",
+        "CUDA: now 13.0, was 13.2",
+        "C++ standard: now 23, was 20",
     ]
 
 

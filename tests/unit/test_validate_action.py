@@ -198,8 +198,8 @@ def test_settings_that_moved_since_the_build_are_warned_of_first(
     capsys.readouterr()
     (found,) = run(yard.job(stages=(asked,)))
     told = (
-        'what was built is not what the settings ask for now (compile: type: "Release" → "Debug"): '
-        "doit build profile=mine"
+        "what was built is not what the settings ask for now "
+        "(compile: build.type: now Debug, was Release): doit build profile=mine"
     )
     assert found.warnings == (told,)
     assert " ".join(capsys.readouterr().out.split()).startswith(f"warning {told} ")

@@ -21,6 +21,7 @@ from tasks.errors import redact
 from tasks.model import Stage
 from tasks.runrecord.record import LOOKED
 from tasks.words.few import shortened
+from tasks.words.moved import inputs
 
 # What is known of a manifest that changed, in words; none where nobody can tell
 Told = Callable[[PurePath], tuple[str, ...]]
@@ -65,7 +66,7 @@ def reasons(stage: Stage, told: Told = _nothing) -> tuple[str, ...]:
     if last is None:
         return ("first time",)
     now = shown(stage.inputs)
-    if moved := tuple(changes(last["inputs"], now)):
+    if moved := tuple(inputs(stage.room, changes(last["inputs"], now))):
         return moved
     if newer := tuple(_newer(stage, last["reads"], told)):
         return newer

@@ -7,15 +7,23 @@ from dataclasses import replace
 
 from tasks.digest import changes, plain
 from tasks.stages.wheel.job import Parts, Surface
+from tasks.words.moved import moved
 
 _INCLUDE = "torch/include/"
+_FACTS = {
+    "release": "torch",
+    "cuda": "CUDA",
+    "python_tag": "Python",
+    "cxx11_abi": "_GLIBCXX_USE_CXX11_ABI",
+    "cxx_standard": "C++ standard",
+}
 
 
 def differences(before: Parts, after: Parts, named: Callable[[str], str]) -> Iterator[str]:
     """What an extension has to be built again for. In another release, or for another CUDA, all
     that follows from that goes without saying. `named` makes a symbol readable.
     """
-    yield from changes(plain(_facts(before.surface)), plain(_facts(after.surface)))
+    yield from moved(changes(plain(_facts(before.surface)), plain(_facts(after.surface))), _FACTS)
     if (before.surface.release, before.surface.cuda) == (after.surface.release, after.surface.cuda):
         yield from _headers(before.headers, after.headers)
         for library in sorted({*before.symbols, *after.symbols}):
