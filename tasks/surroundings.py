@@ -184,7 +184,8 @@ class Asked:
 class Surroundings:
     """Everything that a check may need to know.
 
-    `begun`: something of this profile is built already, so that its room on the disk is taken.
+    `systems` are the names by which package managers are told apart (`ubuntu`, `debian`). `begun`:
+    something of this profile is built already, so that its room on the disk is taken.
     `python_bits` is of the interpreter that is built for, `glibc` "" where there is none (musl,
     Windows). `cmake`, `ninja` and `setuptools` are those of the build environment where there is
     one, else those on PATH (`setuptools` then is not there). `without_cuda` are extensions whose
@@ -195,6 +196,7 @@ class Surroundings:
     host: Host
     root: PurePath
     os_release: str | None = None
+    systems: tuple[str, ...] = ()
     glibc: str | None = None
     wsl: bool = False
     python_bits: int | None = None

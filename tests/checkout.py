@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ SHORT = os.environ.get("TORCHYARD_TEST_SHORT") == "1"
 KNOWLEDGE = load_knowledge(ROOT / "config" / "knowledge")
 CARD = Gpu("NVIDIA GeForce RTX 5090", "12.0", 32_607)
 HOST = Host("linux", "x86_64", Interpreter("/usr/bin/python3", "3.12.4"), (CARD,))
+
+OnSystem = Callable[..., None]  # takes the names of a system, as /etc/os-release has them
 
 
 class Heard(list[str]):

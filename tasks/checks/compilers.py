@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tasks.checks.ids import CheckId
-from tasks.checks.symptom import Symptom, command, ok, problem, unchecked, warning
+from tasks.checks.symptom import Symptom, command, install, ok, problem, unchecked, warning
 from tasks.knowledge.hostcompilers import INSTALL_MSVC
 
 if TYPE_CHECKING:
@@ -14,35 +14,32 @@ if TYPE_CHECKING:
     from tasks.reports.subject import Profile
     from tasks.surroundings import Surroundings
 
-INSTALL_COMPILER = {
-    "linux": "sudo apt install build-essential",
-    "windows": INSTALL_MSVC,
-    "macos": "xcode-select --install",
-}
+INSTALL_COMPILER = {"windows": INSTALL_MSVC, "macos": "xcode-select --install"}
 _BESIDE: tuple[CheckId, ...] = ("visual-studio", "windows-sdk")
 _NOT_NEEDED = "not needed: nothing is compiled"
 
 
-def judge(s: Surroundings, profile: Profile | None, _: Knowledge) -> Iterator[Symptom]:
+def judge(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Iterator[Symptom]:
     """compiler, visual-studio, windows-sdk."""
     windows = s.host.system == "windows"
     if profile and not profile.choice.compiles:
         yield ok("compiler", _NOT_NEEDED)
         yield from (ok(check, _NOT_NEEDED) for check in _BESIDE if windows)
         return
-    yield _compiler(s)
+    yield _compiler(s, knowledge)
     if windows:
         yield _visual_studio(s)
         yield _windows_sdk(s)
 
 
-def _compiler(s: Surroundings) -> Symptom:
+def _compiler(s: Surroundings, knowledge: Knowledge) -> Symptom:
     if s.cxx is None:
         return unchecked("compiler")
     if not s.cxx.path:
-        todo = s.cxx.todo or INSTALL_COMPILER[s.host.system]
+        own = INSTALL_COMPILER.get(s.host.system)
+        todo = command(own) if own else install(knowledge, s, "compiler")
         seen = s.cxx.why or "there is no C++ compiler here"
-        return problem("compiler", seen, todo if s.cxx.todo else command(todo))
+        return problem("compiler", seen, s.cxx.todo or todo)
     why = f": {s.cxx.why}" if s.cxx.why else ""
     return ok("compiler", f"{s.cxx.version} at {s.cxx.path}{why}")
 

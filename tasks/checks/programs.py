@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
 
-from tasks.checks.symptom import Symptom, command, ok, problem, unchecked, warning
+from tasks.checks.symptom import Symptom, command, install, ok, problem, unchecked, warning
 from tasks.errors import KnowledgeError
 from tasks.knowledge.releases import release
 from tasks.stages.deps.job import NINJA
@@ -18,18 +18,13 @@ if TYPE_CHECKING:
     from tasks.stages.deps.job import DepsJob
     from tasks.surroundings import Surroundings
 
-INSTALL_GIT = {
-    "linux": "sudo apt install git",
-    "windows": "winget install Git.Git",
-    "macos": "xcode-select --install",
-}
 _NINJA = Version(NINJA)
 
 
 def judge(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Iterator[Symptom]:
     """git, cmake, ninja."""
     job = deps_job(profile)
-    yield _git(s, job)
+    yield _git(s, job, knowledge)
     yield _cmake(s, profile, knowledge)
     yield _ninja(s, profile)
 
@@ -41,12 +36,13 @@ def deps_job(profile: Profile | None) -> DepsJob | None:
     return job
 
 
-def _git(s: Surroundings, job: DepsJob | None) -> Symptom:
+def _git(s: Surroundings, job: DepsJob | None, knowledge: Knowledge) -> Symptom:
     if s.git is None:
         return unchecked("git")
     if s.git.path:
         return ok("git", f"{s.git.version} at {s.git.path}")
-    todo = command(INSTALL_GIT[s.host.system])
+    mac = s.host.system == "macos"
+    todo = command("xcode-select --install") if mac else install(knowledge, s, "git")
     if job and job.git_needed:
         return problem("git", f"not there, and needed {job.git_needed}", todo)
     return warning("git", "not there: nothing can be fetched from git", todo)

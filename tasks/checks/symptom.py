@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tasks.checks.ids import CheckId
+from tasks.knowledge import packagemanagers
+
+if TYPE_CHECKING:
+    from tasks.knowledge import Knowledge
+    from tasks.surroundings import Surroundings
 
 # "ignored" is a problem that doctor.ignore names: no check says it, the report does
 Level = Literal["ok", "warning", "problem", "not checked", "ignored"]
@@ -45,6 +50,12 @@ def problem(check: CheckId, seen: str, todo: str, subject: str = "") -> Symptom:
 def unchecked(check: CheckId, why: str = "could not be looked at here") -> Symptom:
     """Nobody knows."""
     return Symptom(check, "not checked", check, why)
+
+
+def install(knowledge: Knowledge, s: Surroundings, asked: str) -> str:
+    """What adds a package here: a command to copy where it is known."""
+    told = packagemanagers.command(knowledge, s.systems, asked)
+    return command(told) if told else packagemanagers.installing(knowledge, s.systems, asked)
 
 
 def command(text: str, before: str = "") -> str:

@@ -17,6 +17,7 @@ from tasks.checks.ids import CheckId
 from tasks.checks.symptom import Symptom, ok, problem, unchecked, warning
 from tasks.cppextension import SWITCH, Bounds, switched_off
 from tasks.knowledge.hostcompilers import msc_ver
+from tasks.knowledge.packagemanagers import installing
 
 if TYPE_CHECKING:
     from tasks.knowledge import Knowledge
@@ -85,7 +86,7 @@ def _linux(s: Surroundings, torch: TorchSeen, cuda: str, cxx: Tool, profile: Pro
     if not names:
         return ok(_ID, f"{taken}; no extension has it look at {named}")
     seen = f"{taken}, and would refuse {named} for {names}"
-    return problem(_ID, seen, _todo(profile, cxx, bounds, names))
+    return problem(_ID, seen, _todo(s, profile, cxx, bounds, names))
 
 
 def _extensions(s: Surroundings, profile: Profile) -> list[ExtensionJob]:
@@ -109,7 +110,7 @@ def _least(torch: TorchSeen, named: str, version: str, least: str) -> Symptom:
     return ok(_ID, f"torch {torch.version} takes {named}")
 
 
-def _todo(profile: Profile, cxx: Tool, bounds: Bounds, names: str) -> str:
+def _todo(s: Surroundings, profile: Profile, cxx: Tool, bounds: Bounds, names: str) -> str:
     """An older GCC, where that helps, and torch itself would not be compiled again for it;
     `compiler` saw to it that nvcc takes the one that is here.
     """
@@ -121,7 +122,8 @@ def _todo(profile: Profile, cxx: Tool, bounds: Bounds, names: str) -> str:
     if profile.choice.strategy == "source":
         return f"nvcc takes it, so {off}"
     older = int(bounds.above.partition(".")[0]) - 1
-    other = f"or take an older one (apt install g++-{older}):"
+    add = installing(profile.knowledge, s.systems, "newest-gcc", gcc=str(older))
+    other = f"or take an older one ({add}):"
     return f"nvcc takes it, so {off}\n{other}\n  build.env: {{CC: gcc-{older}, CXX: g++-{older}}}"
 
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tasks.effects.machine import capacity, memory
+from tasks.effects.machine import capacity, memory, packagemanager
 from tasks.errors import KnowledgeError
+from tasks.knowledge import packagemanagers
 from tasks.knowledge.toolkits import compiler_limit, toolkit, toolkits_for
 from tasks.words.size import size
 
@@ -31,10 +32,10 @@ def of_host(knowledge: Knowledge, python: str = "", gcc: str = "") -> dict[str, 
     known = {
         "fewer": str(max(1, capacity.safe_jobs() // 2)),
         "memory": size(memory.limit_mib(memory.groups())),
-        "python_version": python or ".".join(map(str, sys.version_info[:2])),
     }
-    words = {**known, **({"gcc": gcc} if gcc else {})}
-    return {**known, **dict(_installing(knowledge.package_managers, words))}
+    minor = python or ".".join(map(str, sys.version_info[:2]))
+    words = {"python": minor, **({"gcc": gcc} if gcc else {})}
+    return {**known, **dict(_installing(knowledge, words))}
 
 
 def of_profile(profile: Profile, stage: Stage | None, facts: Facts | None) -> dict[str, str]:
@@ -116,15 +117,9 @@ def _newest_gcc(newest: int) -> dict[str, str]:
     return {}
 
 
-def _installing(
-    managers: Mapping[str, Mapping[str, str]], words: Mapping[str, str]
-) -> Iterator[tuple[str, str]]:
+def _installing(knowledge: Knowledge, words: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The commands of the package manager that is here: `install:compiler`."""
-    manager = next((named for name, named in managers.items() if shutil.which(name)), {})
-    for name, package in manager.items():
-        if name in {"command", "status"}:
-            continue
-        try:
-            yield f"install:{name}", f"{manager['command']} {package.format_map(words)}"
-        except KeyError:  # what its name has in it is not known
-            continue
+    systems = packagemanager.systems()
+    for name in knowledge.package_managers.names:
+        if text := packagemanagers.command(knowledge, systems, name, **words):
+            yield f"install:{name}", text

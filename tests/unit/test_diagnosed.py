@@ -22,7 +22,7 @@ from tasks.errors import BuildError, CommandFailedError, FetchError
 from tasks.failing import diagnosed, onsite
 from tasks.model import Command, Host, Interpreter, Stage, ToolkitFound
 from tasks.reports.subject import Profile
-from tests.checkout import CARD, KNOWLEDGE, opened, write
+from tests.checkout import CARD, KNOWLEDGE, OnSystem, opened, write
 
 ARCH = "nvcc fatal   : Unsupported gpu architecture 'compute_120'"
 HOST = Host(
@@ -236,13 +236,14 @@ def test_a_remedy_names_the_jobs_that_there_were(profile: Profile) -> None:
 
 
 def test_a_remedy_names_the_newest_compiler_here_that_this_nvcc_takes(
-    profile: Profile, monkeypatch: pytest.MonkeyPatch
+    profile: Profile, monkeypatch: pytest.MonkeyPatch, on_system: OnSystem
 ) -> None:
+    on_system("debian")
     there = {"gcc-99": "/bin/gcc-99", "g++-99": "/bin/g++-99", "gcc-12": "/a/gcc-12"}
     monkeypatch.setattr("shutil.which", {**there, "g++-12": "/a/g++-12"}.get)
     said = remedy(failure("unsupported-gnu-version"), known(profile, "compile"))
     assert "build.env.CUDAHOSTCXX: /a/g++-12 in config/profiles/mine.yaml" in said
-    monkeypatch.setattr("shutil.which", {"apt": "/usr/bin/apt"}.get)
+    monkeypatch.setattr("shutil.which", {}.get)
     said = remedy(failure("unsupported-gnu-version"), known(profile, "compile"))
     gcc = KNOWLEDGE.toolkits[profile.choice.toolkit.version].gcc_max
     assert f"takes GCC up to {gcc}: sudo apt install gcc-{gcc} g++-{gcc}," in said
@@ -253,17 +254,15 @@ def test_a_remedy_names_the_compiler_that_crashed(profile: Profile) -> None:
     assert "another compiler than /a/g++ 12.2: build.env.CC and build.env.CXX in" in said
 
 
-def test_a_remedy_names_packages_as_this_system_does(
-    profile: Profile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_remedy_names_packages_as_this_system_does(profile: Profile, on_system: OnSystem) -> None:
     headers = failure("python-h-missing")
-    monkeypatch.setattr("shutil.which", {"apt": "/usr/bin/apt"}.get)
+    on_system("ubuntu", "debian")
     said = remedy(headers, known(profile, "compile"))
     assert said.startswith("sudo apt install python3.12-dev")
-    monkeypatch.setattr("shutil.which", {"dnf": "/usr/bin/dnf"}.get)
+    on_system("fedora")
     said = remedy(headers, known(profile, "compile"))
     assert said.startswith("sudo dnf install python3.12-devel")
-    monkeypatch.setattr("shutil.which", {}.get)
+    on_system("nixos")
     assert remedy(headers, onsite.of_host(KNOWLEDGE)) == headers.remedy
 
 
@@ -281,8 +280,7 @@ def test_a_remedy_names_extension_card_and_tree(profile: Profile) -> None:
 def test_every_word_of_a_remedy_is_one_that_a_host_may_know(profile: Profile) -> None:
     full = {*known(profile, "extensions:rast", jobs=8), *known(profile, "compile", jobs=8)}
     full |= {"home", "cc", "cxx", "toolkit_for_archs", "free", "compiler"}  # where there are such
-    managers = KNOWLEDGE.package_managers.values()
-    full |= {f"install:{name}" for one in managers for name in one}
+    full |= {f"install:{name}" for name in KNOWLEDGE.package_managers.names}
     for one in KNOWLEDGE.failures:
         for text in one.here:
             assert words(text) <= full, (one.slug, words(text) - full)

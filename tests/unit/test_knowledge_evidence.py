@@ -46,6 +46,7 @@ ENTRIES = {
     "costs": ("ways",),
     "failures": ("failures",),
     "mirrors": ("presets",),
+    "packagemanagers": ("managers",),
 }
 
 

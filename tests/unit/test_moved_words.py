@@ -12,7 +12,7 @@ from tasks.words.moved import INPUTS, inputs
 from tests.unit.test_decide import existing, host
 from tests.unit.test_plan import every_stage, plan_of
 
-EXTENSIONS: list[dict[str, Any]] = [
+EXTENSIONS: list[dict[str, Any] | str] = [
     {"name": "a", "path": "a"},
     {"name": "b", "sdist": "b==1.0", "requires": ["numpy"]},
     {"name": "c", "git": "https://git.example/c", "patches": ["c.patch"]},
@@ -40,7 +40,7 @@ def asked() -> dict[str, set[str]]:
         plan_of(existing("2.11.0+cu130", "13.0"), torch={"strategy": "existing"}),
         plan_of(host(system="windows"), **SOURCE),
     )
-    found = defaultdict(set)
+    found: dict[str, set[str]] = defaultdict(set)
     for plan in plans:
         for stage in every_stage(plan):
             found[stage.room] |= stage.inputs.keys()

@@ -15,6 +15,7 @@ from tasks.effects.python import environments
 from tasks.effects.python.packages import Download, Extra, Packages, download
 from tasks.errors import CommandFailedError, FetchError, MissingToolError
 from tasks.model import Command
+from tests.checkout import OnSystem
 from tests.systems import posix_only
 
 PYTHON = "/venv/bin/python"
@@ -233,7 +234,11 @@ def test_a_venv_is_made_with_pip_in_it(runs: Runs, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the command is Debian's")
-def test_a_python_without_venv_is_told_with_the_command(runs: Runs, tmp_path: Path) -> None:
+def test_a_python_without_venv_is_told_with_the_command(
+    runs: Runs, tmp_path: Path, on_system: OnSystem
+) -> None:
+    on_system("debian")
+
     def fail(_: Command) -> None:
         raise CommandFailedError("make the build environment failed (exit 1)", code=1, where="l:2")
 
@@ -241,7 +246,8 @@ def test_a_python_without_venv_is_told_with_the_command(runs: Runs, tmp_path: Pa
     with pytest.raises(MissingToolError) as told:
         environments.create_venv(tmp_path / "venv", "/usr/bin/python3", None, tmp_path / "deps.log")
     assert str(told.value) == (
-        "l:2: make the build environment failed (exit 1)\n  → apt install python3-venv python3-dev"
+        "l:2: make the build environment failed (exit 1)\n"
+        "  → sudo apt install python3-venv python3-dev"
     )
 
 

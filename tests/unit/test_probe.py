@@ -22,6 +22,7 @@ from tasks.effects.machine.probe import Asked, Pin
 from tasks.effects.python import environments, pythons
 from tasks.errors import SettingsError
 from tasks.model import Gpu, Host, Interpreter, ToolkitFound, TorchFound
+from tests.checkout import OnSystem
 
 RTX_5090 = Gpu("NVIDIA GeForce RTX 5090", "12.0", 32_607)
 CARDS = {"one": [("NVIDIA GeForce RTX 5090", (12, 0), 32_607)]}
@@ -272,16 +273,16 @@ def test_a_program_that_is_no_python_is_told(tmp_path: Path) -> None:
 
 
 def test_a_version_that_is_not_here_is_told_with_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_system: OnSystem
 ) -> None:
+    on_system("debian")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(environments, "find_uv", lambda: None)
     with pytest.raises(SettingsError) as told:
         pythons.interpreter("3.99")
     assert str(told.value) == (
         "python: there is no Python 3.99 here\n"
-        "  → install it (apt install python3.99 python3.99-venv python3.99-dev; "
-        "winget install Python.Python.3.99), or write the path of one"
+        "  → sudo apt install python3.99 python3.99-venv python3.99-dev, or write the path of one"
     )
 
 

@@ -133,7 +133,7 @@ def test_a_compiler_that_torch_refuses_is_told_with_both_ways_out() -> None:
     assert found.todo.splitlines() == [
         "nvcc takes it, so turn its look off:",
         '  extensions (toy).env: {TORCH_DONT_CHECK_COMPILER_ABI: "1"}',
-        "or take an older one (apt install g++-13):",
+        "or take an older one (sudo apt install gcc-13 g++-13):",
         "  build.env: {CC: gcc-13, CXX: g++-13}",
     ]
     fits = replace(REFUSING, cxx=Tool("/usr/bin/g++-13", "13.3.0"))

@@ -28,7 +28,7 @@ from tasks.sharing.workers import (
     variables,
     worker,
 )
-from tests.checkout import Heard, write
+from tests.checkout import Heard, OnSystem, write
 from tests.systems import posix_only
 
 FOLDER = PurePosixPath("/y/build/p")
@@ -271,7 +271,10 @@ def program(path: Path, text: str) -> None:
 
 
 @posix_only
-def test_without_the_program_it_is_named_with_its_command(tmp_path: Path, heard: Heard) -> None:
+def test_without_the_program_it_is_named_with_its_command(
+    tmp_path: Path, heard: Heard, on_system: OnSystem
+) -> None:
+    on_system("debian")
     env = {"PATH": str(tmp_path)}
     assert _handing(asked("distcc", ["a/2"], FOLDER), "/usr/bin/ccache", env, tmp_path) == env
     assert heard == [

@@ -20,6 +20,7 @@ from tasks.effects.building.compilercache import kind_of
 from tasks.effects.distribute.fit import usable
 from tasks.effects.history import recording
 from tasks.effects.machine import capacity
+from tasks.effects.machine.packagemanager import installing
 from tasks.effects.voice import say, warn
 from tasks.model import Json
 from tasks.sharing import workers
@@ -110,7 +111,7 @@ def _there(
 def _hindrance(asked: Workers, launcher: str, program: str, env: Mapping[str, str]) -> str:
     before = kind_of(launcher)
     if not program and asked.kind != "sccache-dist":
-        return f"{PROGRAMS[asked.kind]} is not here ({workers.INSTALL[asked.kind]})"
+        return f"{PROGRAMS[asked.kind]} is not here ({installing(asked.kind)})"
     if asked.kind == "sccache-dist":
         return (
             "" if before == "sccache" else "sccache is not what caches here: build.cache: sccache"

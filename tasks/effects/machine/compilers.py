@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tasks.effects import shell
 from tasks.effects.machine import visualstudio
+from tasks.effects.machine.packagemanager import installing
 from tasks.errors import CommandFailedError, MissingToolError
 from tasks.knowledge.hostcompilers import HostCompiler, Kind, Limits, refusal
 from tasks.model import Command
@@ -116,11 +117,12 @@ def _no_compiler(asked: str | None, limits: Limits, refused: str) -> MissingTool
             todo="name another one, or take the line out: one that is taken is then looked for",
         )
     if not refused:
-        return MissingToolError("there is no C++ compiler here", todo="apt install build-essential")
+        return MissingToolError("there is no C++ compiler here", todo=installing("compiler"))
     if limits.gcc_max:
         return MissingToolError(
             refused,
-            todo=f"apt install g++-{limits.gcc_max}  (it is then found by itself), "
+            todo=f"{installing('newest-gcc', gcc=str(limits.gcc_max))}  (it is then found by "
+            "itself), "
             "or choose a newer toolkit.version",
         )
     return MissingToolError(refused, todo=f"install a g++ of {limits.gcc_min} or later")

@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path, PurePath
 
 from tasks.effects import shell
+from tasks.effects.machine.packagemanager import installing
 from tasks.errors import MissingToolError
 from tasks.model import Command
 
@@ -43,7 +44,8 @@ def send(dest: str, index: PurePath, log: PurePath) -> None:
         return
     if not shutil.which("rsync"):
         raise MissingToolError(
-            "rsync is not here, which sends the index", todo="apt install rsync, here and there"
+            "rsync is not here, which sends the index",
+            todo=f"{installing('rsync')}, here and there",
         )
     for options in _PASSES:
         argv = ("rsync", "-rt", *options, "--", f"{Path(index)}/", dest)

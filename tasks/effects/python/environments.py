@@ -7,6 +7,7 @@ import sys
 from pathlib import Path, PurePath
 
 from tasks.effects import shell
+from tasks.effects.machine.packagemanager import installing
 from tasks.effects.network import indexclient
 from tasks.errors import CommandFailedError, MissingToolError
 from tasks.model import Command
@@ -47,11 +48,8 @@ def create_venv(venv: PurePath, base: str, uv: str | None, log: PurePath) -> Non
     try:
         indexclient.run(venv_argv(venv, base, uv), what, log)  # uv fetches pip for it
     except CommandFailedError as error:
-        hint = (
-            "apt install python3-venv python3-dev"
-            if sys.platform == "linux"
-            else "reinstall Python with its venv"
-        )
+        linux = sys.platform == "linux"
+        hint = installing("venv") if linux else "reinstall Python with its venv"
         raise MissingToolError(error.what, where=error.where, todo=hint) from error
 
 

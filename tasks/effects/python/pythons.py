@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tasks.deciding.choice import UnmetError
 from tasks.effects import shell
+from tasks.effects.machine.packagemanager import installing
 from tasks.errors import CommandFailedError, MissingToolError, SettingsError
 from tasks.model import Command, Interpreter, TorchFound
 
@@ -60,8 +61,7 @@ def _find_python(asked: str) -> str:
     raise UnmetError(
         f"there is no Python {asked} here",
         where="python",
-        todo=f"install it (apt install python{asked} python{asked}-venv python{asked}-dev; "
-        f"winget install Python.Python.{asked}), or write the path of one",
+        todo=f"{installing('python', python=asked)}, or write the path of one",
     )
 
 

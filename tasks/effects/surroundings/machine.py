@@ -9,16 +9,17 @@ import sys
 from typing import Any
 
 from tasks.checks.ids import CheckId
-from tasks.effects.machine import capacity, memory
+from tasks.effects.machine import capacity, memory, packagemanager
 from tasks.surroundings import VARIABLES, Asked, Memory
 
 _MIB = 2**20
 
 
 def look(asked: Asked, wanted: frozenset[CheckId]) -> dict[str, Any]:
-    """`os_release`, `glibc`, `wsl`, `memory`, `encoding`, `environ`."""
+    """`os_release`, `systems`, `glibc`, `wsl`, `memory`, `encoding`, `environ`."""
     found: dict[str, Any] = {
         "os_release": _release(asked.host.system),
+        "systems": packagemanager.systems(),
         "glibc": _glibc(asked.host.system),
         "wsl": "microsoft" in platform.release().lower() and asked.host.system == "linux",
         "environ": tuple((name, os.environ[name]) for name in VARIABLES if name in os.environ),

@@ -9,6 +9,7 @@ from pathlib import Path
 from tasks.digest import canonical, sha256_text
 from tasks.effects import files
 from tasks.effects.machine import compilers, toolchain, vcvars
+from tasks.effects.machine.packagemanager import installing
 from tasks.effects.python import environments, pythons, requirements
 from tasks.effects.python.packages import Packages
 from tasks.effects.voice import warn
@@ -66,9 +67,7 @@ def _stamps(deps: Deps, used: Cache) -> Stamps:
 def _git(job: DepsJob) -> Program | None:
     found = compilers.program("git")
     if not found and job.git_needed:
-        raise MissingToolError(
-            f"git is needed {job.git_needed}", todo="apt install git, or winget install Git.Git"
-        )
+        raise MissingToolError(f"git is needed {job.git_needed}", todo=installing("git"))
     return found
 
 

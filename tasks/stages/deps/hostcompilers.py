@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tasks.effects import files, shell
 from tasks.effects.machine import compilers, vcvars
+from tasks.effects.machine.packagemanager import installing
 from tasks.effects.voice import say
 from tasks.errors import MissingToolError
 from tasks.model import Command
@@ -42,7 +43,7 @@ def require_blas(job: DepsJob, cxx: Program) -> None:
         raise MissingToolError(
             f"build.blas is {library}, and the linker does not find it",
             where="build.blas",
-            todo=f"apt install lib{library}-dev, or build.blas: mkl, which comes as a package",
+            todo=f"{installing('blas')}, or build.blas: mkl, which comes as a package",
         )
 
 
@@ -59,5 +60,5 @@ def require_headers(python: str) -> None:
         raise MissingToolError(
             f"the headers of Python {version} are not there: extensions cannot be compiled",
             where=include,
-            todo=f"apt install python{version}-dev",
+            todo=installing("python-headers", python=version),
         )

@@ -1,0 +1,28 @@
+"""What adds a package to this machine, for remedies. Nothing is installed here."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from pathlib import Path
+
+from tasks.knowledge import load, packagemanagers
+
+_FACTS = Path(__file__).parents[3] / "config" / "knowledge"
+
+
+def systems() -> tuple[str, ...]:
+    """By which names this system goes: `ubuntu`, `debian`; () where it does not tell."""
+    known = {"win32": ("windows",), "darwin": ("macos",)}
+    if sys.platform in known:
+        return known[sys.platform]
+    try:
+        told = platform.freedesktop_os_release()
+    except OSError:
+        return ()
+    return (told["ID"], *told.get("ID_LIKE", "").split())
+
+
+def installing(asked: str, **words: str) -> str:
+    """`tasks.knowledge.packagemanagers.installing`, here."""
+    return packagemanagers.installing(load(_FACTS), systems(), asked, **words)

@@ -1,0 +1,101 @@
+"""The command that adds what is missing, on any system."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from tasks.checks import programs
+from tasks.effects.machine import packagemanager
+from tasks.knowledge.packagemanagers import command, installing
+from tasks.surroundings import Tool
+from tests.checkout import KNOWLEDGE, ROOT, OnSystem
+from tests.surroundings import LINUX
+
+ALPINE, ARCH, SUSE = ("alpine",), ("manjaro", "arch"), ("opensuse-leap", "suse", "opensuse")
+
+
+@pytest.mark.parametrize(
+    ("systems", "asked", "told"),
+    [
+        (("debian",), "compiler", "sudo apt install build-essential"),
+        (("linuxmint", "ubuntu", "debian"), "newest-gcc", "sudo apt install gcc-14 g++-14"),
+        (("rocky", "rhel", "centos", "fedora"), "compiler", "sudo dnf install gcc-c++"),
+        (("fedora",), "python-headers", "sudo dnf install python3.12-devel"),
+        (SUSE, "blas", "sudo zypper install openblas-devel"),
+        (ARCH, "git", "sudo pacman -S git"),
+        (ALPINE, "ccache", "sudo apk add ccache"),
+        (("macos",), "python", "brew install python@3.12"),
+        (("windows",), "git", "winget install Git.Git"),
+        (("nixos",), "compiler", "install g++ with your package manager"),
+        ((), "rsync", "install rsync with your package manager"),
+        (ARCH, "newest-gcc", "install g++ 14 with your package manager"),
+    ],
+)
+def test_a_package_is_added_as_this_system_does(
+    systems: tuple[str, ...], asked: str, told: str
+) -> None:
+    assert installing(KNOWLEDGE, systems, asked, python="3.12", gcc="14") == told
+
+
+def test_a_name_that_lacks_a_version_is_no_command() -> None:
+    assert not command(KNOWLEDGE, ("debian",), "newest-gcc")
+
+
+def test_every_row_asks_for_what_has_a_plain_name_and_no_system_has_two() -> None:
+    facts = KNOWLEDGE.package_managers
+    for one in facts.managers:
+        assert one.packages.keys() <= facts.names.keys(), one.command
+    systems = [name for one in facts.managers for name in one.systems]
+    assert len(systems) == len(set(systems))
+
+
+@pytest.mark.parametrize(
+    ("told", "systems"),
+    [
+        ({"ID": "debian", "NAME": "x"}, ("debian",)),
+        ({"ID": "rocky", "ID_LIKE": "rhel centos fedora"}, ("rocky", "rhel", "centos", "fedora")),
+    ],
+)
+def test_a_linux_goes_by_what_its_release_file_says(
+    monkeypatch: pytest.MonkeyPatch, told: dict[str, str], systems: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(platform, "freedesktop_os_release", lambda: told)
+    assert packagemanager.systems() == systems
+
+
+def test_a_linux_that_does_not_say_has_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> dict[str, str]:
+        raise OSError
+
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(platform, "freedesktop_os_release", missing)
+    assert packagemanager.systems() == ()
+
+
+def test_doctor_gives_a_command_to_copy_only_where_it_is_known(on_system: OnSystem) -> None:
+    def told(*systems: str) -> str:
+        there = replace(LINUX, git=Tool(), systems=systems)
+        return next(one.todo for one in programs.judge(there, None, KNOWLEDGE) if one.id == "git")
+
+    assert told("fedora") == "  sudo dnf install git"
+    assert told("gentoo") == "install git with your package manager"
+    on_system("gentoo")
+    assert packagemanager.installing("git") == "install git with your package manager"
+
+
+def test_no_remedy_but_those_of_the_table_names_a_package_manager() -> None:
+    """One that is written out is told on every Linux."""
+    facts = yaml.safe_load((ROOT / "config/knowledge/packagemanagers.yaml").read_text("utf-8"))
+    commands = [row["command"] for row in facts["managers"].values()]
+    linux = [one.removeprefix("sudo ") for one in commands if one.startswith("sudo ")]
+    told = {path.name: path.read_text("utf-8") for path in (ROOT / "tasks").rglob("*.py")}
+    told["failures.yaml"] = (ROOT / "config/knowledge/failures.yaml").read_text("utf-8")
+    del told["packagemanagers.py"]  # the piece itself
+    found = {(name, one) for name, text in told.items() for one in linux if f"{one} " in text}
+    assert found == set()
