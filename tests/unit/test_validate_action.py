@@ -185,6 +185,19 @@ def test_a_path_is_short_in_the_table_and_whole_in_the_manifest(
     assert whole.replace(broken, "venv/bin/python") in " ".join(capsys.readouterr().out.split())
 
 
+def test_what_to_do_is_short_in_the_table_too(
+    yard: Yard, capsys: pytest.CaptureFixture[str]
+) -> None:
+    yard.python("echo 'nobody knows why' >&2; exit 1")
+    with pytest.raises(ValidationFailedError) as failed:
+        run(yard.job())
+    whole, logs = yard.written()["import"].remedy, str(yard.job().log.parent)
+    assert str(yard.folder) in logs
+    assert whole == f"see {logs}"
+    assert logs not in capsys.readouterr().out
+    assert logs not in failed.value.todo
+
+
 def test_settings_that_moved_since_the_build_are_warned_of_first(
     yard: Yard, capsys: pytest.CaptureFixture[str]
 ) -> None:

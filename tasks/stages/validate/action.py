@@ -39,8 +39,9 @@ def run(job: ValidateJob) -> tuple[Validation]:
     found = validation(wheel.version, told, standing.warnings(job))
     manifests.publish(job.manifest, found)
     files.write_atomic(job.junit, redact(junit.document(job.profile, found)))
-    _show(table.seen_from(job.root, found))
-    _refuse(job, found)
+    seen = table.seen_from(job.root, found)
+    _show(seen)
+    _refuse(job, seen)
     return (found,)
 
 

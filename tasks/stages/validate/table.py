@@ -23,8 +23,14 @@ def _bare(text: str, style: str) -> str:
 def seen_from(root: PurePath, found: Validation) -> Validation:
     """With each path in the folder `root` from there on: a whole one is wider than a terminal."""
     begin = re.compile(rf"""(?:^|(?<=[\s"'(=:,;])){re.escape(str(root))}[/\\](?=\S)""")
-    checks = (replace(one, detail=begin.sub("", one.detail)) for one in found.checks)
-    return replace(found, checks=tuple(checks))
+
+    def short(text: str) -> str:
+        return begin.sub("", text)
+
+    checks = (
+        replace(one, detail=short(one.detail), remedy=short(one.remedy)) for one in found.checks
+    )
+    return replace(found, checks=tuple(checks), warnings=tuple(map(short, found.warnings)))
 
 
 def plain(found: Validation, room: int = sys.maxsize, paint: Paint = _bare) -> str:
