@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tasks.diagnosis.languages import in_english
+from tasks.terminal.ninjalines import failed_output, step
 
 _LONGEST = 2000
 _ESCAPES = re.compile(
@@ -25,8 +26,6 @@ _AROUND = re.compile(
     re.VERBOSE,
 )
 _PROJECT = re.compile(r"^\s*(\d+)>")
-_EDGE = re.compile(r"^\s*\[(\d+)/(\d+)\]\s")
-_FAILED = re.compile(r"^\s*FAILED: (?:\[code=-?\d+\] )?(\S+)")
 _CAUSE = re.compile(r"\s+Caused by:")
 _ENDS = re.compile(r"^\s*(?:ninja: |Traceback \(most recent|\[end of output\])")
 
@@ -80,8 +79,8 @@ def judged(raws: Iterable[Raw]) -> Iterator[Line]:
 
 def _edge(text: str, unit: str, failed: bool | None) -> tuple[str, bool | None]:
     """The edge that is current from this line on."""
-    if found := _FAILED.match(text):
-        return found[1], True
-    if found := _EDGE.match(text):
-        return f"[{found[1]}/{found[2]}]", False
+    if output := failed_output(text):
+        return output, True
+    if found := step(text):
+        return f"[{found.done}/{found.total}]", False
     return ("", None) if _ENDS.match(text) else (unit, failed)

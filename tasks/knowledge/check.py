@@ -9,17 +9,17 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from tasks.knowledge.load import FOLDER
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # PyYAML can be built without libyaml
-
-FOLDER = Path(__file__).parents[2] / "config" / "knowledge"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
@@ -34,7 +35,6 @@ from tasks.knowledge.rows import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from tasks.knowledge.extensionfacts import CompanionFact, ExtensionFact
     from tasks.knowledge.facts import (
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from tasks.knowledge.mirrors import MirrorFact
 
 T = TypeVar("T")
+
+FOLDER = Path(__file__).parents[2] / "config" / "knowledge"  # of this checkout
 
 _MEND = "git diff config/knowledge; python -m tasks.knowledge.check tells all that is wrong"
 

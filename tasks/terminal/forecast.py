@@ -8,22 +8,15 @@ its kind did in the middle.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
-_OUTPUT = re.compile(r"(?:Building \S+ object|Linking \S+ .*?(?:library|executable|module)) (\S+)")
-_COMMAND = re.compile(r"\s(?:-o\s+|/Fo)(\S+)")
+from tasks.terminal.ninjalines import output_of
+
 _KNOWN = 0.5  # share of the work whose cost has to be known
 _BEGUN = 0.03  # share of the work after which its speed says something
-
-
-def output_of(line: str) -> str:
-    """The output that one of Ninja's lines is about, "" where it names none."""
-    found = _OUTPUT.search(line) or _COMMAND.search(line)
-    return found[1] if found else ""
 
 
 @dataclass

@@ -7,14 +7,13 @@ estimate is worded coarsely and none is given before `_BASIS`.
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from dataclasses import dataclass, field, replace
 
 from tasks.terminal.atwork import AtWork
+from tasks.terminal.ninjalines import step
 from tasks.words.duration import roughly
 
-_STEP = re.compile(r"\s*\[(\d+)/(\d+)\]")  # pip indents what a build says
 _BASIS = (20.0, 10)  # seconds and steps; of a short build a quarter of its steps will do
 _RECENT = 100  # steps whose rate counts as much as that of the whole run
 _WORTH_A_LINE = 60.0  # seconds between two lines in a log
@@ -70,10 +69,10 @@ class Meter:
         """Progress after a line that tells it, else None; `now` in seconds of a steady clock. One
         step alone (Ninja that runs CMake, or the install) is no progress.
         """
-        found = _STEP.match(line)
-        if not found or int(found[2]) < 2:
+        found = step(line)
+        if not found or found.total < 2:
             return None
-        done, total = int(found[1]), int(found[2])
+        done, total = found.done, found.total
         if not self._last or total > self._total or done < self._last[-1][1]:
             self._start = (now, done)
             self._last.clear()

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from tasks.terminal.forecast import Forecast, output_of
+from tasks.terminal.forecast import Forecast
+from tasks.terminal.ninjalines import output_of
 
 COSTS = {"a/x.cpp.o": 10.0, "a/y.cpp.o": 30.0, "a/k.cu.o": 100.0, "lib/liba.so": 2.0}
 

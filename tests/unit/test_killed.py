@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.pool.killed import is_full, killed, says_memory
+from tasks.pool import killed as asked
+from tests.checkout import KNOWLEDGE
+
+FAILURES = KNOWLEDGE.failures
+
+
+def killed(lines: list[str]) -> tuple[str, ...]:
+    return asked.killed(FAILURES, lines)
+
 
 NINJA = (
     "[3/9] Building CUDA object a/k.cu.o\nFAILED: [code={code}] a/k.cu.o \nnvcc -c k.cu -o a/k.cu.o"
@@ -23,6 +31,8 @@ NINJA = (
         (2, r"C:\w\cute\layout.hpp(721): fatal error C1060: compiler is out of heap space"),
         (1, r"C:\w\tensor_impl.hpp(655): catastrophic error : out of memory"),
         (1, "virtual memory exhausted: Cannot allocate memory"),
+        (1, "ptxas fatal   : Memory allocation failure"),
+        (1, "terminate called after throwing an instance of 'std::bad_alloc'"),
     ],
 )
 def test_a_compiler_without_memory_is_recognised_with_what_it_made(code: int, said: str) -> None:
@@ -37,6 +47,7 @@ def test_a_compiler_without_memory_is_recognised_with_what_it_made(code: int, sa
         "x.cpp:3: error: 'KilledProcess' was not declared in this scope",
         "nvcc error   : 'cicc' died due to signal 11 (Invalid memory reference)",
         "warning: out of memory handling is not implemented",
+        "x.cpp:3: error: 'class std::bad_alloc' has no member named 'size'",
     ],
 )
 def test_another_failure_is_not_taken_for_it(said: str) -> None:
@@ -53,12 +64,20 @@ def test_where_ninja_names_none_it_is_told_all_the_same() -> None:
 
 
 def test_a_full_disk_is_told_from_what_follows_it() -> None:
-    assert is_full(["/tmp/cc.s: Fatal error: can't close x.o: No space left on device", "error: x"])
-    assert not is_full(["x.cpp: No such file or directory"])
+    assert asked.is_full(
+        FAILURES, ["/tmp/cc.s: Fatal error: can't close x.o: No space left on device", "error: x"]
+    )
+    assert not asked.is_full(FAILURES, ["x.cpp: No such file or directory"])
 
 
 @pytest.mark.parametrize(
-    ("said", "so"), [("cc1plus: out of memory allocating 9 bytes", True), ("Killed", False)]
+    ("said", "so"),
+    [
+        ("cc1plus: out of memory allocating 9 bytes", True),
+        ("Killed", False),
+        ("FAILED: [code=137] a.o", False),
+        ("nvcc error   : 'cicc' died due to signal 9 (Kill signal)", False),
+    ],
 )
 def test_a_compiler_that_says_memory_is_told_from_one_that_was_killed(said: str, so: bool) -> None:
-    assert says_memory([said]) is so
+    assert asked.says_memory(FAILURES, [said]) is so

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tasks.errors import KnowledgeError
-from tasks.knowledge import load
-from tasks.knowledge.check import FOLDER, check
+from tasks.knowledge import FOLDER, load
+from tasks.knowledge.check import check
 from tasks.knowledge.misread import ill_typed
 
 

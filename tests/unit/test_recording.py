@@ -106,7 +106,7 @@ def test_what_was_done_about_a_failure_on_the_way_is_told(bench: Bench) -> None:
     assert bench.doit() == 0
     deps = last(bench).stages[0]
     assert deps.healed == "build.jobs: 2"
-    assert deps.why.endswith('"B"; healed: build.jobs: 2')
+    assert deps.why.endswith("was A; healed: build.jobs: 2")
 
 
 def test_a_bug_of_ours_is_a_failure_with_code_2(bench: Bench) -> None:

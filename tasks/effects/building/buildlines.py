@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import re
 
-_NUMBER = re.compile(r"\[(?:\d+/\d+|\s*\d+%)\]\s*")  # of Ninja, and of CMake's make
+from tasks.terminal.ninjalines import step
+
+_PERCENT = re.compile(r"\[\s*\d+%\]\s*")  # of CMake's make
 _NAME = r"(\"[^\"]+\"|'[^']+'|\S+)"
 _INPUT = re.compile(rf"(?<=\s)[-/](?:c\s+|T[cp]\s*)(?={_NAME})")  # of cl: /Tpx.cpp
 _OUTPUT = re.compile(rf"\s(?:-o\s+|/(?:out|OUT):){_NAME}")
@@ -52,8 +54,9 @@ def subject(line: str) -> str:
     where it says nothing to a person.
     """
     text = line.strip()
-    if number := _NUMBER.match(text):
-        command = text[number.end() :]
+    found, percent = step(text), _PERCENT.match(text)
+    if found or percent:
+        command = found.text if found else _PERCENT.sub("", text, count=1)
         short = _file_of(command) or _program(command) or _step(command)
     else:
         short = _told(text) or _file_of(text)
@@ -65,10 +68,10 @@ def _told(text: str) -> str:
     return next((match.expand(words) for match, words in found if match), "")
 
 
-def _step(step: str) -> str:
+def _step(told: str) -> str:
     """CMake's own words for a step: `x.cpp` of "Building CXX object x.cpp.o", else all of them."""
-    last = step.rpartition(" ")[2]
-    return _base(last) if _path(last) or "." in last.strip(".") else step
+    last = told.rpartition(" ")[2]
+    return _base(last) if _path(last) or "." in last.strip(".") else told
 
 
 def _file_of(command: str) -> str:

@@ -23,6 +23,7 @@ from tasks.effects.history.witness import Witness, watching
 from tasks.effects.machine import capacity, compilers
 from tasks.effects.voice import warn
 from tasks.errors import CommandFailedError
+from tasks.knowledge import FOLDER, load
 from tasks.pool.governor import decide
 from tasks.pool.jobs import Verdict, View
 from tasks.pool.killed import CAUSE, is_full, killed, says_memory
@@ -157,11 +158,12 @@ class Crew:
                 f"going on with {self.jobs} at once"
             )
             return True
-        culprits = killed(lines)
+        failures = load(FOLDER).failures
+        culprits = killed(failures, lines)
         if not culprits:
-            _explain(error, lines)
+            _explain(error, is_full(failures, lines))
             return False
-        if seen.short() is False and not says_memory(lines):
+        if seen.short() is False and not says_memory(failures, lines):
             return self._with_as_many(culprits)
         return self._with_fewer(error, culprits)
 
@@ -203,8 +205,8 @@ class Crew:
         return half
 
 
-def _explain(error: CommandFailedError, lines: Iterable[str]) -> None:
-    if is_full(lines):
+def _explain(error: CommandFailedError, full: bool) -> None:
+    if full:
         error.todo = (
             "the disk is full (disk-full): free some room and run the same command again, which "
             "goes on from what is done"

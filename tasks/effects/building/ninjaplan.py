@@ -9,9 +9,8 @@ from pathlib import Path, PurePath
 from tasks.effects import shell
 from tasks.errors import CommandFailedError, MissingToolError
 from tasks.model import Command
-from tasks.terminal.forecast import output_of
+from tasks.terminal.ninjalines import output_of, step
 
-_STEP = re.compile(r"\[\d+/(\d+)\] (.*)")
 _OBJECT = re.compile(r".+\.(?:o|obj)")
 _AGAIN = "Re-running CMake"
 
@@ -35,8 +34,7 @@ def foresee(ninja: str, folder: PurePath, target: str) -> Foreseen | None:
         text = shell.capture(Command(argv, shell.host_env(), "ask Ninja", cwd=Path(folder)))
     except (CommandFailedError, MissingToolError):
         return None
-    told = [found for found in map(_STEP.fullmatch, text.splitlines()) if found]
-    words = [found[2] for found in told]
+    words = [found.text for found in map(step, text.splitlines()) if found]
     again = any(_AGAIN in word for word in words)
     files = [word for word in words if _AGAIN not in word and not word.startswith("Install")]
     named = tuple(output for output in map(output_of, files) if output)

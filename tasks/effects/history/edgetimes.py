@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from tasks.effects.building.ninjalog import Made
 from tasks.effects.history import runs
 from tasks.pool.jobs import Job
-from tasks.pool.killed import failed_output
 from tasks.runrecord.record import Edge
-from tasks.terminal.forecast import output_of
+from tasks.terminal.ninjalines import failed_output, output_of, step
 
 
 @dataclass
@@ -31,11 +30,10 @@ class Heard:
 
     def take(self, line: str) -> None:
         """One line of the build."""
-        text = line.lstrip()
-        if text.startswith("["):
-            if output := output_of(text):
+        if step(line):
+            if output := output_of(line):
                 self.made[output] = time.monotonic()
-        elif output := failed_output(text):
+        elif output := failed_output(line):
             self.failed[output] = time.monotonic()
 
     def see(self, at_work: Iterable[Job]) -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import platform
 import sys
-from pathlib import Path
 
-from tasks.knowledge import load, packagemanagers
-
-_FACTS = Path(__file__).parents[3] / "config" / "knowledge"
+from tasks.knowledge import FOLDER, load, packagemanagers
 
 
 def systems() -> tuple[str, ...]:
@@ -25,4 +22,4 @@ def systems() -> tuple[str, ...]:
 
 def installing(asked: str, **words: str) -> str:
     """`tasks.knowledge.packagemanagers.installing`, here."""
-    return packagemanagers.installing(load(_FACTS), systems(), asked, **words)
+    return packagemanagers.installing(load(FOLDER), systems(), asked, **words)
