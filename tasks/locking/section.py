@@ -4,6 +4,7 @@ kept.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -60,3 +61,10 @@ class Profile(Part):
     """What the build environment holds beside those that torch and the extensions ask for."""
     toolkit: Packages = {}
     """What lies in a folder of its own: the CUDA toolkit beside an existing torch, cuobjdump."""
+
+
+def keeping(now: Profile, held: Profile | None, names: Container[str]) -> Profile:
+    """The section `now`, with what `held` has of the extensions `names`, which `now` is without."""
+    before = held.extensions if held else {}
+    kept = {name: made for name, made in before.items() if name in names}
+    return now.model_copy(update={"extensions": {**kept, **now.extensions}})

@@ -5,7 +5,7 @@ patches, sources in its folders) is not in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
@@ -17,7 +17,7 @@ from tasks.effects.bundle.repositories import Wanted
 from tasks.effects.voice import show, tick, warn
 from tasks.errors import BuildError, redact
 from tasks.locking.difference import differences
-from tasks.locking.section import Profile
+from tasks.locking.section import Profile, keeping
 from tasks.reports.made import Finished
 from tasks.reports.subject import Subject
 from tasks.sourcing.bundled import SCHEMA, WHEELS, Bundle
@@ -47,10 +47,14 @@ def run(subject: Subject, dest: str = "") -> None:
 
 def _section(finished: Finished, subject: Subject) -> Profile:
     """What was built, which has to be what is locked."""
+    for name, why in finished.left_out.items():
+        means = "it is not in the bundle, and will not be there offline"
+        warn(f"{name} is optional and was not built ({why}): {means}")
     built = finished.section()
     held = finished.profile.held
     locked = held.section if held else None
-    if locked and (told := list(differences(locked, built))):
+    now = keeping(built, locked, finished.left_out)
+    if locked and (told := list(differences(locked, now))):
         raise BuildError(
             f"what was built is not what torchyard.lock holds: {told[0]}",
             todo=f"doit lock --check profile={subject.name} tells all of it",
@@ -60,7 +64,7 @@ def _section(finished: Finished, subject: Subject) -> Profile:
 
 def _collect(finished: Finished, section: Profile, folder: Path, profile: str) -> Bundle:
     log = finished.layout.logs / "bundle.log"
-    clones = list(_clones(finished))
+    clones = [*_tree(finished), *_clones(finished.extensions)]
     for one in clones:
         tick(f"bundling {redact(one.url)}")
         repositories.put(one, folder / "git" / repositories.name_of(one.url), log)
@@ -77,15 +81,19 @@ def _collect(finished: Finished, section: Profile, folder: Path, profile: str) -
     )
 
 
-def _clones(finished: Finished) -> Iterator[Wanted]:
+def _tree(finished: Finished) -> Iterator[Wanted]:
     for stage in finished.profile.plan.stages:
         match stage.job:
             case SourceJob(kind="git") as job:
                 yield from repositories.wanted(job.location, Path(job.tree), job.ref)
             case SourceJob(kind="path") as job:
                 warn(f"the tree {job.location} is your own, and not in the bundle")
-            case ExtensionJob(kind="git") as job:
-                yield from repositories.wanted(job.location, Path(job.clone), job.ref)
+
+
+def _clones(extensions: Iterable[ExtensionJob]) -> Iterator[Wanted]:
+    for job in extensions:
+        if job.kind == "git":
+            yield from repositories.wanted(job.location, Path(job.clone), job.ref)
 
 
 def _packages(finished: Finished, section: Profile, wheels: Path) -> None:

@@ -13,11 +13,11 @@ from tasks.cells import cells, divided
 from tasks.deciding.choice import UnmetError
 from tasks.effects import files, git
 from tasks.effects.typed import naming, with_profile
-from tasks.effects.voice import show
+from tasks.effects.voice import show, warn
 from tasks.errors import BuildError, CommandFailedError, FetchError
 from tasks.locking import LOCK
 from tasks.locking.difference import differences
-from tasks.locking.section import Made, Profile
+from tasks.locking.section import Made, Profile, keeping
 from tasks.locking.text import read, written
 from tasks.opening import open_profile
 from tasks.reports import subject as opened
@@ -94,7 +94,7 @@ def _lock(subject: Subject, *, check: bool, update: bool) -> None:
     if (check or update) and held is None:
         raise BuildError(f"{LOCK} has no section {subject.name}", todo="doit lock writes it")
     profile = subject.of_build()
-    now = _updated(profile, held) if update and held else Finished(profile).section()
+    now = _updated(profile, held) if update and held else _built(profile, held)
     told = list(differences(held, now)) if held else []
     for line in told:
         show(line)
@@ -122,6 +122,18 @@ def _require_same(name: str, told: list[str]) -> None:
     show(f"{LOCK}: {name} is what was built")
 
 
+def _built(profile: opened.Profile, held: Profile | None) -> Profile:
+    """What was built; of an optional extension that was not, what is locked already."""
+    finished = Finished(profile)
+    for name, why in finished.left_out.items():
+        if held and name in held.extensions:
+            means = f"what {LOCK} holds of it stays"
+        else:
+            means = f"{LOCK} is without it, and a build fetches it as the settings say"
+        warn(f"{name} is optional and was not built ({why}): {means}")
+    return keeping(finished.section(), held, finished.left_out)
+
+
 def _updated(profile: opened.Profile, held: Profile) -> Profile:
     """With the commits that the refs stand for now; their submodules are known after a build."""
     moved = dict(_moved(profile, held))
@@ -138,7 +150,13 @@ def _moved(profile: opened.Profile, held: Profile) -> Iterator[tuple[str, Made]]
         made = held.extensions.get(name) if name else held.torch
         if not isinstance(job, ExtensionJob | SourceJob) or job.kind != "git" or made is None:
             continue
-        commit = _commit_of(job.location, job.ref, job.mirrors)
+        try:
+            commit = _commit_of(job.location, job.ref, job.mirrors)
+        except FetchError as error:
+            if not getattr(job, "optional", False):
+                raise
+            warn(f"{name} is optional, and what {LOCK} holds of it stays: {error.what}")
+            continue
         if made.commit and commit not in ("", made.commit):
             yield name, made.model_copy(update={"commit": commit, "submodules": {}})
 

@@ -27,13 +27,19 @@ from tasks.stages.extensions.job import Built, ExtensionJob
 from tasks.stages.source.job import SourceJob, SourceTree
 from tasks.stages.wheel.job import Wheel
 
+_AWAY = "its source could not be reached"
+
 
 class Finished:
-    """A profile that is built. Raises `BuildError` where it is not, or the settings moved since."""
+    """A profile that is built. Raises `BuildError` where it is not, or the settings moved since.
+    `left_out` are the optional extensions that it is without, each with the reason.
+    """
 
     def __init__(self, profile: Opened) -> None:
         self.profile, self.layout = profile, profile.layout
         self.choice = profile.choice
+        asked = [stage.job for stage in self._stages("extensions")]
+        self.left_out = {job.name: why for job in asked if (why := _why_left_out(job))}
         self._require_built()
         if profile.held:  # its digests, too, are then those of the bundle's files
             begin(profile.loaded.settings, profile.layout, profile.held)
@@ -46,12 +52,15 @@ class Finished:
         )
 
     def _require_built(self) -> None:
+        without = {f"extensions:{name}" for name in self.left_out}
         for stage in self.profile.plan.stages:
+            if stage.name in without or (without and stage.room == "install"):
+                continue  # an extension that failed keeps all from a person's own environment
             there = all(Path(path).is_file() for path in stage.leaves)
             moved = records.reasons(stage) if there else ("it was not built yet",)
             if moved:
                 raise BuildError(
-                    f"what is to be locked is not built: {stage.name}: {moved[0]}",
+                    f"there is no finished build: {stage.name}: {moved[0]}",
                     todo="doit build, then the same command again",
                 )
 
@@ -71,8 +80,9 @@ class Finished:
 
     @cached_property
     def extensions(self) -> tuple[ExtensionJob, ...]:
-        """Their jobs."""
-        return tuple(stage.job for stage in self._stages("extensions"))
+        """The jobs of those that were built."""
+        jobs = (stage.job for stage in self._stages("extensions"))
+        return tuple(job for job in jobs if job.name not in self.left_out)
 
     @cached_property
     def in_toolkit(self) -> tuple[Frozen, ...]:
@@ -139,8 +149,9 @@ class Finished:
         built = manifests.read(job.manifest, Built)
         if built.status != "built":
             raise BuildError(
-                f"{job.name} was not built: its host did not answer",
-                todo="build it, or take it out of the extensions, then lock",
+                f"there is no finished build: extensions:{job.name}: {_AWAY}",
+                todo="doit build, then the same command again; optional: true, where it may be "
+                "left out",
             )
         requires = frozen.frozen(job.work / "requires").values()
         return Made(
@@ -167,3 +178,12 @@ class Finished:
         path = Path(location)
         inside = path.is_relative_to(self.layout.root)
         return path.relative_to(self.layout.root).as_posix() if inside else f"…/{path.name}"
+
+
+def _why_left_out(job: ExtensionJob) -> str:
+    """Of an optional one that is not there; "" for all others."""
+    if not job.optional:
+        return ""
+    if not Path(job.manifest).is_file():
+        return "its stage did not come to its end"
+    return "" if manifests.read(job.manifest, Built).status == "built" else _AWAY

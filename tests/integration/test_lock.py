@@ -262,3 +262,31 @@ def test_another_checkout_builds_what_is_locked_whatever_moved_since(
     out = other.must("build")
     assert "torch prebuilt 2.5.0 is locked, and prebuilt 2.6.0 is asked for: resolved anew" in out
     assert "Up to date" in out
+
+
+def test_an_optional_extension_that_was_away_is_in_neither_lock_nor_bundle(
+    built: Yard, tmp_path: Path
+) -> None:
+    through, place = unconnected(), tmp_path / "bundle"
+    away = {"name": "away", "git": "https://git.example/away.git", "optional": True}
+    asked = {**profile(built.folder.parent), "extensions": [away]}
+    near, far = Yard(tmp_path / "near"), Yard(tmp_path / "far")
+    near.profile(**asked)
+    assert "away was NOT built: nothing answers at https://git.example" in near.must("build")
+    out = near.must("lock")
+    assert "away is optional and was not built (its source could not be reached)" in out
+    assert "torchyard.lock is without it, and a build fetches it as the settings say" in out
+    assert "extensions" not in locked(near)
+    assert "torchyard.lock: away is not in it: resolved anew" in near.must("build")
+    (near.build / "extensions" / "away.json").unlink()
+    assert "away is optional and was not built (its stage did not" in near.must("lock", "--check")
+    out = near.must("bundle", "--dest", str(place))
+    assert "it is not in the bundle, and will not be there offline" in out
+    assert "0 repositories" in out
+
+    far.through = through
+    far.profile(**{**asked, "source": {}, "offline": str(place)})
+    shutil.copy(near.folder / "torchyard.lock", far.folder)
+    out = far.must("build")
+    assert "away was NOT built: https://git.example/away.git is not in the bundle" in out
+    assert far.manifest("wheel")["artifact"] == near.manifest("wheel")["artifact"]

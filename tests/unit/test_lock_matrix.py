@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from tasks.errors import BuildError
 from tasks.locking.section import Made, Profile
-from tasks.locking.text import read, sections
+from tasks.locking.text import read, sections, written
 from tasks.opening import open_profile
 from tasks.reports import lock
 from tasks.reports.subject import Profile as Opened
 from tasks.reports.subject import Subject
 from tests.checkout import Heard, write
+from tests.systems import needs_git
 
 MATRIX = """\
 matrix:
@@ -33,6 +35,8 @@ def built(yard: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     names = {NEW, OLD, CUDA}
 
     class Finished:
+        left_out: ClassVar[dict[str, str]] = {}
+
         def __init__(self, profile: Opened) -> None:
             self.name = profile.layout.profile
             self.release = profile.choice.torch.partition("+")[0]
@@ -115,6 +119,48 @@ def test_the_profile_itself_is_locked_beside_them_where_it_is_built(
     (subject.build / "deps.json").touch()
     lock.run(subject)
     assert "mine" in sections(locked(yard))
+
+
+def test_an_optional_extension_that_was_not_built_keeps_what_is_locked_of_it(
+    yard: Path, built: set[str], heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock.run(of(yard, NEW))
+    assert "is optional" not in heard.text
+    away = {"far": "its source could not be reached"}
+    monkeypatch.setattr(lock.Finished, "left_out", away, raising=False)
+    lock.run(of(yard, NEW), check=True)
+    assert "far is optional and was not built (its source could not be reached)" in heard.text
+    assert "torchyard.lock is without it, and a build fetches it as the settings say" in heard.text
+    held = read(locked(yard), NEW)
+    assert held is not None
+    made = Made(git="https://git.example/far", ref="main", commit="1" * 40)
+    more = held.model_copy(update={"extensions": {"far": made}})
+    (yard / "torchyard.lock").write_text(written(locked(yard), NEW, more), encoding="utf-8")
+    lock.run(of(yard, NEW))
+    assert "what torchyard.lock holds of it stays" in heard.text
+    assert read(locked(yard), NEW) == more
+
+
+@needs_git
+def test_what_an_optional_extension_s_ref_stands_for_may_stay_unknown(
+    yard: Path, built: set[str], heard: Heard
+) -> None:
+    far = {"name": "far", "git": str(yard / "nowhere"), "ref": "main"}
+    asked = "torch: {strategy: prebuilt}\nextensions: ["
+    made = Made(git=far["git"], ref="main", commit="1" * 40)
+    write(yard, f"{asked}{far}]\n")
+    built.add("mine")
+    lock.run(of(yard))
+    held = read(locked(yard), "mine")
+    assert held is not None
+    text = written("", "mine", held.model_copy(update={"extensions": {"far": made}}))
+    (yard / "torchyard.lock").write_text(text, encoding="utf-8")
+    with pytest.raises(BuildError, match="does not tell what main is"):
+        lock.run(of(yard), update=True)
+    write(yard, f"{asked}{ {**far, 'optional': True} }]\n")
+    lock.run(of(yard), update=True)
+    assert "far is optional, and what torchyard.lock holds of it stays" in heard.text
+    assert locked(yard) == text
 
 
 @pytest.mark.parametrize("check", [False, True])

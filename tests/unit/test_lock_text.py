@@ -6,7 +6,7 @@ import pytest
 
 from tasks.errors import SettingsError
 from tasks.locking.difference import differences
-from tasks.locking.section import Made, Profile
+from tasks.locking.section import Made, Profile, keeping
 from tasks.locking.text import read, written
 
 DIGEST, OTHER = "a" * 64, "1" * 64
@@ -79,3 +79,10 @@ def test_differences_name_versions_commits_and_digests() -> None:
         "packages.numpy: 2.3.5 → 2.4.0",
         "packages.pip: 25.3 with other bytes than the locked ones",
     ]
+
+
+def test_what_is_locked_of_an_extension_that_was_left_out_stays() -> None:
+    now = SECTION.model_copy(update={"extensions": {"mine": Made(path="elsewhere")}})
+    kept = keeping(now, SECTION, {"toy"})
+    assert kept.extensions == {"toy": SECTION.extensions["toy"], "mine": Made(path="elsewhere")}
+    assert keeping(now, SECTION, set()) == keeping(now, None, {"toy"}) == now

@@ -28,8 +28,8 @@ _DAMAGED = (
 )
 _NO_VERSION = "the index has no such version for this Python and platform"
 _NOT_BUNDLED = (
-    "the bundle that offline names does not hold it: build where there is a network, then "
-    "doit lock and doit bundle again"
+    "the bundle that offline names does not hold it: build where there is a network, and make the "
+    "bundle again there: doit build, then doit bundle --dest"
 )
 
 # What to do where a resolver or downloader says one of these, and in which words it is tried again,

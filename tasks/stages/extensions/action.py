@@ -11,6 +11,8 @@ from pathlib import Path
 from tasks.digest import canonical
 from tasks.effects import files, git, manifests
 from tasks.effects.clock import now
+from tasks.effects.git.command import is_local
+from tasks.effects.network import offline
 from tasks.effects.python import environments
 from tasks.effects.voice import say, tick, warn
 from tasks.effects.wheels import wheelfile, wheelhouse
@@ -36,20 +38,20 @@ def run(job: ExtensionJob) -> tuple[Built]:
     """Raises the compiler's first error, or `BadArtifactError` where a target has no code or the
     modules do not import; the one that was installed before is there still.
     """
-    if job.optional and _is_away(job):
-        return (_unreachable(job),)
+    if job.optional and (away := _away(job)):
+        return (_unreachable(job, away),)
     deps = manifests.read(job.deps, Deps)
     surface = manifests.read(job.surface, Surface)
     began = now()
     files.require_space(job.work, _ROOM_MIB, f"building {job.name}")
-    prepare(job, deps)  # pip asks the setup.py of an sdist already when it fetches it
-    tick("fetching it" if job.kind == "wheel" else "fetching its source")
     try:
+        prepare(job, deps)  # pip asks the setup.py of an sdist already when it fetches it
+        tick("fetching it" if job.kind == "wheel" else "fetching its source")
         fetched, source = sources.fetch(job, deps)
-    except FetchError:
+    except FetchError as error:
         if not job.optional or job.kind != "sdist":
             raise
-        return (_unreachable(job),)
+        return (_unreachable(job, error.what),)
     wheel, made = fetched, None
     if job.kind != "wheel":
         wheel = relabel(build(job, deps, fetched), label_of(job, surface))
@@ -77,16 +79,21 @@ def label_of(job: ExtensionJob, surface: Surface) -> str:
     return f"torch{surface.release}.s{surface.name}.{job.label}"
 
 
-def _is_away(job: ExtensionJob) -> bool:
-    """An index is asked by fetching from it."""
-    asked = job.kind in {"git", "path"}
-    return asked and not git.reachable(mirrored(job.location, job.mirrors))
+def _away(job: ExtensionJob) -> str:
+    """Why its source is not to be had, "" where it is. An index is asked by fetching from it, and
+    offline no host is asked.
+    """
+    place = mirrored(job.location, job.mirrors)
+    if job.kind not in {"git", "path"}:
+        return ""
+    if offline.is_offline() and not is_local(place):
+        return f"{job.location} is not in the bundle"
+    return "" if git.reachable(place) else f"nothing answers at {job.location}"
 
 
-def _unreachable(job: ExtensionJob) -> Built:
+def _unreachable(job: ExtensionJob, why: str) -> Built:
     """Said aloud each time, and tried again next time."""
-    lacks = "no index gave" if job.kind == "sdist" else "nothing answers at"
-    warn(f"{job.name} was NOT built: {lacks} {job.location}")
+    warn(f"{job.name} was NOT built: {why}")
     say("it is optional, so the build goes on; the next doit build tries it again")
     return Built(job.name, "unreachable", {job.kind: redact(job.location)})
 
