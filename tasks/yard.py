@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tasks.cells import cells, divided
 from tasks.commands import command_tasks
 from tasks.effects.machine import probe
 from tasks.effects.typed import naming
@@ -62,9 +63,9 @@ def open_yard(root: Path, profile: str, environ: Mapping[str, str], argv: Sequen
         with naming(profile):
             yard, subject = _open(root, profile, environ, argv)
     except BuildError as error:
-        if not HELPERS & set(argv) and argv[:1] != ["help"]:
-            raise
         yard, subject = None, Subject(root, profile, None, error)
+        if not HELPERS & set(argv) and argv[:1] != ["help"] and not _locks_a_matrix(argv, subject):
+            raise
     if yard:
         yard.always = not _ALWAYS.isdisjoint(argv)
     go_on_without_saving()
@@ -84,6 +85,16 @@ def open_yard(root: Path, profile: str, environ: Mapping[str, str], argv: Sequen
         yield from command_tasks(subject)
 
     return Opened(config, tasks)
+
+
+def _locks_a_matrix(argv: Sequence[str], subject: Subject) -> bool:
+    """Whether each build is opened by itself: that the profile alone cannot be is no matter."""
+    if _words(argv)[:1] != ["lock"] or divided(subject.name)[1]:
+        return False
+    try:
+        return bool(cells(subject.asked().settings.matrix))
+    except BuildError:
+        return False
 
 
 def _reporter(yard: Yard | None) -> type[Reporter]:
@@ -156,11 +167,16 @@ def _open(
 
 def _installs(argv: Sequence[str]) -> bool:
     """Whether install.into is meant: it may be gone, and the profile is open to the other tasks."""
-    words = [one for one in argv if not one.startswith("-") and "=" not in one]
+    words = _words(argv)
     if words and words[0] in _LOOKING:
         return False
     named = {word for word in words if word != "run" and not word.isdigit()}  # `-n 4`
     return not named or not named.isdisjoint(_INSTALLING)
+
+
+def _words(argv: Sequence[str]) -> list[str]:
+    """Without options and what is set."""
+    return [one for one in argv if not one.startswith("-") and "=" not in one]
 
 
 def _notices(opened: Profile) -> Iterator[str]:

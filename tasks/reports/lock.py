@@ -14,7 +14,7 @@ from tasks.deciding.choice import UnmetError
 from tasks.effects import files, git
 from tasks.effects.typed import naming, with_profile
 from tasks.effects.voice import show, warn
-from tasks.errors import BuildError, CommandFailedError, FetchError
+from tasks.errors import BuildError, CommandFailedError, FetchError, SettingsError
 from tasks.locking import LOCK
 from tasks.locking.difference import differences
 from tasks.locking.section import Made, Profile, keeping
@@ -72,8 +72,7 @@ def _ended(
     try:
         with naming(name):
             read(_text(subject), name)  # what is damaged is told also of what cannot be built
-            opened = open_profile(subject.root, name, os.environ)
-            _lock(Subject(subject.root, name, opened), check=check, update=update)
+            _lock(_opened(subject, name), check=check, update=update)
     except UnmetError as error:
         show(f"{LOCK}: {name}: as it was, since it cannot be built here: {error.what}")
         return "impossible"
@@ -81,6 +80,19 @@ def _ended(
         show(f"{LOCK}: {name}: {error}")
         return "failed"
     return "done"
+
+
+def _opened(subject: Subject, name: str) -> Subject:
+    """A build of the matrix. One that no machine can plan (torchvision for that torch) is not to be
+    in it.
+    """
+    try:
+        return Subject(subject.root, name, open_profile(subject.root, name, os.environ))
+    except SettingsError as error:
+        if divided(name)[1]:
+            also = "matrix.exclude leaves out this build alone"
+            error.todo = "; ".join(filter(None, (error.todo, also)))
+        raise
 
 
 def _text(subject: Subject) -> str:

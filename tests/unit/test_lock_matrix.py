@@ -7,13 +7,14 @@ from typing import ClassVar
 
 import pytest
 
-from tasks.errors import BuildError
+from tasks.errors import BuildError, SettingsError
 from tasks.locking.section import Made, Profile
 from tasks.locking.text import read, sections, written
 from tasks.opening import open_profile
 from tasks.reports import lock
 from tasks.reports.subject import Profile as Opened
 from tasks.reports.subject import Subject
+from tasks.yard import open_yard
 from tests.checkout import Heard, write
 from tests.systems import needs_git
 
@@ -127,7 +128,7 @@ def test_an_optional_extension_that_was_not_built_keeps_what_is_locked_of_it(
     lock.run(of(yard, NEW))
     assert "is optional" not in heard.text
     away = {"far": "its source could not be reached"}
-    monkeypatch.setattr(lock.Finished, "left_out", away, raising=False)
+    monkeypatch.setattr("tasks.reports.lock.Finished.left_out", away)
     lock.run(of(yard, NEW), check=True)
     assert "far is optional and was not built (its source could not be reached)" in heard.text
     assert "torchyard.lock is without it, and a build fetches it as the settings say" in heard.text
@@ -163,6 +164,26 @@ def test_what_an_optional_extension_s_ref_stands_for_may_stay_unknown(
     assert locked(yard) == text
 
 
+def test_builds_are_locked_whether_the_profile_itself_can_be_planned_or_not(
+    yard: Path, built: set[str], heard: Heard
+) -> None:
+    alone = "companions: [torchaudio]\ntorch: {strategy: prebuilt}\n"
+    write(yard, alone)
+    with pytest.raises(SettingsError, match=r"no torchaudio for torch 2\.15\.0"):
+        open_yard(yard, "mine", {}, ["lock"])
+    write(yard, f'{alone}matrix: {{torch: ["2.6.0", "2.15.0"], gpus: [[]]}}\n')
+    with pytest.raises(SettingsError, match=r"no torchaudio for torch 2\.15\.0"):
+        open_yard(yard, "mine", {}, ["build"])
+    assert list(open_yard(yard, "mine", {}, ["profile=mine", "lock", "--check"]).tasks())
+    subject = Subject(yard, "mine", None, SettingsError("cannot be planned"))
+    with pytest.raises(BuildError, match=f"1 of 2 builds of the matrix are not locked: {NEW}"):
+        lock.run(subject)
+    assert set(sections(locked(yard))) == {OLD}
+    told = next(line for line in heard if NEW in line)
+    assert "companions: there is no torchaudio for torch 2.15.0" in told
+    assert told.endswith("; matrix.exclude leaves out this build alone")
+
+
 @pytest.mark.parametrize("check", [False, True])
 def test_a_damaged_section_fails_whether_it_can_be_built_here_or_not(
     yard: Path, built: set[str], heard: Heard, check: bool
@@ -176,6 +197,7 @@ def test_a_damaged_section_fails_whether_it_can_be_built_here_or_not(
     assert told.value.what.endswith(f": {IMPOSSIBLE}, {OLD}")
     assert f"{OLD}.platform: field required" in heard.text
     assert f"{IMPOSSIBLE}.python: field required" in heard.text
+    assert "matrix.exclude" not in heard.text
     assert not any(OLD in line and "cannot be built here" in line for line in heard)
 
 
