@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 
+from tasks.deciding.unread import unread
 from tasks.effects.machine import probe
 from tasks.knowledge import Knowledge, load
 from tasks.model import Host
@@ -44,7 +45,8 @@ def open_profile(  # noqa: PLR0913, PLR0917 - two that are for a matrix, one tha
     host = host_of(asked(settings), layout.build / "host.json")
     known = knowledge or load(root / "config" / "knowledge")
     choice, plan = make_plan(settings, host, known, layout)
-    plan = replace(plan, warnings=(*of_another(loaded, root), *plan.warnings))
+    told = (*of_another(loaded, root), *plan.warnings, *unread(loaded, host, choice))
+    plan = replace(plan, warnings=told)
     mirrors = with_mirrors(settings, known).source.mirrors
     held = anchored(settings, layout, choice, plan, mirrors)
     return Profile(loaded, layout, host, known, choice, held.plan, held)

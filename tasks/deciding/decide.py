@@ -11,6 +11,7 @@ from dataclasses import replace
 from tasks.deciding.choice import Choice, ToolkitChoice, UnmetError
 from tasks.deciding.companions import any_built
 from tasks.deciding.grammar import require_grammar
+from tasks.deciding.switches import require_cuda
 from tasks.deciding.targets import find_targets
 from tasks.deciding.toolkit import decide_toolkit, require_reach
 from tasks.deciding.torch import Torch, existing, from_source, prebuilt, wants_source
@@ -85,6 +86,7 @@ def by(
         cost=expected(settings, knowledge, torch.strategy, targets),
         machine=host.machine,
     )
+    require_cuda(settings.build, choice)
     choice = replace(choice, extensions=_builds_extensions(settings, choice, knowledge))
     if targets:
         choice = _with_toolkit(choice, torch, _toolkit(settings, host, knowledge, torch, choice))
