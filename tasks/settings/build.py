@@ -18,7 +18,9 @@ class Build(Section):
     type: Literal["Release", "RelWithDebInfo", "Debug"] = "Release"
     """CMake build type."""
     flags: dict[Switch, bool | str] = {}
-    """USE_* and BUILD_* switches of PyTorch's build: true, false or a text."""
+    """USE_* and BUILD_* switches of PyTorch's build: true, false or a text. USE_CUDA is for
+    target.gpus to say, and refused where it says otherwise.
+    """
     env: Variables = {}
     """Other variables for the build."""
     jobs: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
