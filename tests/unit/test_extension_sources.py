@@ -5,10 +5,12 @@ from __future__ import annotations
 import tarfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tasks.effects import files, manifests
+from tasks.effects import files, git, manifests
+from tasks.effects.network import offline
 from tasks.effects.python import packages
 from tasks.effects.python.packages import Download, download
 from tasks.errors import FetchError
@@ -16,7 +18,9 @@ from tasks.model import Layout
 from tasks.settings.schema import Settings
 from tasks.stages.deps.job import Deps, Program
 from tasks.stages.env.job import Environment
+from tasks.stages.extensions import action
 from tasks.stages.extensions.action import run
+from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.known import complete
 from tasks.stages.extensions.plan import plan
 from tasks.stages.extensions.sources import fetch
@@ -73,24 +77,35 @@ def test_a_download_has_the_environment_that_it_is_given(tmp_path: Path) -> None
     assert not landing.exists()
 
 
-@pytest.mark.parametrize("optional", [True, False])
-def test_an_sdist_that_no_index_gives_stops_the_build_unless_it_is_optional(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard, optional: bool
-) -> None:
-    layout = Layout(tmp_path, "p", tmp_path / "wheelhouse")
-    listed = [{"name": "toy", "sdist": "toy==1.0", "optional": optional}]
-    asked = complete(Settings.model_validate({"extensions": listed}), KNOWLEDGE)
-    job = plan(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE).job
+def ready(folder: Path, **listed: Any) -> ExtensionJob:
+    """The job of an extension with that entry, and what it reads."""
+    layout = Layout(folder, "p", folder / "wheelhouse")
+    asked = complete(
+        Settings.model_validate({"extensions": [{"name": "toy", **listed}]}), KNOWLEDGE
+    )
+    job: ExtensionJob = plan(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE).job
     files.own(layout.build)
     manifests.publish(layout.manifest("deps"), DEPS)
     surface = Surface("2.15.0", None, "cp312", "", "", None, None, "1")
     manifests.publish(layout.manifest("surface"), surface)
     manifests.publish(layout.manifest("extension-env"), Environment({}, {}, (), ":"))
+    return job
 
-    def away(_: Download) -> Path:
+
+@pytest.mark.parametrize("lacks", ["the sdist", "what its build imports"])
+@pytest.mark.parametrize("optional", [True, False])
+def test_an_sdist_that_no_index_gives_stops_the_build_unless_it_is_optional(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard, lacks: str, optional: bool
+) -> None:
+    job = ready(tmp_path, sdist="toy==1.0", optional=optional)
+
+    def away(*_: object) -> None:
         raise FetchError("no such thing")
 
-    monkeypatch.setattr(packages, "download", away)
+    if lacks == "the sdist":
+        monkeypatch.setattr(packages, "download", away)
+    else:
+        monkeypatch.setattr(action, "prepare", away)
     if optional:
         (built,) = run(job)
         assert built.status == "unreachable"
@@ -98,3 +113,20 @@ def test_an_sdist_that_no_index_gives_stops_the_build_unless_it_is_optional(
     else:
         with pytest.raises(FetchError, match="no such thing"):
             run(job)
+
+
+def test_offline_the_host_of_an_optional_extension_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard
+) -> None:
+    def asked(url: str) -> bool:
+        raise AssertionError(url)
+
+    url = "https://git.example/toy"
+    job = ready(tmp_path, git=url, optional=True)
+    monkeypatch.setattr(offline, "is_offline", lambda: True)
+    monkeypatch.setattr(git, "reachable", asked)
+    (built,) = run(job)
+    assert built.status == "unreachable"
+    assert f"toy was NOT built: {url} is not in the bundle" in heard
+    with pytest.raises(AssertionError, match=r"toy\.git"):  # what is in the bundle lies here
+        run(replace(job, mirrors={url: str(tmp_path / "toy.git")}))
