@@ -10,10 +10,9 @@ from collections.abc import Iterator
 
 from tasks.deciding.choice import Choice
 from tasks.model import Host
-from tasks.settings.load import Loaded
+from tasks.settings.load import DEFAULTS, Loaded
 from tasks.settings.schema import Settings
 
-_DEFAULTS = "config/default.yaml:"
 _OF_A_BUILD = (
     *("source.git", "source.ref", "source.submodules", "source.path", "source.tarball"),
     *("source.sha256", "source.patches"),
@@ -100,4 +99,4 @@ def _set_in(loaded: Loaded, key: str) -> str:
         return ""
     below = (one for one in loaded.origin if one == key or one.startswith(f"{key}."))
     places = (loaded.origin[one] for one in below)
-    return next((place for place in places if not place.startswith(_DEFAULTS)), "")
+    return next((place for place in places if not place.startswith(DEFAULTS)), "")
