@@ -1,5 +1,5 @@
-"""`doit list` and `doit help NAME` in our words. What a script asks for (`--quiet`, `--template`,
-`--deps`, `--sort`) stays doit's.
+"""`doit list`, `doit help NAME` and what is refused of a command line, in our words. What a script
+asks for (`--quiet`, `--template`, `--deps`, `--sort`) stays doit's.
 
 doit has chosen its classes for them before it reads dodo.py, so the methods of those are replaced.
 """
@@ -7,7 +7,9 @@ doit has chosen its classes for them before it reads dodo.py, so the methods of 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from getopt import GetoptError
+from pathlib import Path
 from typing import Any
 
 from doit.cmd_help import Help
@@ -110,3 +112,32 @@ def overview() -> None:
     console = Console(None, sys.stdout)
     for line in overview(terminal.width()):
         console.show(line)
+
+
+def refused(error: Any, words: Sequence[str], rest: Sequence[str], tasks: Any) -> Any:
+    """What doit refuses of the command line `words`, told by us where a word or an option means
+    nothing. `rest` is what doit had not understood yet, `tasks` those that it knows by then.
+    """
+    from tasks.effects import terminal  # noqa: PLC0415 - not at load
+    from tasks.help.refused import Line, option, word  # noqa: PLC0415
+    from tasks.settings.load import profiles  # noqa: PLC0415
+    from tasks.terminal.screen import legible  # noqa: PLC0415
+
+    legible(sys.stderr)
+    found = tuple(task.name for task in tasks)
+    line = Line(tuple(words), found, profiles(Path("config")))
+    wrong = error.__context__
+    if isinstance(wrong, GetoptError) and wrong.opt:
+        told = option(line, wrong.opt, wrong.msg)
+    elif isinstance(error, InvalidCommand):
+        stray = error.not_found or _stray(rest, line.names)
+        if stray not in words:
+            return error
+        told = word(line, stray)
+    else:
+        return error
+    return InvalidCommand(terminal.on_stderr(str(told), len("ERROR: ")))
+
+
+def _stray(rest: Iterable[str], names: Iterable[str]) -> str:
+    return next((one for one in rest if not one.startswith("-") and one not in names), "")
