@@ -17,9 +17,9 @@ from pydantic import ValidationError
 from tasks.errors import SettingsError, redact
 from tasks.settings.schema import Settings
 from tasks.settings.suggest import did_you_mean
+from tasks.settings.variables import ENV_PREFIX
 from tasks.settings.yamltree import Leaf, Tree, read_tree, read_variable, tree_of
 
-ENV_PREFIX = "TORCHYARD__"
 DEFAULTS = "config/default.yaml:"  # how a leaf from there begins to say where it is from
 
 

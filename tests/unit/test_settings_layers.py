@@ -147,6 +147,17 @@ def test_other_variables_are_nothing_to_us(config: Path) -> None:
             ),
         ),
         (
+            {"TORCHYARD__BUILD_JOBS": "2"},
+            (
+                "TORCHYARD__BUILD_JOBS: build_jobs: unknown key\n"
+                "  → did you mean TORCHYARD__BUILD__JOBS?"
+            ),
+        ),
+        (
+            {"TORCHYARD__PROFILE": "mine"},
+            "TORCHYARD__PROFILE: profile: unknown key\n  → did you mean TORCHYARD_PROFILE?",
+        ),
+        (
             {"TORCHYARD__TARGET__GPUS": "RTX 5090"},
             (
                 'TORCHYARD__TARGET__GPUS: target.gpus: "RTX 5090" is not accepted\n'
