@@ -16,6 +16,7 @@ from doit.cmd_help import Help
 from doit.cmd_list import List
 from doit.exceptions import InvalidCommand
 
+from tasks.effects.typed import usual
 from tasks.running.execution import Yard
 from tasks.terminal.console import Console
 
@@ -47,7 +48,7 @@ def answer_by_our_words(yard: Yard | None) -> None:
 
     def told(self: Any, pos_args: list[str]) -> bool:
         docs = {task.name: task.doc or "" for task in self.task_list}
-        for line in _page(pos_args[0], docs):
+        for line in _page(pos_args[0], docs, yard.layout.profile if yard else usual()):
             console.show(line)
         return True
 
@@ -92,12 +93,12 @@ def _worst(states: Iterable[str]) -> str:
     return next((state for state in ("runs", "may run") if state in found), "up to date")
 
 
-def _page(name: str, docs: Mapping[str, str]) -> Iterator[str]:
+def _page(name: str, docs: Mapping[str, str], profile: str) -> Iterator[str]:
     from tasks.effects import terminal  # noqa: PLC0415 - not at load
     from tasks.help.text import PAGES, page  # noqa: PLC0415
     from tasks.settings.suggest import did_you_mean  # noqa: PLC0415
 
-    lines = page(name, docs.get(name, ""), terminal.width())
+    lines = page(name, docs.get(name, ""), terminal.width(), profile)
     if lines is None:
         near = did_you_mean(name, (*PAGES, *docs))
         raise InvalidCommand(f'there is no task "{name}"{near}\n  → doit list tells all of them')
@@ -110,7 +111,7 @@ def overview() -> None:
     from tasks.help.text import overview  # noqa: PLC0415
 
     console = Console(None, sys.stdout)
-    for line in overview(terminal.width()):
+    for line in overview(terminal.width(), usual()):
         console.show(line)
 
 

@@ -143,9 +143,9 @@ def validated() -> None:
 def helped() -> None:
     rows = [Row(one.name, one.doc, "up to date") for one in STAGES]
     rows += [Row(one.name, one.doc) for one in COMMANDS]
-    for line in (*listed(rows, terminal.width()), *overview(terminal.width())):
+    for line in (*listed(rows, terminal.width()), *overview(terminal.width(), "mine")):
         voice.show(line)
-    for line in page("compile", "", terminal.width()) or ():
+    for line in page("compile", "", terminal.width(), "mine") or ():
         voice.show(line)
 
 
