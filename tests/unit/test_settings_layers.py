@@ -217,3 +217,7 @@ def test_an_unknown_profile_is_told_with_the_nearest_and_all(config: Path) -> No
         "  → choose one of: mine, rtx5090"
     )
     assert profiles(config) == ("mine", "rtx5090")
+
+
+def test_local_yaml_is_no_profile(config: Path) -> None:
+    assert "→ config/local.yaml counts in every profile; choose one of" in told(config, "local")
