@@ -190,10 +190,7 @@ NEEDS = (
     (
         "the first build",
         (
-            (
-                "doit init",
-                "your card, extensions, environment; a profile as it is needs none of it",
-            ),
+            ("doit init", "your card, extensions, environment; a profile as it is needs none"),
             ("doit doctor", "what could stop it here, and the command that mends it"),
             ("doit build", "all of it: torch, and the extensions compiled for your card"),
             ("doit validate", "prove it, without a card as far as that goes"),
