@@ -37,6 +37,7 @@ class Help(DoitsHelp):  # type: ignore[misc]
     """Without a name, what to do when."""
 
     name = "help"
+    doc_purpose = "begin here: what to type when"  # in doit --help, which nothing can replace
 
     def execute(self, params: Any, args: list[str]) -> Any:
         """Show it; a name is told by `tasks.lookups` or by doit."""
