@@ -1,4 +1,5 @@
-"""`doit help` and `doit tabcompletion` in a checkout of torchyard; anywhere else they are doit's.
+"""`doit help`, `doit tabcompletion` and what is told of a command line that means nothing, in a
+checkout of torchyard; anywhere else they are doit's.
 
 doit chooses these before it reads dodo.py, so they are entry points (pyproject.toml), and this file
 is all that `pip install -e .` installs. What they tell is that of the checkout that doit stands in.
@@ -10,8 +11,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from doit.cmd_base import DoitCmdBase, check_tasks_exist
+from doit.cmd_clean import Clean as DoitsClean
 from doit.cmd_completion import TabCompletion as DoitsCompletion
+from doit.cmd_forget import Forget as DoitsForget
 from doit.cmd_help import Help as DoitsHelp
+from doit.cmd_info import Info as DoitsInfo
+from doit.cmd_list import List as DoitsList
+from doit.cmd_run import Run as DoitsRun
+from doit.cmdparse import CmdParseError
+from doit.exceptions import InvalidCommand
 
 
 def _checkout() -> Path | None:
@@ -28,6 +37,7 @@ class Help(DoitsHelp):  # type: ignore[misc]
     """Without a name, what to do when."""
 
     name = "help"
+    doc_purpose = "begin here: what to type when"  # in doit --help, which nothing can replace
 
     def execute(self, params: Any, args: list[str]) -> Any:
         """Show it; a name is told by `tasks.lookups` or by doit."""
@@ -52,3 +62,44 @@ class TabCompletion(DoitsCompletion):  # type: ignore[misc]
             return super().execute(opt_values, pos_args)
         sys.stdout.write((here / "templates" / script).read_text(encoding="utf-8"))
         return 0
+
+
+class _Telling(DoitCmdBase):  # type: ignore[misc]
+    """doit finds the word or the option that means nothing; `tasks.lookups` tells of it."""
+
+    task_list: Any = ()  # until dodo.py is read
+
+    def parse_execute(self, in_args: list[str]) -> Any:
+        """Raises `InvalidCommand` in our words."""
+        try:
+            return super().parse_execute(in_args)
+        except (CmdParseError, InvalidCommand) as error:
+            if _checkout() is None:
+                raise
+            from tasks.lookups import refused  # noqa: PLC0415 - only in a checkout
+
+            raise refused(error, sys.argv[1:], in_args, self.task_list) from None
+
+
+class Run(_Telling, DoitsRun):  # type: ignore[misc]
+    """What `doit build` is."""
+
+
+class List(_Telling, DoitsList):  # type: ignore[misc]
+    """The tasks, as `tasks.lookups` lists them."""
+
+
+class Clean(_Telling, DoitsClean):  # type: ignore[misc]
+    """doit's own."""
+
+
+class Forget(_Telling, DoitsForget):  # type: ignore[misc]
+    """doit's own."""
+
+
+class Info(_Telling, DoitsInfo):  # type: ignore[misc]
+    """doit's own, which ends with a traceback for what is no task."""
+
+    def _execute(self, pos_args: list[str], hide_status: bool = False) -> Any:
+        check_tasks_exist({task.name for task in self.task_list}, pos_args)
+        return super()._execute(pos_args, hide_status)

@@ -1,5 +1,5 @@
-"""`doit list` and `doit help NAME` in our words. What a script asks for (`--quiet`, `--template`,
-`--deps`, `--sort`) stays doit's.
+"""`doit list`, `doit help NAME` and what is refused of a command line, in our words. What a script
+asks for (`--quiet`, `--template`, `--deps`, `--sort`) stays doit's.
 
 doit has chosen its classes for them before it reads dodo.py, so the methods of those are replaced.
 """
@@ -7,13 +7,16 @@ doit has chosen its classes for them before it reads dodo.py, so the methods of 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from getopt import GetoptError
+from pathlib import Path
 from typing import Any
 
 from doit.cmd_help import Help
 from doit.cmd_list import List
 from doit.exceptions import InvalidCommand
 
+from tasks.effects.typed import usual
 from tasks.running.execution import Yard
 from tasks.terminal.console import Console
 
@@ -45,7 +48,7 @@ def answer_by_our_words(yard: Yard | None) -> None:
 
     def told(self: Any, pos_args: list[str]) -> bool:
         docs = {task.name: task.doc or "" for task in self.task_list}
-        for line in _page(pos_args[0], docs):
+        for line in _page(pos_args[0], docs, yard.layout.profile if yard else usual()):
             console.show(line)
         return True
 
@@ -90,12 +93,12 @@ def _worst(states: Iterable[str]) -> str:
     return next((state for state in ("runs", "may run") if state in found), "up to date")
 
 
-def _page(name: str, docs: Mapping[str, str]) -> Iterator[str]:
+def _page(name: str, docs: Mapping[str, str], profile: str) -> Iterator[str]:
     from tasks.effects import terminal  # noqa: PLC0415 - not at load
     from tasks.help.text import PAGES, page  # noqa: PLC0415
     from tasks.settings.suggest import did_you_mean  # noqa: PLC0415
 
-    lines = page(name, docs.get(name, ""), terminal.width())
+    lines = page(name, docs.get(name, ""), terminal.width(), profile)
     if lines is None:
         near = did_you_mean(name, (*PAGES, *docs))
         raise InvalidCommand(f'there is no task "{name}"{near}\n  → doit list tells all of them')
@@ -108,5 +111,34 @@ def overview() -> None:
     from tasks.help.text import overview  # noqa: PLC0415
 
     console = Console(None, sys.stdout)
-    for line in overview(terminal.width()):
+    for line in overview(terminal.width(), usual()):
         console.show(line)
+
+
+def refused(error: Any, words: Sequence[str], rest: Sequence[str], tasks: Any) -> Any:
+    """What doit refuses of the command line `words`, told by us where a word or an option means
+    nothing. `rest` is what doit had not understood yet, `tasks` those that it knows by then.
+    """
+    from tasks.effects import terminal  # noqa: PLC0415 - not at load
+    from tasks.help.refused import Line, option, word  # noqa: PLC0415
+    from tasks.settings.load import profiles  # noqa: PLC0415
+    from tasks.terminal.screen import legible  # noqa: PLC0415
+
+    legible(sys.stderr)
+    found = tuple(task.name for task in tasks)
+    line = Line(tuple(words), found, profiles(Path("config")))
+    wrong = error.__context__
+    if isinstance(wrong, GetoptError) and wrong.opt:
+        told = option(line, wrong.opt, wrong.msg)
+    elif isinstance(error, InvalidCommand):
+        stray = error.not_found or _stray(rest, line.names)
+        if stray not in words:
+            return error
+        told = word(line, stray)
+    else:
+        return error
+    return InvalidCommand(terminal.on_stderr(str(told), len("ERROR: ")))
+
+
+def _stray(rest: Iterable[str], names: Iterable[str]) -> str:
+    return next((one for one in rest if not one.startswith("-") and one not in names), "")

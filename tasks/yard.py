@@ -27,6 +27,7 @@ from tasks.running.graph import Task, stage_tasks
 from tasks.running.reporter import Reporter, reporter_for
 from tasks.running.uptodate import go_on_without_saving
 from tasks.settings.load import Loaded
+from tasks.settings.variables import unread
 from tasks.sourcing.anchored import begin
 from tasks.terminal.console import Console
 from tasks.terminal.screen import legible
@@ -132,7 +133,7 @@ def _open(
         from tasks.stages.install.check import check as check_install  # noqa: PLC0415 - not to look
 
         check_install(settings, layout, choice, {sys.prefix, sys.base_prefix})
-    console = Console(plan, notices=lambda: _notices(opened))
+    console = Console(plan, notices=lambda: _notices(opened, environ))
 
     def keep() -> None:
         if not host.pinned:
@@ -179,10 +180,11 @@ def _words(argv: Sequence[str]) -> list[str]:
     return [one for one in argv if not one.startswith("-") and "=" not in one]
 
 
-def _notices(opened: Profile) -> Iterator[str]:
+def _notices(opened: Profile, environ: Mapping[str, str]) -> Iterator[str]:
     """What is said under the head of a run that builds."""
     from tasks.deciding.foreseen import foreseen  # noqa: PLC0415 - only where something is built
 
+    yield from unread(environ)
     yield from _drift(opened.loaded, opened.host)
     yield from foreseen(opened.knowledge, opened.host, opened.choice)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tasks.checks.symptom import Symptom, ok, problem, unchecked, warning
+from tasks.sourcing.bundled import WITHOUT_NETWORK
 
 if TYPE_CHECKING:
     from tasks.knowledge import Knowledge
@@ -40,7 +41,7 @@ def _index(found: Reach) -> Symptom:
     mirror = "take the mirror out of mirrors or source.mirrors, or another; " if instead else ""
     todo = mirror + (
         "check network and proxy, or name an index that can be reached: PIP_INDEX_URL and "
-        "UV_INDEX_URL for all packages, torch.index for torch's wheel"
+        f"UV_INDEX_URL for all packages, torch.index for torch's wheel; {WITHOUT_NETWORK}"
     )
     level = warning if found.optional else problem
     more = "; what is built already needs nothing from it" if found.optional else ""
@@ -52,7 +53,8 @@ def _host(s: Surroundings, found: Reach) -> Symptom:
         return ok("git-hosts", f"{found.what}: {found.url} answers", found.what)
     seen = f"{found.what}: {found.url} does not answer"
     local = "source.path" if found.what == TREE else "path instead of git"
-    todo = f"check network and proxy, or build from a checkout that is here: {local}"
+    todo = f"check network and proxy, or build from a checkout that is here: {local}; "
+    todo += WITHOUT_NETWORK
     if found.optional:
         left = "what is there is used" if s.begun else "it is optional and will be left out"
         return warning("git-hosts", f"{seen}; {left}", todo, found.what)

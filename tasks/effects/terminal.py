@@ -8,7 +8,7 @@ import sys
 from typing import TextIO
 
 from tasks.terminal.bar import ASCII, BLOCKS, Glyphs
-from tasks.words.lines import hanging
+from tasks.words.lines import hanging, rows
 
 PROSE = 100  # columns that are still read with ease; a pipe gets as many
 WIDE = 200  # of what is not prose
@@ -59,4 +59,6 @@ def on_stderr(text: str, before: int = 0) -> str:
     """An error as it is told there, `before` being the columns that stand before it."""
     if not sys.stderr.isatty():
         return text
-    return hanging(f"{'':{before}}{text}", width())[before:]
+    first, end, more = text.partition("\n")
+    begun = "\n".join(rows(" " * before, first, before, width()))[before:]
+    return f"{begun}{end}{hanging(more, width())}"

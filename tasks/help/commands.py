@@ -16,7 +16,9 @@ COMMANDS = (
     Command(
         "init",
         BEGIN,
-        "write config/local.yaml by at most four questions: card, way, extensions, where",
+        "settings of your own by at most four questions: card, way, extensions, where",
+        "It writes config/local.yaml, which counts in every profile, before what the profile says. "
+        "A profile as it is, doit build profile=rtx5090, needs none of it. "
         "Return takes what stands in brackets. What is given as an option is not asked, and "
         "without a terminal nothing is. The answers are planned before anything is written; a "
         "file that is there already is replaced with --force alone, and kept beside the new one.",
@@ -188,11 +190,11 @@ NEEDS = (
     (
         "the first build",
         (
-            ("doit init", "at most four questions: card, way, extensions, where"),
+            ("doit init", "your card, extensions, environment; a profile as it is needs none"),
             ("doit doctor", "what could stop it here, and the command that mends it"),
-            ("doit build", "all of it"),
-            ("doit validate", "prove it"),
-            ("build/PROFILE/run python …", "use it"),
+            ("doit build", "all of it: torch, and the extensions compiled for your card"),
+            ("doit validate", "prove it, without a card as far as that goes"),
+            ("build/PROFILE/run python …", "use it: any program, with the torch that was built"),
         ),
     ),
     (
@@ -208,7 +210,7 @@ NEEDS = (
         (
             ("doit diagnose", "the first real error, the cause, what to do"),
             ("doit settings", "every value and where it is from"),
-            ("doit report", "the run on a page, and as text for a bug report"),
+            ("doit report", "the last run on a page, and as text for a bug report"),
             ("doit restore", "back to the torch that your environment had"),
         ),
     ),

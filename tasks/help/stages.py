@@ -92,7 +92,7 @@ STAGES = (
         again="A wheel changed, or what was put there does not lie there any more.",
         settings=("install.into",),
         log="install.log",
-        alone="doit restore shows the way back",
+        alone="doit install runs it with what it needs; doit restore takes it back",
     ),
     StagePage(
         "validate",
@@ -110,7 +110,7 @@ STAGES = (
 
 BUILD = StagePage(
     "build",
-    "everything of this profile up to date, through extensions (the default)",
+    "bring everything of this profile up to date; doit alone does the same",
     does="Runs the stages in their order: deps, source, env, compile, wheel, extensions, install. "
     "Each has an up-to-date check of its own, so a second run does only what changed.",
     needs="What doit doctor looks at; a build looks at the quick part first and stops at problems.",

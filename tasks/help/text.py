@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from tasks.help.commands import COMMANDS, GROUPS, NEEDS, OF_DOIT
 from tasks.help.page import Command, Option, StagePage
 from tasks.help.stages import BUILD, STAGES
+from tasks.model import build_of
 from tasks.terminal.bar import columns
 from tasks.words.lines import rows, wrapped
 
@@ -17,35 +19,35 @@ _STATES = len("up to date")  # columns of the widest
 PAGES: Mapping[str, StagePage | Command] = {one.name: one for one in (BUILD, *STAGES, *COMMANDS)}
 
 
-def overview(room: int) -> Iterator[str]:
-    """`doit help`."""
+def overview(room: int, profile: str) -> Iterator[str]:
+    """`doit help`; `profile` is the one that is taken where none is named."""
     for need, steps in NEEDS:
         yield need
-        yield from _pairs(steps, room)
+        yield from _pairs([(_in(profile, step), meaning) for step, meaning in steps], room)
         yield ""
     yield from wrapped(
         "doit list tells every task in a line, doit help NAME tells of one: a stage "
         f"({', '.join(stage.name for stage in STAGES)}), or a command. profile=NAME after any of "
-        "them chooses another profile of config/profiles.",
+        f"them chooses a profile of config/profiles; without it that is {profile}.",
         room,
     )
 
 
-def page(name: str, here: str, room: int) -> Iterator[str] | None:
+def page(name: str, here: str, room: int, profile: str) -> Iterator[str] | None:
     """`doit help NAME`, None where there is no such task. `here` is what its stage does in this
     profile, "" where that is not known.
     """
     found = PAGES.get(name.partition(":")[0])
     if isinstance(found, Command):
-        return _command(found, room)
+        return _command(found, room, profile)
     if found:
-        return _stage(found, here, room)
+        return _stage(found, here, room, profile)
     if name in OF_DOIT:
         return iter(wrapped(f"doit {name}: {OF_DOIT[name]}", room))
     return None
 
 
-def _stage(one: StagePage, here: str, room: int) -> Iterator[str]:
+def _stage(one: StagePage, here: str, room: int, profile: str) -> Iterator[str]:
     yield from wrapped(f"{one.name}: {one.doc}", room)
     yield ""
     run = f"doit {one.name} runs it with what it needs"
@@ -55,24 +57,28 @@ def _stage(one: StagePage, here: str, room: int) -> Iterator[str]:
         "needs": one.needs,
         "makes": one.makes,
         "runs again": one.again,
-        "settings": f"{', '.join(one.settings)} (told in config/default.yaml; doit settings: now)",
+        "settings": f"{', '.join(one.settings)} (docs/settings.md; doit settings: now)",
         "alone": one.alone or run,
         "log": f"build/PROFILE/logs/{one.log}" if one.log else "",
     }
     for key, text in told.items():
         if text:
-            yield from rows(key, text, _KEYS, room)
+            yield from rows(key, _in(profile, text), _KEYS, room)
 
 
-def _command(one: Command, room: int) -> Iterator[str]:
+def _command(one: Command, room: int, profile: str) -> Iterator[str]:
     yield from wrapped(f"{one.name}: {one.doc}", room)
     yield ""
-    yield from wrapped(one.more, room)
+    yield from wrapped(_in(profile, one.more), room)
     if one.options:
         yield ""
         yield from _pairs([(_written(option), option.meaning) for option in one.options], room)
     yield ""
     yield from rows("example", one.example, _KEYS, room)
+
+
+def _in(profile: str, text: str) -> str:
+    return text.replace("build/PROFILE", build_of(PurePosixPath(), profile).as_posix())
 
 
 def _written(option: Option) -> str:

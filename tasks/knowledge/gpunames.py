@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _MAKER = re.compile(r"nvidia|geforce|\bgpu\b")
 _SIZE = re.compile(r"\d+gb?|hbm\d\w*|sxm\d*|nvl\d+|v\d")
 _ALIKE = 0.8  # of letters; below it "Jetson Thor" is near "Jetson TX2"
+_LOOKS = str.maketrans("oil", "011")
 _SHORT = 3  # a number of fewer digits is near too many others
 
 
@@ -45,7 +46,7 @@ def nearest(knowledge: Knowledge, text: str) -> list[GpuFact]:
     if not asked:
         alike = [gpu for gpu in knowledge.gpus if _alike(text, gpu.name) >= _ALIKE]
         return sorted(alike, key=lambda gpu: -_alike(text, gpu.name))[:1]
-    for near in (_same, _swapped, _slipped):
+    for near in (_same, _misread, _swapped, _slipped):
         found = [gpu for gpu in knowledge.gpus if near(asked, _models(gpu.name))]
         if found:
             return _best(text, found)
@@ -71,6 +72,11 @@ def _models(text: str) -> set[str]:
 
 def _same(asked: set[str], known: set[str]) -> bool:
     return bool(asked & known)
+
+
+def _misread(asked: set[str], known: set[str]) -> bool:
+    """Letters that look like digits: 509O."""
+    return bool({word.translate(_LOOKS) for word in asked} & known)
 
 
 def _swapped(asked: set[str], known: set[str]) -> bool:

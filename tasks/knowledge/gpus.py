@@ -145,6 +145,9 @@ def _shown(found: Iterable[GpuFact]) -> str:
 
 
 def _unknown(knowledge: Knowledge, text: str) -> KnowledgeError:
+    if key(text) == "cpu":
+        todo = "what is built for cards runs on the CPU, too; gpus: [] is a build without CUDA"
+        return KnowledgeError(f'"{text}" is no GPU', todo=todo)
     near = [f'"{short_name(gpu.name)}" ({gpu.arch})' for gpu in nearest(knowledge, text)]
     todo = f"did you mean {' or '.join(near)}?" if near else _ASK
     return KnowledgeError(f'"{text}" is not a known GPU', todo=todo)

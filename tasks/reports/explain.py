@@ -7,6 +7,7 @@ such a stage leaves `may run`: where that comes out the same, it does not.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +35,7 @@ from tasks.reports.decisions import (
 from tasks.reports.subject import Profile, Subject
 from tasks.running import why
 from tasks.running.rooms import room
+from tasks.settings.variables import unread
 from tasks.stages.compile.foresee import Outlook
 from tasks.stages.compile.foresee import foresee as foresee_compile
 from tasks.stages.deps.job import Cache, Deps
@@ -65,13 +67,14 @@ def run(subject: Subject, json: str = "") -> None:
     found = list(explain(plan))
     decided = decisions(opened, _found(plan, found))
     takes = expected(_past(plan, found), _by_facts(opened))
-    warnings = list(foreseen(opened.knowledge, opened.host, opened.choice))
+    known = foreseen(opened.knowledge, opened.host, opened.choice)
+    warnings = [*unread(os.environ), *known]
     if json:
         document = {**_document(subject.name, decided, found, takes), "warnings": warnings}
         deliver(Path(json), redact(canonical(document)))
     show_decisions(decided)
-    for known in warnings:
-        _row("WARNING", known)
+    for warning in warnings:
+        _row("WARNING", warning)
     _show_stages(found)
     show("")
     _row("expected", str(takes))

@@ -4,6 +4,7 @@ from.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ from typing import Any
 from tasks.digest import canonical, plain
 from tasks.effects import terminal
 from tasks.effects.files import deliver
-from tasks.effects.voice import show
+from tasks.effects.voice import show, warn
 from tasks.errors import BuildError, redact
 from tasks.reports.subject import Subject
 from tasks.settings.load import Loaded
 from tasks.settings.told import value_of
+from tasks.settings.variables import unread
 from tasks.words import lines
 
 
@@ -33,6 +35,8 @@ def run(subject: Subject, json: str = "") -> None:
         text = f"{_shown(row['value'])}   # {row['from']}"
         for line in lines.rows(row["key"], text, min(width + 2, room // 2), room):
             show(line)
+    for one in unread(os.environ):
+        warn(one)
     if problem:
         raise BuildError(problem.what, where=problem.where, todo=problem.todo)
 

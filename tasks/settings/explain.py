@@ -13,6 +13,7 @@ from tasks.errors import SettingsError
 from tasks.settings.schema import Settings
 from tasks.settings.sentences import Problem, sentence
 from tasks.settings.suggest import did_you_mean
+from tasks.settings.variables import ENV_PREFIX, meant
 from tasks.settings.yamltree import Leaf, Number, Tree
 from tasks.words.few import few
 
@@ -30,7 +31,7 @@ def explain(error: ValidationError, tree: Tree) -> SettingsError:
     problem = _most_telling(problems)
     path = _path(problem)
     if problem["type"] == "extra_forbidden":
-        what, todo = _unknown_key(path)
+        what, todo = _unknown_key(path, where_of(path, tree))
     else:
         what, todo = sentence(problem, [p for p in problems if _path(p) == path])
     if others := [_placed(one, tree) for one in _wrong(problems) if one != path]:
@@ -78,10 +79,12 @@ def _is_variant(part: Any) -> bool:
     )
 
 
-def _unknown_key(path: Keys) -> tuple[str, str]:
+def _unknown_key(path: Keys, where: str) -> tuple[str, str]:
+    if len(path) == 1 and where.upper().startswith(ENV_PREFIX) and (right := meant(where)):
+        return "unknown key", f"did you mean {right}?"
     known = _known_keys(path[:-1])
-    meant = _RENAMED.get(path, str(path[-1]))
-    return f"unknown key{did_you_mean(meant, known)}", f"known here: {', '.join(known)}"
+    today = _RENAMED.get(path, str(path[-1]))
+    return f"unknown key{did_you_mean(today, known)}", f"known here: {', '.join(known)}"
 
 
 def _known_keys(path: Keys) -> list[str]:

@@ -17,9 +17,9 @@ from pydantic import ValidationError
 from tasks.errors import SettingsError, redact
 from tasks.settings.schema import Settings
 from tasks.settings.suggest import did_you_mean
+from tasks.settings.variables import ENV_PREFIX
 from tasks.settings.yamltree import Leaf, Tree, read_tree, read_variable, tree_of
 
-ENV_PREFIX = "TORCHYARD__"
 DEFAULTS = "config/default.yaml:"  # how a leaf from there begins to say where it is from
 
 
@@ -101,10 +101,11 @@ def _origin_of(loaded: Loaded, axis: str) -> str:
 def _files(config: Path, profile: str, local: str | None) -> list[Tree]:
     known = profiles(config)
     if profile not in known:
+        local = "config/local.yaml counts in every profile; " if profile == "local" else ""
         raise SettingsError(
             f'there is no profile "{profile}"{did_you_mean(profile, known)}',
             where="config/profiles",
-            todo=f"choose one of: {', '.join(known)}",
+            todo=f"{local}choose one of: {', '.join(known)}",
         )
     own = config / "local.yaml"
     paths = [config / "default.yaml", config / "profiles" / f"{profile}.yaml"]

@@ -36,6 +36,7 @@ A value comes from the first of these that has it:
 A list replaces the list of an earlier file. `doit settings` shows every value and where it is from.
 An unknown key, or a value of another type, is refused with file and line before anything runs.
 A run that builds warns of what is set and read by nothing, such as `torch.sha256` of a built torch.
+A `TORCHYARD_` variable that nothing reads is a warning, with the one that was meant.
 
 **Runs again** names the stages that a change sets going. What comes after them runs only where what
 they leave has other bytes. *Nothing* means that no stage runs for it.

@@ -6,8 +6,14 @@ import difflib
 from collections.abc import Iterable
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`; did you mean "gpus"?` or an empty text."""
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word that is most like it, "" where none is."""
     by_lower = {name.lower(): name for name in known}
     near = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
-    return f'; did you mean "{by_lower[near[0]]}"?' if near else ""
+    return by_lower[near[0]] if near else ""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`; did you mean "gpus"?` or an empty text."""
+    near = nearest(word, known)
+    return f'; did you mean "{near}"?' if near else ""

@@ -17,6 +17,9 @@ from tasks.stages.source.job import SourceJob
 SCHEMA = 1
 MANIFEST = "bundle.json"
 WHEELS = "wheels"  # wheels and sdists, as pip and uv look for them
+WITHOUT_NETWORK = (
+    "without a network: doit bundle where there is one, then offline: PATH here (docs/offline.md)"
+)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 INIT = 'doit init --card "RTX 5090" --way auto --extensions simple-knn,diff-gaussian-rasterization'
 installed = pytest.mark.skipif(
-    "torchyard_commands" not in {one.module for one in entry_points(group="doit.COMMAND")},
+    "torchyard_commands:Run" not in {one.value for one in entry_points(group="doit.COMMAND")},
     reason="not run: installed before these entry points were there: pip install -e .",
 )
 
@@ -53,6 +53,31 @@ def test_help_says_what_to_type_when(yard: Yard) -> None:
 @installed
 def test_in_another_folder_help_is_doits_own(tmp_path: Path) -> None:
     assert "pydoit.org" in doit(tmp_path, "help").stdout
+    (tmp_path / "dodo.py").touch()
+    assert "Must be a command, task" in doit(tmp_path, "biuld").stderr
+
+
+@installed
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["biuld"], '; did you mean "build"?\n  → doit build;'),
+        (["build", "trial"], '"trial" is a profile and no task\n  → doit build profile=trial\n'),
+        (["build", "--profile", "trial"], "no option: a profile is named with profile=NAME"),
+        (["--profile", "trial", "build"], "→ doit build profile=trial\n"),
+        (["build", "profile", "trial"], "→ doit build profile=trial\n"),
+        (["info", "biuld"], "→ doit info build;"),
+        (["list", "--profile", "trial"], "→ doit list profile=trial\n"),
+    ],
+)
+def test_what_doit_refuses_is_told_with_what_was_meant(
+    yard: Yard, words: list[str], told: str
+) -> None:
+    done = doit(yard.folder, *words, PYTHONUTF8="1")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert told in done.stderr
+    assert done.stderr.startswith("ERROR: ")
+    assert not (yard.folder / "build").exists()
 
 
 @installed

@@ -72,8 +72,16 @@ def test_an_attempt_that_was_cut_off_is_gone_on_with_and_is_no_bundle(place: Pat
     assert again == first
     assert (again / "arrived").exists()
     assert not place.exists()
-    with pytest.raises(SettingsError, match="there is no bundle in"):
+    with pytest.raises(SettingsError, match="there is no bundle in") as told:
         opening.read(first)
+    assert told.value.todo.startswith("name the bundle itself")
+
+
+def test_of_a_path_that_leads_nowhere_the_path_is_doubted_first(place: Path) -> None:
+    with pytest.raises(SettingsError) as told:
+        opening.read(place)
+    assert told.value.what == f"there is no {place}"
+    assert told.value.todo.startswith("correct the path; or make it where there is a network")
 
 
 def test_a_bundle_is_verified_and_a_file_with_other_bytes_is_named(

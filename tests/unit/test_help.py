@@ -93,26 +93,32 @@ def test_the_page_of_commands_names_every_one() -> None:
 
 @pytest.mark.parametrize("room", [60, 80, 120, 200])
 def test_pages_fit_the_terminal(room: int) -> None:
-    lines = list(overview(room))
+    lines = list(overview(room, "quickstart"))
     for name in PAGES:
-        lines += page(name, "not part of this profile: strategy prebuilt", room) or ()
+        lines += page(name, "not part of this profile: strategy prebuilt", room, "mine") or ()
     for line in lines:
         assert columns(line) <= room or line.split()[0] == "example"
 
 
 def test_help_of_a_stage_tells_what_it_is_in_this_profile() -> None:
-    told = list(page("wheel", "fetch the official wheel", 80) or ())
+    told = list(page("wheel", "fetch the official wheel", 80, "mine@cu128") or ())
     assert "here       fetch the official wheel" in told
-    assert "log        build/PROFILE/logs/wheel.log" in told
+    assert "log        build/mine.cu128/logs/wheel.log" in told
+
+
+def test_what_to_type_names_the_folder_and_the_profile_that_is_taken() -> None:
+    told = " ".join(" ".join(overview(200, "quickstart")).split())
+    assert "build/quickstart/run python … use it" in told
+    assert "without it that is quickstart." in told
 
 
 def test_a_subtask_is_told_with_its_group() -> None:
-    told = list(page("extensions:simple-knn", "", 80) or ())
+    told = list(page("extensions:simple-knn", "", 80, "mine") or ())
     assert told[0].startswith("extensions: ")
 
 
 def test_there_is_no_page_of_what_is_no_task() -> None:
-    assert page("biuld", "", 80) is None
+    assert page("biuld", "", 80, "mine") is None
 
 
 def test_the_list_has_the_stages_in_order_and_their_subtasks_below() -> None:

@@ -83,7 +83,11 @@ def test_without_a_terminal_the_defaults_are_taken_and_nothing_is_asked(
     init.run(subject)
     assert written(subject.root) == {"target": {"gpus": ["RTX 5090"]}}
     assert "?" not in heard.text
-    assert "wrote config/local.yaml" in heard
+    assert heard[0] == (
+        "nothing is asked (no terminal to answer in); the default for --card, --way, --extensions, "
+        "--into"
+    )
+    assert "wrote config/local.yaml, which counts in every profile" in heard
     assert heard[-1] == "next: doit build profile=mine"
 
 
@@ -147,6 +151,10 @@ def test_the_way_existing_names_the_interpreter_that_has_the_torch() -> None:
     ("option", "text", "what", "todo"),
     [
         ("card", "RTX 5900", "not a known GPU", 'did you mean "RTX 5090" (12.0)'),
+        ("card", "RTX 509O", "not a known GPU", 'did you mean "RTX 5090" (12.0)'),
+        ("card", "RTX 5090,cpu", '"cpu" stands beside cards', "cpu alone is a build without CUDA"),
+        ("card", "auto,8.9", '"auto" stands beside cards', "auto alone is the cards of this"),
+        ("card", " , ", "no card is named", "cpu for none"),
         ("way", "prebuild", 'did you mean "prebuilt"', "choose one of"),
         ("extensions", "simpleknn2", 'did you mean "simple-knn"', "knowledge.md"),
         ("extensions", "./nowhere", "there is no folder", "correct the path"),
@@ -258,6 +266,10 @@ def test_four_questions_are_asked_and_return_takes_the_default(
 ) -> None:
     answers("\n\n\n\n")
     init.run(subject)
+    told = " ".join(heard.text.split())
+    assert "counts in every profile" in told
+    assert "there is no need of this: doit build profile=rtx5090" in told
+    assert "an environment of its own: build/mine" in told
     asked = [line for line in heard if line[:1].isdigit()]
     assert [line[0] for line in asked] == ["1", "2", "3", "4"]
     assert all(line.endswith("?") for line in asked)

@@ -165,6 +165,8 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
         ("RTX 5080 Super", 'did you mean "RTX 5080" (12.0)?'),
         ("RTX 4080 Ti", 'did you mean "RTX 4080" (8.9)?'),
         ("RXT 5090", 'did you mean "RTX 5090" (12.0)?'),
+        ("RTX 509O", 'did you mean "RTX 5090" (12.0)?'),
+        ("rtx5O9o", 'did you mean "RTX 5090" (12.0)?'),
         ("RTX 509", 'did you mean "RTX 5090" (12.0)?'),
         ("GTX 2080", 'did you mean "RTX 2080" (7.5)?'),
         ("GB200 NVL72", 'did you mean "GB200" (10.0)?'),
@@ -177,6 +179,12 @@ def test_a_suggestion_has_the_same_model_number(text: str, todo: str) -> None:
     with pytest.raises(KnowledgeError) as caught:
         resolve_gpu(KNOWLEDGE, text)
     assert caught.value.todo == todo
+
+
+def test_the_processor_is_no_card() -> None:
+    with pytest.raises(KnowledgeError, match='"CPU" is no GPU') as caught:
+        resolve_gpu(KNOWLEDGE, "CPU")
+    assert "gpus: [] is a build without CUDA" in caught.value.todo
 
 
 @pytest.mark.parametrize("text", ["RTX 6090", "RTX 50 series", "K80", "GTX 680", "B400"])

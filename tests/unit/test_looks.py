@@ -143,9 +143,9 @@ def validated() -> None:
 def helped() -> None:
     rows = [Row(one.name, one.doc, "up to date") for one in STAGES]
     rows += [Row(one.name, one.doc) for one in COMMANDS]
-    for line in (*listed(rows, terminal.width()), *overview(terminal.width())):
+    for line in (*listed(rows, terminal.width()), *overview(terminal.width(), "mine")):
         voice.show(line)
-    for line in page("compile", "", terminal.width()) or ():
+    for line in page("compile", "", terminal.width(), "mine") or ():
         voice.show(line)
 
 
@@ -263,3 +263,15 @@ def test_a_pipe_has_each_setting_in_a_line(subject: Subject, window: Callable[..
     shown = window(width=60, tty=False)
     settings_report.run(subject)
     assert len(shown.lines) >= 40
+
+
+def test_what_is_refused_fits_the_terminal_from_its_first_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr("sys.stderr", Window())
+    error = str(BuildError(LONG.strip(), todo=f"doit build; {LONG}"))
+    lines = f"ERROR: {terminal.on_stderr(error, len('ERROR: '))}".split("\n")
+    assert not list(too_wide(lines, 60))
+    assert lines[1].startswith(" " * 7)
+    assert any(line.startswith("  → doit build; ") for line in lines)

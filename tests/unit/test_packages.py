@@ -138,7 +138,8 @@ def test_what_landed_before_is_thrown_away(runs: Runs, tmp_path: Path) -> None:
 
 NO_ANSWER = (
     "the package index did not answer: check the network, proxy and index settings "
-    "(UV_INDEX_URL, PIP_INDEX_URL), then run the same command again"
+    "(UV_INDEX_URL, PIP_INDEX_URL), then run the same command again; without a network: doit "
+    "bundle where there is one, then offline: PATH here (docs/offline.md)"
 )
 NOT_TRUSTED = (
     "the certificate of the package index is not trusted: set SSL_CERT_FILE, and PIP_CERT for pip, "

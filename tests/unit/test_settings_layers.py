@@ -147,6 +147,17 @@ def test_other_variables_are_nothing_to_us(config: Path) -> None:
             ),
         ),
         (
+            {"TORCHYARD__BUILD_JOBS": "2"},
+            (
+                "TORCHYARD__BUILD_JOBS: build_jobs: unknown key\n"
+                "  → did you mean TORCHYARD__BUILD__JOBS?"
+            ),
+        ),
+        (
+            {"TORCHYARD__PROFILE": "mine"},
+            "TORCHYARD__PROFILE: profile: unknown key\n  → did you mean TORCHYARD_PROFILE?",
+        ),
+        (
             {"TORCHYARD__TARGET__GPUS": "RTX 5090"},
             (
                 'TORCHYARD__TARGET__GPUS: target.gpus: "RTX 5090" is not accepted\n'
@@ -206,3 +217,7 @@ def test_an_unknown_profile_is_told_with_the_nearest_and_all(config: Path) -> No
         "  → choose one of: mine, rtx5090"
     )
     assert profiles(config) == ("mine", "rtx5090")
+
+
+def test_local_yaml_is_no_profile(config: Path) -> None:
+    assert "→ config/local.yaml counts in every profile; choose one of" in told(config, "local")

@@ -16,7 +16,7 @@ from tasks.effects.voice import tick
 from tasks.errors import BadArtifactError, BuildError, SettingsError
 from tasks.sourcing.bundled import MANIFEST, SCHEMA, WHEELS, Bundle
 
-_AGAIN = "make it again where there is a network: doit bundle --dest"
+_AGAIN = "make it where there is a network: doit bundle --dest PATH"
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,16 @@ def read(place: Path) -> Bundle:
     try:
         found: Bundle = TypeAdapter(Bundle).validate_json(_manifest(place))
     except (OSError, KeyError, tarfile.TarError, ValidationError) as error:
+        meant = "name the bundle itself, a folder with bundle.json or a tar"
         raise SettingsError(
-            f"there is no bundle in {place}", where="offline", todo=f"{_AGAIN} {place}"
+            f"there is no bundle in {place}" if place.exists() else f"there is no {place}",
+            where="offline",
+            todo=f"{meant if place.exists() else 'correct the path'}; or {_AGAIN}",
         ) from error
     names = [*found.files, *found.repositories.values(), *found.archives.values()]
     if found.schema != SCHEMA or any(map(_leads_out, names)):
         raise SettingsError(
-            f"the bundle {place} is of another make", where="offline", todo=f"{_AGAIN} {place}"
+            f"the bundle {place} is of another make", where="offline", todo=f"{_AGAIN}"
         )
     return found
 

@@ -10,6 +10,7 @@ from tasks.effects import shell
 from tasks.effects.network import insisting, offline
 from tasks.errors import CommandFailedError, FetchError, LostEditsError, redact
 from tasks.model import Command
+from tasks.sourcing.bundled import WITHOUT_NETWORK
 
 _OPTIONS = (
     "protocol.ext.allow=never",  # a URL, a submodule's above all, must not be able to run a command
@@ -102,7 +103,8 @@ def no_answer(url: str, error: CommandFailedError) -> FetchError:
         f"{url} cannot be fetched: {error.what}",
         where=error.where,
         todo="check the URL, the network and the proxy, or give a mirror in the settings "
-        "(mirrors), and run the same command again: it goes on where it stopped",
+        "(mirrors), and run the same command again: it goes on where it stopped; "
+        f"{WITHOUT_NETWORK}",
     )
 
 

@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 from tasks.effects import files
 from tasks.effects.network import insisting, offline
 from tasks.errors import FetchError, redact
+from tasks.sourcing.bundled import WITHOUT_NETWORK
 
 _SCHEMES = ("https", "http", "file")
 _CHUNK = 2**20
@@ -94,7 +95,7 @@ def _insist(url: str, part: Path, sha256: str | None, log: PurePath | None) -> N
             f"{url} cannot be fetched: {error}",
             where=str(log or ""),
             todo="check the URL, the network and the proxy, or give a mirror in the settings "
-            f"(source.mirrors), and run the same command again{more}",
+            f"(source.mirrors), and run the same command again{more}; {WITHOUT_NETWORK}",
         ) from error
 
 

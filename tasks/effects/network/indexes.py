@@ -13,7 +13,7 @@ from pathlib import Path
 from tasks.effects.network import offline, ownindex
 from tasks.sourcing.mirrors import DEFAULT_INDEX, mirrored_index
 
-_MARK = "TORCHYARD_MIRRORS"
+_MARK = "_TORCHYARD_MIRRORS"
 
 
 def begin(mirrors: Mapping[str, str]) -> None:

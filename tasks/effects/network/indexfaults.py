@@ -8,6 +8,7 @@ from pathlib import Path
 from tasks.diagnosis.lines import is_debug
 from tasks.effects.network import offline
 from tasks.errors import BadArtifactError, CommandFailedError, FetchError
+from tasks.sourcing.bundled import WITHOUT_NETWORK
 
 _NOT_TRUSTED = (
     "the certificate of the package index is not trusted: set SSL_CERT_FILE, and PIP_CERT for pip, "
@@ -15,7 +16,8 @@ _NOT_TRUSTED = (
 )
 _NO_ANSWER = (
     "the package index did not answer: check the network, proxy and index settings "
-    "(UV_INDEX_URL, PIP_INDEX_URL), then run the same command again"
+    "(UV_INDEX_URL, PIP_INDEX_URL), then run the same command again; "
+    f"{WITHOUT_NETWORK}"
 )
 _BROKE = (
     "the connection to the package index broke or stalled, again and again: run the same command "

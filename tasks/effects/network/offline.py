@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-_MARK = "TORCHYARD_OFFLINE"
+_MARK = "_TORCHYARD_OFFLINE"
 # Of these a person may have their own, and they would name other places
 _PLACES = (
     *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL"),

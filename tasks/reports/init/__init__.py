@@ -117,7 +117,7 @@ def _write(path: Path, text: str, *, force: bool) -> None:
         write_atomic(kept, path.read_bytes(), _mode(path))
         show(f"what {LOCAL} held is in {kept.relative_to(path.parents[1]).as_posix()}")
     write_atomic(path.resolve(), text, _mode(path))  # a link stays, and leads to the new one
-    show(f"wrote {LOCAL}")
+    show(f"wrote {LOCAL}, which counts in every profile")
 
 
 def _mode(path: Path) -> int:

@@ -25,6 +25,10 @@ _HEAD = """\
 # Yours alone: git ignores this file, and what stands in it goes before the profile. Every key is in
 # config/default.yaml; doit settings tells what came out. Written by doit init.
 """
+_ALONE = {
+    "cpu": "what is built for cards runs on the CPU, too; cpu alone is a build without CUDA",
+    "auto": "auto alone is the cards of this machine",
+}
 _NONE = {"none", "no", "-"}
 _URL = re.compile(r"[a-z+]+://|[\w.-]+@[\w.-]+:")
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
@@ -53,9 +57,19 @@ def cards(text: str, knowledge: Knowledge) -> tuple[str, ...] | str:
     if text.strip().lower() == "auto":
         return "auto"
     names = _split(text)
+    if not names:
+        raise SettingsError("no card is named", todo='write "RTX 5090", say, or cpu for none')
     for name in names:
-        resolve_gpu(knowledge, name)
+        _require_card(name, knowledge)
     return names
+
+
+def _require_card(name: str, knowledge: Knowledge) -> None:
+    """`cpu` and `auto` are whole answers."""
+    word = "cpu" if name.lower() in _NONE else name.lower()
+    if word in _ALONE:
+        raise SettingsError(f'"{name}" stands beside cards', todo=f"leave it out: {_ALONE[word]}")
+    resolve_gpu(knowledge, name)
 
 
 def way(text: str) -> str:

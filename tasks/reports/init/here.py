@@ -28,9 +28,12 @@ _NEW = ("RTX 5090", "RTX 5080", "RTX 5070 Ti", "RTX 5060 Ti", "RTX PRO 6000", "B
 
 @dataclass(frozen=True)
 class Here:
-    """`settings` are the defaults where the profile is broken."""
+    """`settings` are the defaults where the profile is broken; `build` is its folder, as people
+    name it.
+    """
 
     root: Path
+    build: str
     settings: Settings
     host: Host
     knowledge: Knowledge
@@ -82,7 +85,7 @@ def look(subject: Subject) -> Here:
     pin = Path(layout_of(subject.root, subject.name, settings).build) / "host.json"
     host = replace(probe.host(asked(settings), pin), gpus=probe.cards())
     knowledge = load(subject.root / "config" / "knowledge")
-    return Here(subject.root, settings, host, knowledge)
+    return Here(subject.root, f"build/{subject.build.name}", settings, host, knowledge)
 
 
 def usual(known: Here) -> Answers:

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,6 +21,11 @@ from tasks.words.lines import rows, wrapped
 
 T = TypeVar("T")
 _INDENT = 3
+_BEFORE = (
+    "The answers become config/local.yaml, which counts in every profile, before what the profile "
+    "says. Return takes what stands in brackets. To take a profile as it is, there is no need of "
+    "this: doit build profile=rtx5090."
+)
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,8 @@ def is_asked() -> bool:
 
 def answered(given: Given, known: Here, usual: Answers, *, ask: bool, room: int) -> Answers:
     """What was given, what is asked for and `usual` for the rest. Raises `BuildError`."""
+    for line in wrapped(_BEFORE if ask else _not_asked(given), room):
+        show(line)
     got = usual
     if given.card or ask:
         got = replace(got, gpus=_cards(given, known, usual, room))
@@ -51,6 +58,13 @@ def answered(given: Given, known: Here, usual: Answers, *, ask: bool, room: int)
         with _of("--into"):
             return with_into(got, given.into, known)
     return _where(known, got, room) if ask else got
+
+
+def _not_asked(given: Given) -> str:
+    open_ = [f"--{name}" for name, value in asdict(given).items() if not value]
+    rest = f"; the default for {', '.join(open_)}" if open_ else ""
+    why = "--yes" if is_asked() else "no terminal to answer in"
+    return f"nothing is asked ({why}){rest}"
 
 
 @contextmanager
@@ -135,7 +149,7 @@ def _extensions(given: Given, known: Here, room: int) -> tuple[read.Listed, ...]
 def _where(known: Here, got: Answers, room: int) -> Answers:
     existing = got.way == "existing"
     title = "4. Which Python has the torch?" if existing else "4. Where shall it be?"
-    facts = [] if existing else ["own\tan environment of its own: build/PROFILE"]
+    facts = [] if existing else [f"own\tan environment of its own: {known.build}"]
     facts.append("PYTHON\tthe Python of an environment of yours (conda, a project's venv)")
     facts += [f"\tactive here: {place}" for place in _active()]
     default = next(iter(_active()), "") if existing else "own"

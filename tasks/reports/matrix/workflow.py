@@ -14,7 +14,8 @@ from tasks.effects.render import render
 from tasks.effects.voice import show, warn
 from tasks.errors import BuildError
 from tasks.settings import forms
-from tasks.settings.load import ENV_PREFIX, Loaded, load
+from tasks.settings.load import Loaded, load
+from tasks.settings.variables import ENV_PREFIX
 
 _TEMPLATES = {"github": "github.yml.j2", "slurm": "slurm.sh.j2"}
 _MOST = 256  # jobs of one matrix (docs.github.com, "Usage limits")

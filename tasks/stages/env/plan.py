@@ -56,7 +56,7 @@ def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledg
     return Stage(
         name="env",
         room="env",
-        doc="resolve the environment; env.* give it to a shell, run runs a program",
+        doc="the build's variables: env.* sets them in a shell, run starts a program",
         job=job,
         inputs={"recipe": RECIPE, **_inputs(job)},
         leaves=tuple(layout.manifest(name) for name in ("env", "extension-env", "cache-env")),
