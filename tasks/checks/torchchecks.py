@@ -18,6 +18,7 @@ from tasks.checks.symptom import Symptom, ok, problem, unchecked, warning
 from tasks.cppextension import SWITCH, Bounds, switched_off
 from tasks.knowledge.hostcompilers import msc_ver
 from tasks.knowledge.packagemanagers import installing
+from tasks.knowledge.versions import major_minor
 
 if TYPE_CHECKING:
     from tasks.knowledge import Knowledge
@@ -63,7 +64,7 @@ def _torch(s: Surroundings, torch: TorchSeen, profile: Profile) -> Symptom:
     if s.host.system == "windows":
         return _windows(torch, s.cxx)
     if s.host.system == "linux":
-        return _linux(s, torch, ".".join(cuda.split(".")[:2]), s.cxx, profile)
+        return _linux(s, torch, major_minor(cuda), s.cxx, profile)
     return ok(_ID, f"torch {torch.version} looks at no version of a compiler here")
 
 

@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 
 from tasks.effects import shell
 from tasks.effects.wheels import wheelfile
+from tasks.knowledge.versions import major_minor
 from tasks.model import Command
 
 _QUERY = """
@@ -48,7 +49,7 @@ def of_wheel(wheel: Path, python_version: str) -> tuple[str, ...]:
     here: dict[str, str] = {
         **{name: str(value) for name, value in default_environment().items()},
         "python_full_version": python_version,
-        "python_version": ".".join(python_version.split(".")[:2]),
+        "python_version": major_minor(python_version),
         "extra": "",
     }
     return tuple(_applying(_metadata(wheel).get_all("Requires-Dist", []), here))
