@@ -6,22 +6,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from tasks.settings import forms
+from tasks.settings.section import Section
 
 Sha256 = Annotated[str, Field(pattern=forms.SHA256)]
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40,64}$")]
 Packages = dict[Annotated[str, Field(pattern=forms.SDIST)], tuple[Sha256, ...]]
 
 
-class Part(BaseModel):
-    """A group of keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class Made(Part):
+class Made(Section):
     """What torch, an extension or a companion was made of: one of git, sdist, wheel, tarball and
     path, a path without a pin. `requires` are the packages that its build imported, `packages`
     those that came because it asks for them.
@@ -43,7 +38,7 @@ class Made(Part):
     packages: Packages = {}
 
 
-class Profile(Part):
+class Profile(Section):
     """One profile. `python` is major and minor, `platform` system and machine: what is locked are
     files for these.
     """
