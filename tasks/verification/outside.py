@@ -15,8 +15,8 @@ from pathlib import PurePosixPath
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tasks.dependencies import applying
 from tasks.stages.validate.job import Status
-from tasks.stages.wheel.applying import applying
 from tasks.stages.wheel.cudapackages import (
     Component,
     component,
