@@ -16,10 +16,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tasks.dependencies import applying, readable
-from tasks.stages.wheel.cudapackages import declared, majors_for, of_distribution
+from tasks.linking.cudapackages import declared, majors_for, of_distribution
+from tasks.linking.linkage import is_driver
+from tasks.linking.loading import Need
 from tasks.stages.wheel.job import Linkage
-from tasks.stages.wheel.linkage import is_driver
-from tasks.stages.wheel.loading import Need
 
 _MARKER = 'platform_system == "Linux"'
 
