@@ -9,14 +9,14 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tasks.settings import forms
-from tasks.settings.section import Section
+from tasks.settings.section import Strict
 
 Sha256 = Annotated[str, Field(pattern=forms.SHA256)]
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40,64}$")]
 Packages = dict[Annotated[str, Field(pattern=forms.SDIST)], tuple[Sha256, ...]]
 
 
-class Made(Section):
+class Made(Strict):
     """What torch, an extension or a companion was made of: one of git, sdist, wheel, tarball and
     path, a path without a pin. `requires` are the packages that its build imported, `packages`
     those that came because it asks for them.
@@ -38,7 +38,7 @@ class Made(Section):
     packages: Packages = {}
 
 
-class Profile(Section):
+class Profile(Strict):
     """One profile. `python` is major and minor, `platform` system and machine: what is locked are
     files for these.
     """

@@ -12,7 +12,7 @@ from typing import ClassVar
 import pytest
 
 from tasks.effects.network import insisting
-from tasks.effects.network.archive import download
+from tasks.effects.network.download import download
 from tasks.errors import FetchError
 from tests.webserver import running
 
