@@ -95,9 +95,14 @@ class Interpreter:
     torch: TorchFound | None = None
 
     @property
+    def minor(self) -> str:
+        """Major and minor, `3.11`."""
+        return ".".join(self.version.split(".")[:2])
+
+    @property
     def tag(self) -> str:
         """The CPython wheel tag, `cp311`."""
-        return "cp" + "".join(self.version.split(".")[:2])
+        return "cp" + self.minor.replace(".", "")
 
 
 @dataclass(frozen=True)

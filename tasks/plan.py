@@ -149,7 +149,7 @@ def _headline(
         ("target", f"{archs}: {choice.targets_why}"),
         ("torch", f"{choice.torch} ({cuda})"),
         *(("source", _named(stage.job)) for stage in stages if stage.room == "source"),
-        ("toolkit", choice.toolkit.why or "none: a CPU build needs none"),
+        ("toolkit", choice.toolkit.told),
         ("into", f"{layout.build}, wheels in {layout.wheelhouse}"),
         *(("and into", str(settings.install.into)) for stage in stages if stage.room == "install"),
     ]

@@ -1,7 +1,7 @@
 """A profile, opened: settings and host read, the plan made, and every task that doit is to know.
 
 Opening writes nothing and asks nobody outside this machine. Where the profile is broken, the tasks
-that help with that (HELPERS) open all the same when they alone were asked for.
+that help with that open all the same.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tasks.sourcing.anchored import begin
 from tasks.terminal.console import Console
 from tasks.terminal.screen import legible
 
-HELPERS = frozenset(
+_OPEN_WHEN_BROKEN = frozenset(
     {
         *("settings", "doctor", "diagnose", "history", "init", "matrix", "report", "restore"),
         "verify",
@@ -57,7 +57,7 @@ class Opened:
 
 
 def open_yard(root: Path, profile: str, environ: Mapping[str, str], argv: Sequence[str]) -> Opened:
-    """Open `profile`. Raises `SettingsError`, unless only helpers were asked for."""
+    """Open `profile`. Raises `SettingsError`, unless a task was asked for that helps with it."""
     legible(sys.stderr)  # doit says there what is refused at load
     _refuse_other_words(argv)
     try:
@@ -65,7 +65,7 @@ def open_yard(root: Path, profile: str, environ: Mapping[str, str], argv: Sequen
             yard, subject = _open(root, profile, environ, argv)
     except BuildError as error:
         yard, subject = None, Subject(root, profile, None, error)
-        if not HELPERS & set(argv) and argv[:1] != ["help"] and not _locks_a_matrix(argv, subject):
+        if not _OPEN_WHEN_BROKEN & set(argv) and argv[:1] != ["help"] and not _locks_a_matrix(argv, subject):
             raise
     if yard:
         yard.always = not _ALWAYS.isdisjoint(argv)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
+from tasks.checks.ids import CheckId
 from tasks.cppextension import Bounds, CppExtension
 from tasks.driver import Nvidia
 from tasks.model import Gpu, Host, Interpreter, ToolkitFound
@@ -24,6 +25,7 @@ from tasks.surroundings import (
 )
 from tests.checkout import KNOWLEDGE
 
+WINDOWS_ONLY: frozenset[CheckId] = frozenset({"visual-studio", "windows-sdk", "long-paths"})
 RTX_5090 = Gpu("NVIDIA GeForce RTX 5090", "12.0", 32_607)
 RTX_3090 = Gpu("NVIDIA GeForce RTX 3090", "8.6", 24_576)
 LINUX_ROOT, WINDOWS_ROOT = PurePosixPath("/home/me/torchyard"), PureWindowsPath("C:/src/torchyard")

@@ -41,7 +41,6 @@ CheckId = Literal[
 
 IDS: tuple[CheckId, ...] = get_args(CheckId)
 ALL = frozenset(IDS)
-WINDOWS_ONLY: frozenset[CheckId] = frozenset({"visual-studio", "windows-sdk", "long-paths"})
 
 # What a build looks at before it writes anything: no network, no slow process, and nothing that
 # cannot be a problem.

@@ -59,7 +59,7 @@ def _cmake(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Sy
     seen = f"{s.cmake.version} at {s.cmake.path}"
     if not ours(s.cmake.path, profile):
         return ok("cmake", f"{seen}; {wanted}")
-    found, (least, below) = _version(s.cmake.version), bounds
+    found, (least, below) = version_of(s.cmake.version), bounds
     if found and (found < Version(least) or (below and found >= Version(below))):
         asked = f">={least}" + (f" and <{below}" if below else "")
         return warning("cmake", f"{seen}; this torch wants {asked}", _again())
@@ -81,7 +81,7 @@ def _ninja(s: Surroundings, profile: Profile | None) -> Symptom:
     if not s.ninja.path:
         return ok("ninja", f"none here; {wanted}")
     seen = f"{s.ninja.version} at {s.ninja.path}"
-    found = _version(s.ninja.version)
+    found = version_of(s.ninja.version)
     if found is None or found >= _NINJA:
         return ok("ninja", seen)
     why = (
@@ -106,7 +106,8 @@ def _again() -> str:
     return command("doit clean deps && doit deps", "install the build tools again:")
 
 
-def _version(text: str) -> Version | None:
+def version_of(text: str) -> Version | None:
+    """None for what is none: tools say all kinds of things."""
     try:
         return Version(text)
     except InvalidVersion:

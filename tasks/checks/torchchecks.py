@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from tasks.checks.ids import CheckId
+from tasks.checks.programs import version_of
 from tasks.checks.symptom import Symptom, ok, problem, unchecked, warning
 from tasks.cppextension import SWITCH, Bounds, switched_off
 from tasks.knowledge.hostcompilers import msc_ver
 from tasks.knowledge.packagemanagers import installing
+from tasks.knowledge.versions import major_minor
 
 if TYPE_CHECKING:
     from tasks.knowledge import Knowledge
@@ -63,7 +65,7 @@ def _torch(s: Surroundings, torch: TorchSeen, profile: Profile) -> Symptom:
     if s.host.system == "windows":
         return _windows(torch, s.cxx)
     if s.host.system == "linux":
-        return _linux(s, torch, ".".join(cuda.split(".")[:2]), s.cxx, profile)
+        return _linux(s, torch, major_minor(cuda), s.cxx, profile)
     return ok(_ID, f"torch {torch.version} looks at no version of a compiler here")
 
 
@@ -77,7 +79,7 @@ def _linux(s: Surroundings, torch: TorchSeen, cuda: str, cxx: Tool, profile: Pro
     whose, table = torch.says.table(cxx.path)
     named = f"{cxx.path} {cxx.version}"
     bounds = table.get(cuda)
-    if bounds is None or _version(cxx.version) is None:
+    if bounds is None or version_of(cxx.version) is None:
         return _least(torch, named, cxx.version, torch.says.least_gcc)
     taken = f"torch {torch.version} takes {whose} {bounds} with CUDA {cuda}"
     if bounds.hold(cxx.version):
@@ -103,7 +105,7 @@ def _is_checked(job: ExtensionJob) -> bool:
 
 def _least(torch: TorchSeen, named: str, version: str, least: str) -> Symptom:
     """Below it, torch says that the compiler may not fit, and goes on."""
-    here, wanted = _version(version), _version(least)
+    here, wanted = version_of(version), version_of(least)
     if here and wanted and here < wanted:
         seen = f"torch {torch.version} wants {least} or later, and warns of {named}"
         return warning(_ID, seen, "install a newer compiler")
@@ -125,10 +127,3 @@ def _todo(s: Surroundings, profile: Profile, cxx: Tool, bounds: Bounds, names: s
     add = installing(profile.knowledge, s.systems, "newest-gcc", gcc=str(older))
     other = f"or take an older one ({add}):"
     return f"nvcc takes it, so {off}\n{other}\n  build.env: {{CC: gcc-{older}, CXX: g++-{older}}}"
-
-
-def _version(text: str) -> Version | None:
-    try:
-        return Version(text)
-    except InvalidVersion:
-        return None

@@ -30,6 +30,11 @@ class ToolkitChoice:
     home: str = ""
     why: str = ""
 
+    @property
+    def told(self) -> str:
+        """The reason, where it stands without the provider beside it."""
+        return f"none: {self.why}" if self.provider == "none" else self.why
+
     def full(self, host: Host) -> str | None:
         """The version with its patch where it is one that was found there ("13.2.86"), else the
         release; None where there is none.

@@ -80,7 +80,7 @@ def by(
         ptx=settings.target.ptx,
         torch=torch.version,
         cuda=torch.cuda if targets else None,
-        toolkit=ToolkitChoice("none"),
+        toolkit=ToolkitChoice("none", why="a CPU build needs none"),
         python=host.python,
         index=torch.index,
         cost=expected(settings, knowledge, torch.strategy, targets),
@@ -137,7 +137,7 @@ def _toolkit(
             raise
         absent = f"CUDA {torch.cuda} is not to be had here"
         why = absent if error.where == "toolkit" else error.what
-        return ToolkitChoice("none", why=f"none: nothing is compiled, and {why}")
+        return ToolkitChoice("none", why=f"nothing is compiled, and {why}")
     if toolkit.provider != "none":
         require_reach(knowledge, toolkit.version, choice.targets)
     return toolkit

@@ -6,6 +6,7 @@ from tasks.deciding.choice import ToolkitChoice, UnmetError
 from tasks.errors import KnowledgeError, SettingsError
 from tasks.knowledge import Knowledge
 from tasks.knowledge.toolkits import require_toolkit, toolkit
+from tasks.knowledge.versions import major_minor
 from tasks.model import Arch, Host
 from tasks.settings.schema import Settings
 
@@ -87,6 +88,6 @@ def require_reach(knowledge: Knowledge, cuda: str, targets: tuple[Arch, ...]) ->
         require_toolkit(knowledge, cuda, targets)
     except KnowledgeError as error:
         # which toolkits make the archs is no advice: whether this torch is built with them counts
-        known = ".".join(cuda.split(".")[:2]) in knowledge.toolkits
+        known = major_minor(cuda) in knowledge.toolkits
         todo = "choose another torch, or other cards in target.gpus" if known else error.todo
         raise UnmetError(error.what, where="toolkit.version", todo=todo) from error

@@ -41,7 +41,6 @@ def of_host(knowledge: Knowledge, python: str = "", gcc: str = "") -> dict[str, 
 def of_profile(profile: Profile, stage: Stage | None, facts: Facts | None) -> dict[str, str]:
     """What holds for a log of this profile, of `stage` where that is known."""
     choice, layout, knowledge = profile.choice, profile.layout, profile.knowledge
-    minor = ".".join(profile.host.python.version.split(".")[:2])
     known = {
         "file": f"config/profiles/{layout.profile}.yaml",
         "build": str(layout.build),
@@ -57,7 +56,8 @@ def of_profile(profile: Profile, stage: Stage | None, facts: Facts | None) -> di
         **_of_cuda(profile),
     }
     found = {name: value for name, value in known.items() if value}
-    return {**of_host(knowledge, minor, found.get("gcc", "")), **found, "heal": _offer(profile)}
+    host = of_host(knowledge, profile.host.python.minor, found.get("gcc", ""))
+    return {**host, **found, "heal": _offer(profile)}
 
 
 def _offer(profile: Profile) -> str:

@@ -1,7 +1,8 @@
-"""Facts, and what they answer: cards, toolkits, wheels, and what does not work together. Pure.
+"""Facts, and what they answer: cards, toolkits, wheels, and what does not work together.
 
-`load(folder)` gives the `Knowledge` of config/knowledge, `FOLDER` where nobody names another; every
-other function takes it as its first argument.
+`load(folder)` gives the `Knowledge` of config/knowledge, `FOLDER` where nobody names another, and
+reads each file when it is asked for first; every other function takes it as its first argument. All
+but that reading is pure.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from tasks.knowledge.versions import numbers
+from tasks.knowledge.versions import major_minor, numbers
 from tasks.model import Arch
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _reads(knowledge: Knowledge, maker: str | None, driver: str | None) -> bool:
     """
     if maker is None or driver is None or numbers(driver) >= numbers(maker):
         return True
-    made = knowledge.toolkits.get(".".join(maker.split(".")[:2]))
+    made = knowledge.toolkits.get(major_minor(maker))
     return made is not None and numbers(made.ptx_isa) <= driver_isa(knowledge, driver)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from tasks.errors import KnowledgeError
 from tasks.knowledge.releases import release
 from tasks.knowledge.toolkits import compiler_limit
+from tasks.knowledge.versions import every_number
 
 if TYPE_CHECKING:
     from tasks.knowledge.load import Knowledge
@@ -75,12 +76,12 @@ def refusal(given: Limits, compiler: HostCompiler) -> str:
     """Why `compiler` is outside of the limits, "" where it is not, or its version is not known."""
     if compiler.kind == "msvc":
         return _msvc(given, compiler)
-    major = _numbers(compiler.version)[:1]
+    version = every_number(compiler.version)
     newest = given.gcc_max if compiler.kind == "gcc" else given.clang_max
-    if newest is not None and major > (newest,):
+    if newest is not None and version[:1] > (newest,):
         takes = f"{_NAMES[compiler.kind]} up to {newest}"
         return f"{_named(compiler)} is newer than {_toolkit(given)} takes ({takes})"
-    if compiler.kind == "gcc" and major and _numbers(compiler.version) < _numbers(given.gcc_min):
+    if compiler.kind == "gcc" and version and version < every_number(given.gcc_min):
         takes = f"GCC {given.gcc_min} or later"
         return (
             f"{_named(compiler)} is older than the sources of PyTorch {given.torch} take ({takes})"
@@ -126,8 +127,3 @@ def _named(compiler: HostCompiler) -> str:
 
 def _toolkit(given: Limits) -> str:
     return f"CUDA {given.cuda}" if given.cuda else "this CUDA toolkit"
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    found = re.match(r"\d+(?:\.\d+)*", version)
-    return tuple(map(int, found[0].split("."))) if found else ()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tasks.errors import KnowledgeError
 from tasks.knowledge.channels import channel_of, published_as
-from tasks.knowledge.versions import numbers
+from tasks.knowledge.versions import major_minor, numbers
 from tasks.knowledge.wheels import (
     code_for,
     elsewhere,
@@ -111,9 +111,8 @@ def why_no_wheel(  # noqa: PLR0913, PLR0917  (the same question)
     if targets and wheel_for(knowledge, version, targets, system, machine, cuda) is None:
         reasons.append(_why_not(knowledge, found, torch, targets, system, machine, cuda))
     if python and not supports_python(found, python):
-        minor = ".".join(python.split(".")[:2])
         reasons.append(
-            f"no official wheel of {torch} is for Python {minor} "
+            f"no official wheel of {torch} is for Python {major_minor(python)} "
             f"(they are for {found.python[0]} to {found.python[1]})"
         )
     return "; ".join(reasons)

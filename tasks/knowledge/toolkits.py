@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tasks.errors import KnowledgeError
 from tasks.knowledge.combinations import Combination, judge
+from tasks.knowledge.versions import major_minor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,13 +29,13 @@ class CompilerLimit:
 
 def toolkit(knowledge: Knowledge, cuda: str) -> Toolkit:
     """The facts of a CUDA release, by `12.8` or a full version; a `KnowledgeError` if unknown."""
-    minor = ".".join(cuda.split(".")[:2])
-    if minor in knowledge.toolkits:
-        return knowledge.toolkits[minor]
+    release = major_minor(cuda)
+    if release in knowledge.toolkits:
+        return knowledge.toolkits[release]
     known = list(knowledge.toolkits)
     raise KnowledgeError(
         f"CUDA {cuda} is not known; known are {', '.join(known)}",
-        todo=f"take {known[-1]}, or describe {minor} in config/knowledge/toolkits.yaml",
+        todo=f"take {known[-1]}, or describe {release} in config/knowledge/toolkits.yaml",
     )
 
 

@@ -39,8 +39,7 @@ def pinned(plan: Plan, section: Profile, choice: Choice) -> Plan:
 
 def machine(choice: Choice) -> tuple[str, str]:
     """Python and platform as a section names them."""
-    python = ".".join(choice.python.version.split(".")[:2])
-    return python, f"{choice.system} {machine_name(choice.machine)}"
+    return choice.python.minor, f"{choice.system} {machine_name(choice.machine)}"
 
 
 def _told(difference: str) -> str:

@@ -7,22 +7,17 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from tasks.settings import forms
+from tasks.settings.section import Strict
 
 Sha256 = Annotated[str, Field(pattern=forms.SHA256)]
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40,64}$")]
 Packages = dict[Annotated[str, Field(pattern=forms.SDIST)], tuple[Sha256, ...]]
 
 
-class Part(BaseModel):
-    """A group of keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class Made(Part):
+class Made(Strict):
     """What torch, an extension or a companion was made of: one of git, sdist, wheel, tarball and
     path, a path without a pin. `requires` are the packages that its build imported, `packages`
     those that came because it asks for them.
@@ -44,7 +39,7 @@ class Made(Part):
     packages: Packages = {}
 
 
-class Profile(Part):
+class Profile(Strict):
     """One profile. `python` is major and minor, `platform` system and machine: what is locked are
     files for these.
     """

@@ -71,7 +71,7 @@ def _decisions(profile: Profile, found: Found) -> Iterator[Decision]:
     yield Decision("archs", _archs(choice), choice.targets_why)
     yield Decision("torch", _torch(choice), _torch_from(choice, plan))
     yield Decision("python", choice.python.version, choice.python.path)
-    yield Decision("toolkit", choice.toolkit.provider, _toolkit_why(choice))
+    yield Decision("toolkit", choice.toolkit.provider, choice.toolkit.why)
     yield _compiler(choice, _deps_job(plan), found.deps)
     if choice.targets:
         yield Decision("environment", f"TORCH_CUDA_ARCH_LIST={_list(plan, found)}")
@@ -99,10 +99,6 @@ def _torch_from(choice: Choice, plan: Plan) -> str:
             return f"in {choice.python.path}"
         case _:
             return f"from {redact(choice.index) or 'PyPI'}"
-
-
-def _toolkit_why(choice: Choice) -> str:
-    return choice.toolkit.why or "a CPU build needs none"
 
 
 def _deps_job(plan: Plan) -> DepsJob:

@@ -45,7 +45,7 @@ def _decided(choice: Choice) -> Json:
         "torch": choice.torch,
         "cuda": choice.cuda,
         "targets": [str(arch) for arch in choice.targets],
-        "toolkit": choice.toolkit.why or "none: a CPU build needs none",
+        "toolkit": choice.toolkit.told,
     }
 
 

@@ -9,10 +9,14 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 
-class Section(BaseModel):
-    """A group of keys."""
+class Strict(BaseModel):
+    """A group of keys, of the settings or of another file that a person may write."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class Section(Strict):
+    """A group of keys of the settings."""
 
 
 class KeyMistakeError(ValueError):

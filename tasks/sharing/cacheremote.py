@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from tasks.knowledge.versions import numbers
+
 _PORTS = {"redis": 6379, "rediss": 6379, "http": 80, "https": 443}
 _OLD_NAME = (4, 7)  # of ccache: before it, CCACHE_SECONDARY_STORAGE
 # Milliseconds. ccache's own 100 to connect are too few for a server that is far, and 10,000 for an
@@ -42,7 +44,7 @@ def is_theirs(kind: str, environment: Mapping[str, str]) -> bool:
 def variables(kind: str, version: str, url: str) -> dict[str, str]:
     """What makes a cache of this kind use it."""
     if kind == "ccache":
-        old = _release(version) < _OLD_NAME
+        old = numbers(version) < _OLD_NAME
         return {_THEIRS["ccache"][1 if old else 0]: _of_ccache(url)}
     parts, who = urlsplit(url), account(url)
     path = parts.path.strip("/")
@@ -116,7 +118,3 @@ def account(url: str) -> Account:
 
 def _place(parts: SplitResult) -> str:
     return parts.netloc.rpartition("@")[2]
-
-
-def _release(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())

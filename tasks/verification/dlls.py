@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from tasks.dependencies import applying
+from tasks.linking.cudapackages import Component, component, declared
 from tasks.stages.validate.job import Status
-from tasks.stages.wheel.applying import applying
-from tasks.stages.wheel.cudapackages import Component, component, declared
 from tasks.verification.outside import Outside, Surroundings, has_torch, torch_of
 
 _TORCH = re.compile(r"(torch|c10|shm|caffe2|uv)(_\w+)?\.dll")

@@ -12,8 +12,9 @@ from email.parser import HeaderParser
 from pathlib import Path
 from typing import Any
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 
+from tasks.dependencies import readable
 from tasks.effects import files
 from tasks.effects.binaries import elf, manylinux, pe, windowsdlls
 from tasks.effects.binaries.codereader import Reader
@@ -138,11 +139,7 @@ def _read(found: _Found, name: str, path: Path, reader: Reader) -> None:
 
 def _requirements(told: Message) -> Iterator[Requirement]:
     """On whatever machine: a requirement of an extra alone is none."""
-    for line in told.get_all("Requires-Dist", []):
-        try:
-            asked = Requirement(line)
-        except InvalidRequirement:
-            continue  # of a time before PEP 508
+    for asked in readable(told.get_all("Requires-Dist", [])):
         if not (asked.marker and "extra" in str(asked.marker)):
             yield asked
 

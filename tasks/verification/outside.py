@@ -15,18 +15,18 @@ from pathlib import PurePosixPath
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tasks.stages.validate.job import Status
-from tasks.stages.wheel.applying import applying
-from tasks.stages.wheel.cudapackages import (
+from tasks.dependencies import applying
+from tasks.linking.cudapackages import (
     Component,
     component,
     declared,
     is_in_its_folder,
     majors_of,
 )
+from tasks.linking.linkage import is_driver
+from tasks.linking.loading import Loaded, Need, Search, load, order
+from tasks.stages.validate.job import Status
 from tasks.stages.wheel.job import Dlls, Linkage
-from tasks.stages.wheel.linkage import is_driver
-from tasks.stages.wheel.loading import Loaded, Need, Search, load, order
 
 _SITE = PurePosixPath("/site-packages")
 _TORCH = re.compile(r"lib(torch|c10|shm|caffe2)(_\w+)?\.so")

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.checks.ids import ALL, WINDOWS_ONLY
+from tasks.checks.ids import ALL
 from tests.integration.conftest import source_profile
+from tests.surroundings import WINDOWS_ONLY
 from tests.yard import Yard
 
 pytestmark = pytest.mark.integration

@@ -1,8 +1,8 @@
 """env.bat and run.bat in Wine's cmd.exe, told by a Python for Windows.
 
 Where Wine's cmd reads otherwise than Microsoft's, the scripts keep the form that the latter needs,
-and what it would be tried on is left out here; tests/unit/test_cmd_scripts.py has all of it, by
-the documented phases.
+and what it would be tried on is left out here; test_cmd_scripts.py has all of it, by the
+documented phases.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ _TESTS = (
     "jsonschema",
     "ninja",
     "pytest",
+    "pytest-mock",
     "colorama",
     "tree-sitter",
     "tree-sitter-powershell",

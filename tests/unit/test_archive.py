@@ -1,28 +1,18 @@
-"""Archives that want out of their tree, and downloads that are not what they should be."""
+"""Archives that want out of their tree, or are none: nothing of them is left."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import io
 import stat
 import tarfile
 import zipfile
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
-from tasks.effects.network import insisting
-from tasks.effects.network.archive import download, extract
-from tasks.errors import BadArtifactError, FetchError
+from tasks.effects.network.archive import extract
+from tasks.errors import BadArtifactError
 from tests.systems import needs_links, windows_only
-from tests.webserver import running
-
-DATA = b"0123456789" * 1000
-SHA256 = hashlib.sha256(DATA).hexdigest()
 
 
 def tar_of(path: Path, *members: tarfile.TarInfo, mode: str = "w:gz") -> Path:
@@ -165,86 +155,3 @@ def test_what_a_killed_run_unpacked_is_cleared(tmp_path: Path) -> None:
     extract(zip_of(tmp_path / "a.zip", **{"a/x": "1"}), tmp_path / "out")
     assert not (tmp_path / ".out.unpacking").exists()
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["x"]
-
-
-class Server(BaseHTTPRequestHandler):
-    """Serves DATA; breaks off after `breaks` bytes as long as that is asked for."""
-
-    breaks: ClassVar[list[int]] = []
-    asked: ClassVar[list[str]] = []
-    known: ClassVar[list[str]] = []
-
-    def do_GET(self) -> None:
-        ranged = self.headers.get("Range", "")
-        self.asked.append(ranged)
-        self.known.append(self.headers.get("Authorization", ""))
-        if self.path == "/missing":
-            self.send_error(404)
-            return
-        start = int(ranged.removeprefix("bytes=").removesuffix("-")) if ranged else 0
-        self.send_response(206 if ranged else 200)
-        self.send_header("Content-Length", str(len(DATA) - start))
-        self.end_headers()
-        body = DATA[start:]
-        self.wfile.write(body[: self.breaks.pop()] if self.breaks else body)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setattr(insisting, "PAUSES", (0.0, 0.0))
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    Server.breaks, Server.asked, Server.known = [], [], []
-    with running(ThreadingHTTPServer(("127.0.0.1", 0), Server)) as server:
-        yield f"http://127.0.0.1:{server.server_port}"
-
-
-def test_download_arrives_whole_and_is_not_fetched_again(url: str, tmp_path: Path) -> None:
-    for _ in range(2):
-        path = download(f"{url}/a.tar.gz", tmp_path / "d" / "a.tar.gz", SHA256)
-        assert path.read_bytes() == DATA
-    assert Server.asked == [""]
-
-
-def test_user_and_password_of_a_url_are_told_to_its_server(url: str, tmp_path: Path) -> None:
-    download(url.replace("://", "://me:hunter%2F2@"), tmp_path / "a", SHA256)
-    download(url, tmp_path / "b", SHA256)
-    assert Server.known == [f"Basic {base64.b64encode(b'me:hunter/2').decode()}", ""]
-
-
-def test_broken_connection_is_taken_up_where_it_stopped(url: str, tmp_path: Path) -> None:
-    Server.breaks = [4000]
-    download(f"{url}/a", tmp_path / "a", SHA256, tmp_path / "log")
-    assert (tmp_path / "a").read_bytes() == DATA
-    assert Server.asked == ["", "bytes=4000-"]
-    assert "error:" in (tmp_path / "log").read_text()
-
-
-def test_wrong_sha256_names_both_and_keeps_nothing(url: str, tmp_path: Path) -> None:
-    with pytest.raises(FetchError, match=f"expected {'0' * 64}, found {SHA256}"):
-        download(f"{url}/a", tmp_path / "in" / "a", "0" * 64)
-    assert list((tmp_path / "in").iterdir()) == []
-
-
-def test_missing_file_is_not_asked_for_again(url: str, tmp_path: Path) -> None:
-    with pytest.raises(FetchError, match="404"):
-        download(f"{url}/missing", tmp_path / "a", SHA256)
-    assert Server.asked == [""]
-
-
-def test_no_answer_says_what_to_do(url: str, tmp_path: Path) -> None:
-    Server.breaks = [1, 1, 1]
-    with pytest.raises(FetchError, match="cannot be fetched") as caught:
-        download(f"{url}/a", tmp_path / "a", SHA256)
-    assert "run the same command again" in caught.value.todo
-    assert not (tmp_path / "a").exists()
-
-
-def test_path_and_file_url_are_sources_and_other_schemes_are_not(tmp_path: Path) -> None:
-    (tmp_path / "here").write_bytes(DATA)
-    assert download(str(tmp_path / "here"), tmp_path / "a", None).read_bytes() == DATA
-    assert download((tmp_path / "here").as_uri(), tmp_path / "b", SHA256).read_bytes() == DATA
-    with pytest.raises(FetchError, match="give a path, or one of https"):
-        download("ftp://example.invalid/a", tmp_path / "c", None)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tasks.effects.building import cacheremote, compilercache
+from tasks.effects.building import cachereach, compilercache
 from tasks.effects.building.compilercache import Counts, counts_of_log
 from tasks.errors import SettingsError
 from tasks.reports import settings as settings_report
@@ -31,8 +31,8 @@ SCCACHE = Cache("sccache", "/usr/bin/sccache", "0.16.0")
 @pytest.fixture(autouse=True)
 def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a run that has asked nobody yet, with a ccache that was built with all it can be."""
-    monkeypatch.setattr(cacheremote, "_known", {})
-    monkeypatch.setattr(cacheremote, "_features", lambda _: "redis-storage http-storage")
+    monkeypatch.setattr(cachereach, "_known", {})
+    monkeypatch.setattr(cachereach, "_features", lambda _: "redis-storage http-storage")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_one_that_answers_is_used_and_asked_once(heard: Heard) -> None:
     with server(b"+OK\r\n", b"+PONG\r\n") as place:
         url = f"redis://:pw@{place}"
         for _ in range(2):
-            given = cacheremote.joined(CCACHE, url, {"A": "1"})
+            given = cachereach.joined(CCACHE, url, {"A": "1"})
             assert given == {"A": "1", "CCACHE_REMOTE_STORAGE": f"redis://pw@{place}{TIMES}"}
     assert heard == []
 
@@ -131,10 +131,10 @@ def test_one_that_answers_is_used_and_asked_once(heard: Heard) -> None:
 def test_one_that_refuses_or_says_nothing_is_one_warning_and_a_local_build(
     heard: Heard, monkeypatch: pytest.MonkeyPatch, answer: bytes, why: str
 ) -> None:
-    monkeypatch.setattr(cacheremote, "_PATIENCE", 0.6)
+    monkeypatch.setattr(cachereach, "_PATIENCE", 0.6)
     with server(answer) as place:
         for _ in range(3):
-            env = cacheremote.joined(CCACHE, f"redis://{place}", {"A": "1"})
+            env = cachereach.joined(CCACHE, f"redis://{place}", {"A": "1"})
             assert env == {"A": "1"}
     assert list(heard) == [
         f"redis://{place} is not used, and what is compiled is cached here alone: {why}"
@@ -147,7 +147,7 @@ def test_nobody_there_is_a_warning_and_names_no_password(
     heard: Heard, cache: Cache, scheme: str
 ) -> None:
     url = f"{scheme}://me:hunter2@127.0.0.1:{free_port()}/p"
-    assert cacheremote.joined(cache, url, {}) == {}
+    assert cachereach.joined(cache, url, {}) == {}
     assert len(heard) == 1
     assert "hunter2" not in heard.text
     assert "is not used" in heard.text
@@ -155,11 +155,11 @@ def test_nobody_there_is_a_warning_and_names_no_password(
 
 def test_a_persons_own_goes_first_and_without_a_cache_nobody_is_asked(heard: Heard) -> None:
     mine = {"CCACHE_REMOTE_STORAGE": "redis://mine"}
-    assert cacheremote.joined(CCACHE, "redis://127.0.0.1:1", mine) == mine
+    assert cachereach.joined(CCACHE, "redis://127.0.0.1:1", mine) == mine
     bucket = {"SCCACHE_BUCKET": "mine"}
-    assert cacheremote.joined(SCCACHE, "redis://127.0.0.1:1", bucket) == bucket
-    assert cacheremote.joined(Cache(), "redis://127.0.0.1:1", {}) == {}
-    assert cacheremote.joined(CCACHE, "", {"A": "1"}) == {"A": "1"}
+    assert cachereach.joined(SCCACHE, "redis://127.0.0.1:1", bucket) == bucket
+    assert cachereach.joined(Cache(), "redis://127.0.0.1:1", {}) == {}
+    assert cachereach.joined(CCACHE, "", {"A": "1"}) == {"A": "1"}
     assert heard == []
 
 
@@ -186,7 +186,7 @@ def sccache(folder: Path, start: str, location: str = "") -> Cache:
 def test_a_server_of_sccache_that_does_not_use_it_is_told(
     heard: Heard, tmp_path: Path, start: str, location: str, why: str
 ) -> None:
-    assert cacheremote.joined(sccache(tmp_path, start, location), "s3://bucket", {}) == {}
+    assert cachereach.joined(sccache(tmp_path, start, location), "s3://bucket", {}) == {}
     assert why in heard.text
 
 
@@ -195,12 +195,12 @@ def test_a_bucket_is_opened_by_what_the_environment_holds(
     heard: Heard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "me")
-    given = cacheremote.joined(sccache(tmp_path, "exit 0"), "s3://bucket", {})
+    given = cachereach.joined(sccache(tmp_path, "exit 0"), "s3://bucket", {})
     assert given["SCCACHE_BUCKET"] == "bucket"
     assert given["AWS_ACCESS_KEY_ID"] == "me"
     in_use = "echo 'error: Address in use' >&2; exit 2"
-    monkeypatch.setattr(cacheremote, "_known", {})
-    assert cacheremote.joined(sccache(tmp_path, in_use, "s3, name: bucket"), "s3://bucket", {})
+    monkeypatch.setattr(cachereach, "_known", {})
+    assert cachereach.joined(sccache(tmp_path, in_use, "s3, name: bucket"), "s3://bucket", {})
     assert heard == []
 
 
@@ -229,19 +229,19 @@ def test_one_that_was_lost_in_the_midst_is_told_once_and_left_alone_from_then_on
     lost = Counts(0, 6, 0, 0, 2)
     with server(b"+PONG\r\n") as place:
         url = f"redis://{place}"
-        assert cacheremote.joined(CCACHE, url, {})
-        cacheremote.look_back(CCACHE, url, Counts(1, 0, 0, 1))
+        assert cachereach.joined(CCACHE, url, {})
+        cachereach.look_back(CCACHE, url, Counts(1, 0, 0, 1))
         assert heard == []
         for _ in range(2):
-            cacheremote.look_back(CCACHE, url, lost)
-        assert cacheremote.joined(CCACHE, url, {}) == {}
+            cachereach.look_back(CCACHE, url, lost)
+        assert cachereach.joined(CCACHE, url, {}) == {}
     assert list(heard) == [
         f"{url} failed in the midst: 2 of 6 compilations went without it, and are cached here alone"
     ]
 
 
 def test_a_cache_of_a_persons_own_that_fails_is_theirs(heard: Heard) -> None:
-    cacheremote.look_back(CCACHE, "", Counts(0, 1, 0, 0, 1))
+    cachereach.look_back(CCACHE, "", Counts(0, 1, 0, 0, 1))
     assert heard == []
 
 
@@ -319,4 +319,4 @@ def test_ccache_says_which_servers_it_knows(monkeypatch: pytest.MonkeyPatch) -> 
     found = compilercache.find("ccache")
     if found is None:
         pytest.skip("not run: no ccache (apt install ccache)")
-    assert "file-storage" in cacheremote._features(found).split()
+    assert "file-storage" in cachereach._features(found).split()

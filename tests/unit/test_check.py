@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
+from pytest_mock import MockerFixture
 
+from tasks.effects import shell
 from tasks.errors import BuildError, MissingToolError
-from tasks.model import Command
 from tasks.reports import check
 from tasks.reports.subject import Subject
 from tests.checkout import ROOT, Heard
@@ -15,48 +14,35 @@ from tests.checkout import ROOT, Heard
 SUBJECT = Subject(ROOT, "mine", None)
 
 
-def ran(
-    monkeypatch: pytest.MonkeyPatch,
-    lacks: tuple[str, ...] = (),
-    do: Callable[[str], None] = lambda _: None,
-) -> list[str]:
+def ran(mocker: MockerFixture, *lacks: str, ends: BuildError | None = None) -> list[str]:
     """The tools of a run on a machine that has all modules but these."""
-    there = {"tasks.reports.check.importlib.util.find_spec": lambda name: name not in lacks or None}
-    found: list[str] = []
-
-    def start(command: Command, *_: object) -> None:
-        found.append(command.argv[2])
-        do(command.argv[2])
-
-    for name, stand_in in {**there, "tasks.reports.check.shell.run": start}.items():
-        monkeypatch.setattr(name, stand_in)
+    found = mocker.patch("tasks.reports.check.importlib.util.find_spec")
+    found.side_effect = lambda name: name not in lacks or None
+    run = mocker.patch.object(shell, "run", autospec=True, side_effect=ends)
     check.run(SUBJECT)
-    return found
+    return [call.args[0].argv[2] for call in run.call_args_list]
 
 
-def test_lint_types_tests_and_the_site(monkeypatch: pytest.MonkeyPatch, heard: Heard) -> None:
-    assert ran(monkeypatch) == ["ruff", "ruff", "mypy", "pytest", "mkdocs"]
+def test_lint_types_tests_and_the_site(mocker: MockerFixture, heard: Heard) -> None:
+    assert ran(mocker) == ["ruff", "ruff", "mypy", "pytest", "mkdocs"]
 
 
 @pytest.mark.parametrize("lacks", ["mkdocs", "material"])
 def test_a_site_that_cannot_be_built_is_told(
-    lacks: str, monkeypatch: pytest.MonkeyPatch, heard: Heard
+    lacks: str, mocker: MockerFixture, heard: Heard
 ) -> None:
-    assert ran(monkeypatch, (lacks,)) == ["ruff", "ruff", "mypy", "pytest"]
+    assert ran(mocker, lacks) == ["ruff", "ruff", "mypy", "pytest"]
     assert "not run: the site (pip install -e '.[docs]')" in heard.text
 
 
 def test_a_tool_that_is_not_installed_is_told_before_anything_runs(
-    monkeypatch: pytest.MonkeyPatch,
+    mocker: MockerFixture,
 ) -> None:
     with pytest.raises(MissingToolError, match="mypy not installed"):
-        ran(monkeypatch, ("mypy",))
+        ran(mocker, "mypy")
 
 
-def test_the_first_failure_ends_it(monkeypatch: pytest.MonkeyPatch, heard: Heard) -> None:
-    def fail(tool: str) -> None:
-        raise BuildError(f"{tool} failed")
-
+def test_the_first_failure_ends_it(mocker: MockerFixture, heard: Heard) -> None:
     with pytest.raises(BuildError, match="ruff failed"):
-        ran(monkeypatch, do=fail)
+        ran(mocker, ends=BuildError("ruff failed"))
     assert heard.text == "ruff check ."

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pytest_mock import MockerFixture
 
 from tasks.effects import files, manifests
 from tasks.effects.python import packages
-from tasks.effects.python.packages import Download
 from tasks.errors import BuildError
 from tasks.model import Layout
 from tasks.settings.schema import Settings
@@ -105,22 +105,16 @@ def test_one_that_the_facts_pair_asks_no_tree(tmp_path: Path, tree: Path) -> Non
 
 
 def test_a_wheel_is_fetched_and_told_by_its_digest(
-    tmp_path: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tree: Path, mocker: MockerFixture
 ) -> None:
-    asked: list[Download] = []
-
-    def download(one: Download) -> Path:
-        asked.append(one)
-        wheel = tmp_path / "triton-3.9.0-py3-none-any.whl"
-        wheel.write_bytes(b"wheel")
-        return wheel
-
-    monkeypatch.setattr(packages, "download", download)
+    landed = tmp_path / "triton-3.9.0-py3-none-any.whl"
+    landed.write_bytes(b"wheel")
+    download = mocker.patch.object(packages, "download", autospec=True, return_value=landed)
     none = Program("", "")
     deps = Deps("/v/bin/python", "3.12.0", "1", None, "", None, None, none, none, none, none, None)
     made = job(tmp_path, tree)
     wheel, source = fetch(made, deps)
     assert source == {"wheel": wheel.name, "sha256": files.artifact(wheel).sha256}
-    (one,) = asked
+    (one,) = download.call_args.args
     assert (one.requirement, one.index) == ("triton==3.9.0+git1a2b3c4d", NIGHTLY)
     assert (one.python, one.sdist, one.log) == (deps.python, False, made.log)

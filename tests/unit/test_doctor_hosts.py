@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tasks.checks.combination import combination_of
-from tasks.checks.ids import ALL, GATE, IDS, WINDOWS_ONLY, CheckId
+from tasks.checks.ids import ALL, GATE, IDS, CheckId
 from tasks.checks.judging import judge
 from tasks.checks.places import needed_mib
 from tasks.checks.symptom import Level, Symptom
@@ -22,7 +22,7 @@ from tasks.surroundings import Memory, Surroundings, Tool, VisualStudio
 from tasks.words.size import size
 from tests.checkout import KNOWLEDGE
 from tests.situations import CPU, SITUATIONS, SOURCE, Situation, disk
-from tests.surroundings import BUILD_TOOLS, CL, LINUX, RTX_5090, WINDOWS, profile_on
+from tests.surroundings import BUILD_TOOLS, CL, LINUX, RTX_5090, WINDOWS, WINDOWS_ONLY, profile_on
 from tests.unit.test_knowledge_combinations import CASES, UNJUDGED
 
 _BADNESS: tuple[Level, ...] = ("ok", "not checked", "warning", "problem")

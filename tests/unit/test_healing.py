@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pytest_mock import MockerFixture
 
 from tasks.effects import git, shell
 from tasks.effects.history import records
@@ -143,15 +144,15 @@ def test_who_failed_knowing_what_to_do_is_left_alone(yard: Path) -> None:
 
 
 def test_submodules_of_our_own_tree_are_brought(
-    yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
+    yard: Path, heard: Heard, mocker: MockerFixture
 ) -> None:
     profile = profile_of(yard)
-    trees: list[Path] = []
-    monkeypatch.setattr(git, "update_submodules", lambda tree, **_: trees.append(tree))
-    action = Action(yard / "a.log", SUBMODULE, lambda _: bool(trees))
+    update = mocker.patch.object(git, "update_submodules", autospec=True)
+    action = Action(yard / "a.log", SUBMODULE, lambda _: update.called)
     _, healed = attempt(stage_of(profile, "compile"), action, profile)
     assert healed == "git submodule sync and update"
-    assert trees == [profile.layout.build / "src" / "pytorch"]
+    (tree,) = update.call_args.args
+    assert tree == profile.layout.build / "src" / "pytorch"
 
 
 def test_a_persons_own_tree_is_never_touched(yard: Path) -> None:

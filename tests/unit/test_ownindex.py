@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from pytest_mock import MockerFixture
 
 from tasks.effects import shell
 from tasks.effects.network import indexclient, indexes, ownindex
-from tasks.model import Command
 from tasks.sourcing.mirrors import DEFAULT_INDEX
 from tests.systems import posix_only
 
@@ -102,14 +102,13 @@ def test_uvs_index_is_read_wherever_uv_reads_it(machine: Path, place: str, text:
 
 @pytest.mark.parametrize("section", ["global", "install", "download"])
 def test_patience_of_pips_files_is_not_overridden(
-    machine: Path, monkeypatch: pytest.MonkeyPatch, section: str
+    machine: Path, monkeypatch: pytest.MonkeyPatch, mocker: MockerFixture, section: str
 ) -> None:
     wrote(machine / "home" / ".config" / "pip" / PIP, f"[{section}]\ntimeout = 300\nretries = 20\n")
-    commands: list[Command] = []
-    monkeypatch.setattr(shell, "run", lambda command, _: commands.append(command))
+    run = mocker.patch.object(shell, "run", autospec=True)
     indexclient.run(("pip", "download", "a"), "fetch a", machine / "log", {"PATH": "/bin"})
     ours = {"PIP_RESUME_RETRIES", "UV_HTTP_TIMEOUT", "UV_HTTP_RETRIES", "RUST_LOG"}
-    assert commands[0].env.keys() == {*ours, "PATH"}
+    assert run.call_args.args[0].env.keys() == {*ours, "PATH"}
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     assert not indexclient.in_files(), "as with a bundle: nobody reads them then"
 

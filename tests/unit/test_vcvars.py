@@ -4,18 +4,19 @@ tests/real.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pytest_mock import MockerFixture
 
 from tasks.effects import shell
 from tasks.effects.machine import cmdset, vcvars
 from tasks.effects.machine.visualstudio import Installation, Taken
 from tasks.errors import MissingToolError
-from tasks.model import Command
 from tasks.stages.deps.job import Captured, Program
 
 VS = r"C:\Program Files (x86)\Microsoft Visual Studio\2022\BuildTools"
@@ -52,30 +53,14 @@ def taken() -> Taken:
     return Taken(cl, Installation("Build Tools 2022", "17.14.36", VS, ("14.44.35207",)))
 
 
-class Cmd:
-    """cmd.exe: what it is asked, and what it answers to each."""
-
-    def __init__(self, *answers: str) -> None:
-        self.answers = list(answers)
-        self.asked: list[Command] = []
-
-    def __call__(self, command: Command) -> str:
-        self.asked.append(command)
-        return self.answers[len(self.asked) - 1]
-
-
 @pytest.fixture
-def cmd(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cmd]:
-    def answering(*answers: str) -> Cmd:
-        fake = Cmd(*answers)
-        monkeypatch.setattr(shell, "capture", fake)
-        return fake
-
-    return answering
+def cmd(mocker: MockerFixture) -> MagicMock:
+    """cmd.exe, which is told what to answer."""
+    return mocker.patch.object(shell, "capture", autospec=True)
 
 
-def test_what_vcvarsall_sets_is_kept_and_nothing_else(cmd: Callable[..., Cmd]) -> None:
-    cmd(told(BEFORE, {**BEFORE, **SET, **MORE}))
+def test_what_vcvarsall_sets_is_kept_and_nothing_else(cmd: MagicMock) -> None:
+    cmd.side_effect = [told(BEFORE, {**BEFORE, **SET, **MORE})]
     assert vcvars.capture(taken()) == Captured(
         by="vcvarsall x64 of Build Tools 2022 17.14, toolset 14.44",
         set=SET,
@@ -84,12 +69,12 @@ def test_what_vcvarsall_sets_is_kept_and_nothing_else(cmd: Callable[..., Cmd]) -
 
 
 def test_it_is_asked_in_its_own_folder_so_that_no_quote_is_in_the_line(
-    cmd: Callable[..., Cmd], monkeypatch: pytest.MonkeyPatch
+    cmd: MagicMock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COMSPEC", r"C:\Windows\System32\cmd.exe")
-    fake = cmd(told(BEFORE, {**BEFORE, **SET, **MORE}))
+    cmd.side_effect = [told(BEFORE, {**BEFORE, **SET, **MORE})]
     vcvars.capture(taken())
-    (asked,) = fake.asked
+    (asked,) = cmd.call_args.args
     line = "set&echo #torchyard#&call .\\vcvarsall.bat x64 -vcvars_ver=14.44.35207 >nul 2>nul&set"
     assert asked.argv == (r"C:\Windows\System32\cmd.exe", "/d", "/u", "/s", "/c", line)
     assert '"' not in line
@@ -98,35 +83,35 @@ def test_it_is_asked_in_its_own_folder_so_that_no_quote_is_in_the_line(
 
 
 @pytest.mark.parametrize("missing", ["VCToolsInstallDir", "PATH"])
-def test_a_failure_with_exit_0_shows_its_words(cmd: Callable[..., Cmd], missing: str) -> None:
+def test_a_failure_with_exit_0_shows_its_words(cmd: MagicMock, missing: str) -> None:
     after = {name: value for name, value in {**BEFORE, **SET, **MORE}.items() if name != missing}
     words = "[ERROR:vcvars.bat] Toolset directory for version '14.44' was not found."
-    fake = cmd(told(BEFORE, after), f"** banner **\r\n{words}\r\n")
+    cmd.side_effect = [told(BEFORE, after), f"** banner **\r\n{words}\r\n"]
     with pytest.raises(MissingToolError) as caught:
         vcvars.capture(taken())
     what = "vcvarsall.bat did not set up toolset 14.44.35207 for x64"
     assert caught.value.what == f"{what}: {words}"
     assert caught.value.where == taken().installation.vcvarsall
     assert "Visual Studio Installer" in caught.value.todo
-    assert fake.asked[1].argv[-1].endswith("-vcvars_ver=14.44.35207 2>&1")
+    assert cmd.call_args.args[0].argv[-1].endswith("-vcvars_ver=14.44.35207 2>&1")
 
 
-def test_another_toolset_than_the_one_that_was_chosen_is_refused(cmd: Callable[..., Cmd]) -> None:
+def test_another_toolset_than_the_one_that_was_chosen_is_refused(cmd: MagicMock) -> None:
     other = {**MORE, "PATH": MORE["PATH"].replace("14.44.35207", "14.42.34433")}
-    cmd(told(BEFORE, {**BEFORE, **SET, **other}), "")
+    cmd.side_effect = [told(BEFORE, {**BEFORE, **SET, **other}), ""]
     with pytest.raises(MissingToolError, match=r"did not set up toolset 14\.44\.35207 for x64"):
         vcvars.capture(taken())
 
 
-def test_without_a_windows_sdk_nothing_links(cmd: Callable[..., Cmd]) -> None:
+def test_without_a_windows_sdk_nothing_links(cmd: MagicMock) -> None:
     without = {name: value for name, value in SET.items() if not name.startswith("Windows")}
-    cmd(told(BEFORE, {**BEFORE, **without, **MORE}), "")
+    cmd.side_effect = [told(BEFORE, {**BEFORE, **without, **MORE}), ""]
     with pytest.raises(MissingToolError, match="found no Windows SDK"):
         vcvars.capture(taken())
 
 
-def test_no_answer_at_all_is_a_failure(cmd: Callable[..., Cmd]) -> None:
-    cmd("", "")
+def test_no_answer_at_all_is_a_failure(cmd: MagicMock) -> None:
+    cmd.side_effect = ["", ""]
     with pytest.raises(MissingToolError, match="did not set up"):
         vcvars.capture(taken())
 
@@ -143,7 +128,7 @@ def test_it_starts_from_the_systems_own_folders_whatever_the_prompt() -> None:
 
 
 def test_nothing_of_a_developer_prompt_is_handed_on(
-    cmd: Callable[..., Cmd], monkeypatch: pytest.MonkeyPatch
+    cmd: MagicMock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = (
         "INCLUDE",
@@ -156,9 +141,9 @@ def test_nothing_of_a_developer_prompt_is_handed_on(
     )
     for name in names:
         monkeypatch.setenv(name, "of the prompt")
-    fake = cmd(told(BEFORE, {**BEFORE, **SET, **MORE}))
+    cmd.side_effect = [told(BEFORE, {**BEFORE, **SET, **MORE})]
     vcvars.capture(taken())
-    assert "of the prompt" not in fake.asked[0].env.values()
+    assert "of the prompt" not in cmd.call_args.args[0].env.values()
 
 
 def test_the_header_of_the_sdk_is_named_so_that_its_removal_is_seen() -> None:

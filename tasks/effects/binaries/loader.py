@@ -1,6 +1,6 @@
 """What the system's loader knows of libraries that no path of a library's own leads to: ld.so(8).
 
-It does not know whether a file fits or who needs it; that is `tasks.stages.wheel.linkage`.
+It does not know whether a file fits or who needs it; that is `tasks.linking.linkage`.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from tasks.effects import shell
 from tasks.effects.building.tail import Tail
 from tasks.effects.machine import compilers
 from tasks.errors import CommandFailedError, MissingToolError
+from tasks.knowledge.versions import numbers
 from tasks.model import Command, Json
 from tasks.stages.deps.job import Cache
 
@@ -95,7 +96,7 @@ def find(program: str) -> Cache | None:
     """A cache by name or path; None where it is not here, too old, or no cache that we know."""
     kind = kind_of(program)
     found = compilers.program(program) if kind else None
-    if not found or not kind or _release(found.version) < _OLDEST[kind]:
+    if not found or not kind or numbers(found.version) < _OLDEST[kind]:
         return None
     own = _configured(found.path) if kind == "ccache" else _configured_sccache()
     return Cache(kind, found.path, found.version, own)
@@ -119,7 +120,7 @@ def is_there(program: str) -> bool:
 def too_old(kind: str) -> str:
     """The version of one that is here and cannot be used, else ""."""
     found = compilers.program(kind)
-    return found.version if found and _release(found.version) < _OLDEST[kind] else ""
+    return found.version if found and numbers(found.version) < _OLDEST[kind] else ""
 
 
 @contextlib.contextmanager
@@ -226,7 +227,3 @@ def _configured_sccache() -> tuple[str, ...]:
         Path(os.environ.get("APPDATA", home)) / "Mozilla" / "sccache" / "config" / "config",
     )
     return ("basedirs", "size") if any(place and Path(place).is_file() for place in places) else ()
-
-
-def _release(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())

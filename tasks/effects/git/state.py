@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
 
-from tasks.effects import shell
+from tasks.effects import files, shell
 from tasks.effects.git.command import command
 from tasks.effects.git.newfiles import new_files
 from tasks.errors import CommandFailedError
@@ -174,10 +174,8 @@ def content(path: Path) -> str:
         return f"link {path.readlink()}"
     if not path.is_file():
         return "folder" if path.exists() else "gone"
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
     executable = os.name != "nt" and bool(path.stat().st_mode & 0o100)
-    return f"{'x' if executable else '-'} {digest}"
+    return f"{'x' if executable else '-'} {files.artifact(path).sha256}"
 
 
 def unignored(tree: PurePath, scratch: PurePath) -> tuple[str, ...]:

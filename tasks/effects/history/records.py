@@ -7,7 +7,6 @@ and versions.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
@@ -15,7 +14,7 @@ from typing import Any
 
 from tasks.digest import canonical, changes, plain, shown
 from tasks.effects import clock
-from tasks.effects.files import write_atomic
+from tasks.effects.files import artifact, write_atomic
 from tasks.effects.manifests import record_of
 from tasks.errors import redact
 from tasks.model import Stage
@@ -115,8 +114,4 @@ def _read_now(stage: Stage) -> dict[str, str]:
 
 
 def _digests(paths: Iterable[PurePath]) -> dict[str, str]:
-    return {Path(path).name: _digest(path) for path in paths if Path(path).is_file()}
-
-
-def _digest(path: PurePath) -> str:
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    return {Path(path).name: artifact(path).sha256 for path in paths if Path(path).is_file()}

@@ -1,6 +1,4 @@
-"""What cmd's `set` printed, before a script ran and after: read, and the difference. Touches
-nothing.
-"""
+"""What cmd's `set` printed, before a script ran and after: read, and the difference. Pure."""
 
 from __future__ import annotations
 

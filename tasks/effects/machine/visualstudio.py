@@ -15,6 +15,7 @@ from typing import Any
 from tasks.effects import shell
 from tasks.errors import CommandFailedError, MissingToolError
 from tasks.knowledge.hostcompilers import INSTALL_MSVC, HostCompiler, Limits, refusal
+from tasks.knowledge.versions import every_number, major_minor
 from tasks.model import Command
 from tasks.stages.deps.job import Program
 
@@ -60,8 +61,8 @@ class Taken:
     @property
     def named(self) -> str:
         """What sets it up, without what a servicing moves where no compiler does."""
-        of, release = self.installation, _short(self.installation.version)
-        return f"vcvarsall x64 of {of.name} {release}, toolset {_short(self.cl.version)}"
+        of, release = self.installation, major_minor(self.installation.version)
+        return f"vcvarsall x64 of {of.name} {release}, toolset {major_minor(self.cl.version)}"
 
 
 def ask(*options: str) -> list[Any] | None:
@@ -80,7 +81,7 @@ def ask(*options: str) -> list[Any] | None:
 def found() -> tuple[Installation, ...]:
     """Every installation that has the C++ tools, the newest first; none where vswhere is not."""
     here = [_installation(row) for row in ask("-requires", REQUIRED) or ()]
-    return tuple(sorted(here, key=lambda item: _numbers(item.version), reverse=True))
+    return tuple(sorted(here, key=lambda item: every_number(item.version), reverse=True))
 
 
 def choose(limits: Limits) -> Taken:
@@ -147,10 +148,6 @@ def _add(limits: Limits) -> str:
     )
 
 
-def _short(version: str) -> str:
-    return ".".join(version.split(".")[:2])
-
-
 def named(row: dict[str, object]) -> tuple[str, str, str]:
     """Name, version and folder of a row of vswhere: its catalog has the version that people know,
     17.14.36.
@@ -171,10 +168,4 @@ def _toolsets(folder: Path) -> tuple[str, ...]:
     if not folder.is_dir():
         return ()
     names = [entry.name for entry in folder.iterdir() if (entry / _CL).is_file()]
-    return tuple(sorted(names, key=_numbers, reverse=True))
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    """Of a preview too: "18.0.0 Insiders [11116.177]"."""
-    number = version.partition(" ")[0]
-    return tuple(int(part) for part in number.split(".") if part.isdigit())
+    return tuple(sorted(names, key=every_number, reverse=True))

@@ -1,4 +1,4 @@
-"""Source archives: fetched whole or not at all, and unpacked only when every member stays inside.
+"""Source archives, unpacked only when every member stays inside.
 
 A member that is absolute, climbs out with "..", links out of the tree or is a device is refused
 before anything is written (PEP 706's "data" filter does the same again for tar).
@@ -17,11 +17,8 @@ from lzma import LZMAError
 from pathlib import Path, PurePath
 
 from tasks.effects import files
-from tasks.effects.network.download import download
 from tasks.effects.network.escapes import Kind, Member, escape, links_of
 from tasks.errors import BadArtifactError
-
-__all__ = ["download", "extract"]
 
 _MIB = 2**20
 _DAMAGE = (

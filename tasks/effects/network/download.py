@@ -7,7 +7,6 @@ allows.
 from __future__ import annotations
 
 import base64
-import hashlib
 import http.client
 import urllib.error
 import urllib.request
@@ -33,7 +32,7 @@ def download(source: str, dest: PurePath, sha256: str | None, log: PurePath | No
     kept.
     """
     target, url = Path(dest), _url(source)
-    if sha256 and target.is_file() and _digest(target) == sha256:
+    if sha256 and target.is_file() and files.artifact(target).sha256 == sha256:
         return target
     if offline.is_offline() and not url.startswith("file:"):
         raise FetchError(
@@ -149,7 +148,7 @@ def _stream(answer: IO[bytes], stream: IO[bytes]) -> None:
 
 
 def _check(part: Path, sha256: str | None, url: str) -> None:
-    found = _digest(part)
+    found = files.artifact(part).sha256
     if sha256 and found != sha256:
         part.unlink()
         error = _OtherBytesError(
@@ -160,11 +159,6 @@ def _check(part: Path, sha256: str | None, url: str) -> None:
         )
         error.found = found
         raise error
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _note(log: PurePath | None, text: str) -> None:

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
+
+from tasks.dependencies import holds, readable
 
 _PATTERNS = ("lib/python*/site-packages", "Lib/site-packages")
 
@@ -79,28 +80,14 @@ def asked_by(roots: Iterable[str], here: Mapping[str, Frozen]) -> set[str]:
     """The names of what the requirements `roots` bring here with their extras, and what that
     brings. Pure.
     """
-    waiting, found = [_parsed(text) for text in roots], set[tuple[str, frozenset[str]]]()
+    waiting, found = list(readable(roots)), set[tuple[str, frozenset[str]]]()
     while waiting:
         wanted = waiting.pop()
-        if wanted is None or (name := canonicalize_name(wanted.name)) not in here:
+        if (name := canonicalize_name(wanted.name)) not in here:
             continue
         one = (name, frozenset(wanted.extras))
         if one not in found:
             found.add(one)
-            waiting += _applying(here[name].requires, wanted.extras)
+            theirs = readable(here[name].requires)
+            waiting += (asked for asked in theirs if holds(asked, {}, wanted.extras))
     return {name for name, _ in found}
-
-
-def _applying(lines: Iterable[str], extras: Iterable[str]) -> Iterator[Requirement | None]:
-    given = ["", *extras]
-    for wanted in map(_parsed, lines):
-        marker = wanted.marker if wanted else None
-        if marker is None or any(marker.evaluate({"extra": extra}) for extra in given):
-            yield wanted
-
-
-def _parsed(text: str) -> Requirement | None:
-    try:
-        return Requirement(text)
-    except InvalidRequirement:
-        return None  # of a time before PEP 508

@@ -12,11 +12,13 @@ from email.parser import HeaderParser
 from pathlib import Path, PurePath
 
 from packaging.markers import default_environment
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tasks.dependencies import holds, readable
 from tasks.effects import shell
 from tasks.effects.wheels import wheelfile
+from tasks.knowledge.versions import major_minor
 from tasks.model import Command
 
 _QUERY = """
@@ -48,19 +50,14 @@ def of_wheel(wheel: Path, python_version: str) -> tuple[str, ...]:
     here: dict[str, str] = {
         **{name: str(value) for name, value in default_environment().items()},
         "python_full_version": python_version,
-        "python_version": ".".join(python_version.split(".")[:2]),
-        "extra": "",
+        "python_version": major_minor(python_version),
     }
     return tuple(_applying(_metadata(wheel).get_all("Requires-Dist", []), here))
 
 
 def _applying(lines: Iterable[str], here: Mapping[str, str]) -> Iterator[str]:
-    for line in lines:
-        try:
-            asked = Requirement(line)
-        except InvalidRequirement:
-            continue  # of a time before PEP 508
-        if asked.marker is None or asked.marker.evaluate(dict(here)):
+    for asked in readable(lines):
+        if holds(asked, here):
             asked.marker = None
             yield str(asked)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from tasks.effects import files
 from tasks.effects.replaced.place import PART, bytecode, is_there
 from tasks.effects.theirs.unpacked import below
 from tasks.effects.wheels import recordfile
@@ -47,7 +47,7 @@ def has_record(info: Path) -> bool:
 
 def record_digest(record: Path) -> str:
     """sha256 of a RECORD, "" where there is none."""
-    return hashlib.sha256(record.read_bytes()).hexdigest() if record.is_file() else ""
+    return files.artifact(record).sha256 if record.is_file() else ""
 
 
 def lying(prefix: Path, sites: Iterable[str], names: Iterable[str]) -> Mapping[str, Lying]:

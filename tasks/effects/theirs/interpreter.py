@@ -8,6 +8,7 @@ from pathlib import Path, PurePath
 
 from tasks.effects import shell
 from tasks.errors import BuildError, CommandFailedError, MissingToolError, SettingsError
+from tasks.knowledge.versions import major_minor
 from tasks.model import Command
 
 KEY = "install.into"
@@ -44,7 +45,7 @@ class Glance:
     @property
     def minor(self) -> str:
         """`3.12`."""
-        return ".".join(self.version.split(".")[:2])
+        return major_minor(self.version)
 
     def __str__(self) -> str:
         name = {"cpython": "CPython", "pypy": "PyPy"}.get(self.implementation, self.implementation)

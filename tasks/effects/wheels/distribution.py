@@ -6,12 +6,12 @@ RECORD was is one that somebody changed.
 
 from __future__ import annotations
 
-import hashlib
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tasks.effects import files
 from tasks.effects.wheels import recordfile
 from tasks.effects.wheels.recordfile import Row
 
@@ -31,9 +31,8 @@ class Installed:
 def record_digest(site: Path, name: str) -> str:
     """sha256 of the RECORD of an installed distribution, "" where there is none, or not one."""
     info = _only_info(site, name)
-    if info is None or not (info / "RECORD").is_file():
-        return ""
-    return hashlib.sha256((info / "RECORD").read_bytes()).hexdigest()
+    record = info / "RECORD" if info else None
+    return files.artifact(record).sha256 if record and record.is_file() else ""
 
 
 def is_whole(site: Path, name: str) -> bool:

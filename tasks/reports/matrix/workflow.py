@@ -13,6 +13,7 @@ from tasks.effects.files import deliver
 from tasks.effects.render import render
 from tasks.effects.voice import show, warn
 from tasks.errors import BuildError
+from tasks.knowledge.versions import numbers
 from tasks.settings import forms
 from tasks.settings.load import Loaded, load
 from tasks.settings.variables import ENV_PREFIX
@@ -73,8 +74,7 @@ def _pythons(asked: str) -> str:
     """Those to set up, the last of them to run doit; a path is of this machine."""
     if not re.fullmatch(r"\d+\.\d+(\.\d+)?", asked):
         return _RUNS
-    old = tuple(map(int, asked.split(".")[:2])) < _OLDEST
-    return f"{asked}\n{_RUNS}" if old else asked
+    return f"{asked}\n{_RUNS}" if numbers(asked) < _OLDEST else asked
 
 
 def _warn_of_what_stays_here(loaded: Loaded, kind: str) -> None:

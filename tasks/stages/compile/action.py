@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tasks.effects import distribute, files, manifests, shell
-from tasks.effects.building import cacheremote, compilercache, ninja, ninjalog, ninjaplan
+from tasks.effects.building import cachereach, compilercache, ninja, ninjalog, ninjaplan
 from tasks.effects.building.buildlines import is_warning
 from tasks.effects.building.crew import NUMBERS, Crew, Take
 from tasks.effects.history import edgetimes, recording, runs
@@ -60,7 +60,7 @@ def _recorded(bench: Bench, job: CompileJob, told: Run) -> None:
     started, before = time.monotonic(), ninjalog.read(bench.folder)
     env, log = _environment(bench, job), Path(job.log).with_suffix(".cache.log")
     cache = _cache(bench, job)
-    env = cacheremote.joined(cache, job.cache_remote, env)
+    env = cachereach.joined(cache, job.cache_remote, env)
     handed = distribute.Handed(env)
     try:
         with (
@@ -73,7 +73,7 @@ def _recorded(bench: Bench, job: CompileJob, told: Run) -> None:
             told.cache = measured.counts.noted(cache)
             recording.cache(measured.counts.hits, measured.counts.misses)
             say(measured.counts.told(cache))
-            cacheremote.look_back(cache, job.cache_remote, measured.counts)
+            cachereach.look_back(cache, job.cache_remote, measured.counts)
     finally:
         made = ninjalog.remade(before, ninjalog.read(bench.folder))
         objects, seconds = runs.objects(made, told.peaks), time.monotonic() - started

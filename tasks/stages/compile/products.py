@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath
 
-from tasks.effects.files import write_atomic
+from tasks.effects.files import artifact, write_atomic
 
 _LIBRARY = re.compile(r".+\.(so(\.\d+)*|dll|dylib|a|lib|pyd)")
 _SKIPPED = ("CMakeFiles", "CMakeTmp")
@@ -32,7 +32,7 @@ def digest(folders: Iterable[PurePath], start: PurePath, known: PurePath) -> str
     for path in sorted(path for folder in folders for path in _libraries(Path(folder))):
         name = Path(os.path.relpath(path, start)).as_posix()
         held, stamp = before.get(str(path)), _stamp(path)
-        content = held[1] if held and held[0] == stamp else _content(path)
+        content = held[1] if held and held[0] == stamp else artifact(path).sha256
         total.update(f"{name}\0{content}\n".encode())
         if stamp != _RECENT:
             now[str(path)] = (stamp, content)
@@ -58,11 +58,6 @@ def _stamp(path: Path) -> str:
     if time.time_ns() - there.st_mtime_ns < _TICK:
         return _RECENT
     return f"{there.st_size} {there.st_mtime_ns} {there.st_ino}"
-
-
-def _content(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _libraries(folder: Path) -> Iterator[Path]:

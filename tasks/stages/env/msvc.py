@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tasks.knowledge.versions import numbers
 from tasks.stages.deps.job import Captured
 
 # setuptools then takes the cl.exe of PATH and looks for no Visual Studio of its own; MSSdk is what
@@ -34,15 +35,9 @@ def flags(toolkit: str, torch: str, *, extension: bool) -> dict[str, str]:
 def _pairs(toolkit: str, torch: str, *, extension: bool) -> Iterator[tuple[str, str]]:
     # CCCL of CUDA 13.2 refuses the traditional preprocessor, and torch does not ask for the other
     # one (pytorch#188761)
-    if release(toolkit) >= (13, 2):
+    if numbers(toolkit) >= (13, 2):
         yield "/Zc:preprocessor", "-Xcompiler /Zc:preprocessor"
     # torch's headers of 2.9 and later guard against error C2872 only where this is defined
     # (pytorch#188952); torch's own build defines it
-    if extension and release(torch) >= (2, 9):
+    if extension and numbers(torch) >= (2, 9):
         yield "/DUSE_CUDA", "-DUSE_CUDA"
-
-
-def release(version: str) -> tuple[int, int]:
-    """Major and minor of a version, to compare."""
-    major, minor = version.split(".")[:2]
-    return int(major), int(minor)

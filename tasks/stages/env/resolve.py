@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import PurePath, PurePosixPath, PureWindowsPath
 
 from tasks.errors import BuildError
+from tasks.knowledge.versions import numbers
 from tasks.stages.deps.job import Cache, CudaHome, Deps
 from tasks.stages.env import msvc
 from tasks.stages.env.job import Environment, EnvJob, namespace
@@ -179,7 +180,7 @@ def folders(job: EnvJob, deps: Deps) -> dict[str, tuple[str, ...]]:
 def _toolkit_programs(job: EnvJob, toolkit: CudaHome) -> tuple[str, ...]:
     """From 13.0 on the DLLs lie below bin: x86_64 in NVIDIA's packages, x64 in its installer."""
     folder = _path(job, toolkit.home) / "bin"
-    if job.system != "windows" or msvc.release(toolkit.version) < (13, 0):
+    if job.system != "windows" or numbers(toolkit.version) < (13, 0):
         return (str(folder),)
     return (str(folder), str(folder / ("x86_64" if toolkit.pins else "x64")))
 

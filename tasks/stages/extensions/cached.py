@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tasks.effects import distribute, files
-from tasks.effects.building import cacheremote, compilercache
+from tasks.effects.building import cachereach, compilercache
 from tasks.effects.building.compilercache import Measured
 from tasks.effects.distribute import Handed
 from tasks.effects.voice import say
@@ -41,12 +41,12 @@ def cached(job: ExtensionJob, caching: Caching, env: Mapping[str, str]) -> Itera
         wrapped = _handing_on(job.workers.script, env)
     wrappers = {name: str(path) for name, path in _wrappers(job, wrapped).items()}
     given = caching.over(env, {**wrappers, **job.env})
-    given = cacheremote.joined(caching.cache, job.cache_remote, given)
+    given = cachereach.joined(caching.cache, job.cache_remote, given)
     with compilercache.measure(caching.cache, given, Path(job.work) / "cache.log") as measured:
         yield measured
     if measured.counts:
         say(measured.counts.told(caching.cache))
-        cacheremote.look_back(caching.cache, job.cache_remote, measured.counts)
+        cachereach.look_back(caching.cache, job.cache_remote, measured.counts)
 
 
 def _handing_on(script: str, env: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

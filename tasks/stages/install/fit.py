@@ -8,9 +8,10 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tasks.dependencies import holds, readable
 from tasks.effects.theirs.environment import Distribution, Said, Target
 from tasks.effects.theirs.interpreter import KEY, OWN_VENV, not_writable
 from tasks.errors import BadArtifactError, BuildError
@@ -78,14 +79,9 @@ def unmet(said: Said, coming: Mapping[str, str]) -> Iterator[str]:
 
 
 def _wanted(said: Said, one: Distribution, coming: Mapping[str, str]) -> Iterator[Requirement]:
-    markers = {**said.markers, "extra": ""}
-    for text in one.requires:
-        try:
-            wanted = Requirement(text)
-        except InvalidRequirement:
-            continue
+    for wanted in readable(one.requires):
         version = coming.get(canonicalize_name(wanted.name))
-        if version is None or (wanted.marker and not wanted.marker.evaluate(markers)):
+        if version is None or not holds(wanted, said.markers):
             continue
         wanted.marker = None  # it was said to hold
         if not wanted.specifier.contains(version, prereleases=True):

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from tasks.digest import canonical
 from tasks.effects import files, git, manifests
 from tasks.effects.network import archive
+from tasks.effects.network.download import download
 from tasks.effects.voice import say, warn
 from tasks.errors import BuildError, LostEditsError
 from tasks.sourcing.mirrors import mirrored
@@ -94,7 +95,7 @@ def _archive(job: SourceJob, expected: str) -> Path:
     there = (path for path in _in_others(job, f"downloads/{name}") if path.is_file())
     near = next((path for path in there if files.artifact(path).sha256 == expected), None)
     source = str(near or mirrored(job.location, job.mirrors))
-    return archive.download(source, job.state / "downloads" / name, expected, job.log)
+    return download(source, job.state / "downloads" / name, expected, job.log)
 
 
 def _in_others(job: SourceJob, name: str) -> Iterator[Path]:

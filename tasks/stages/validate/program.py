@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 from tasks.effects import files, shell
 from tasks.errors import CommandFailedError
+from tasks.knowledge.versions import numbers
 from tasks.model import Command
 from tasks.stages.deps.job import Deps
 from tasks.stages.validate.job import Check, ValidateJob
@@ -56,8 +57,7 @@ def _slashes(job: ValidateJob, path: str) -> str:
 
 def cxx_standard(release: str) -> str:
     """What torch's headers ask for: C++20 from 2.12 on (its own TorchConfig.cmake)."""
-    major, minor = release.split(".")[:2]
-    return "20" if (int(major), int(minor)) >= (2, 12) else "17"
+    return "20" if numbers(release) >= (2, 12) else "17"
 
 
 def _with_libraries(job: ValidateJob, wheel: Wheel, env: Mapping[str, str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from tasks.effects.python import environments, pythons
 from tasks.effects.python.packages import Packages
 from tasks.effects.voice import say
 from tasks.effects.wheels import distribution, wheelfile
+from tasks.linking.linkage import of_toolkit
 from tasks.model import Artifact
 from tasks.stages.compile.job import Compiled
 from tasks.stages.deps.job import Deps
@@ -25,7 +26,6 @@ from tasks.stages.wheel import installed, installing, lastgood, libraries, packi
 from tasks.stages.wheel.installing import Fresh
 from tasks.stages.wheel.job import BuiltJob, Surface, Wheel
 from tasks.stages.wheel.lastgood import Content
-from tasks.stages.wheel.linkage import of_toolkit
 from tasks.stages.wheel.made import made_of, version_of
 from tasks.stages.wheel.packing import Packed
 from tasks.stages.wheel.surface import surface

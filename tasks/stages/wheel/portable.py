@@ -15,11 +15,11 @@ from email.parser import HeaderParser
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tasks.stages.wheel.applying import applying
-from tasks.stages.wheel.cudapackages import declared, majors_for, of_distribution
+from tasks.dependencies import applying, readable
+from tasks.linking.cudapackages import declared, majors_for, of_distribution
+from tasks.linking.linkage import is_driver
+from tasks.linking.loading import Need
 from tasks.stages.wheel.job import Linkage
-from tasks.stages.wheel.linkage import is_driver
-from tasks.stages.wheel.loading import Need
 
 _MARKER = 'platform_system == "Linux"'
 
@@ -100,7 +100,7 @@ def _leading(library: str, folders: Iterable[str]) -> list[str]:
 def described(metadata: str, requires: Iterable[str]) -> str:
     """METADATA with these requirements after its own; what it declares already is left alone."""
     listed = HeaderParser().parsestr(metadata).get_all("Requires-Dist", [])
-    told = applying(map(Requirement, listed), "linux")
+    told = applying(readable(listed), "linux")
     new = [one for one in requires if not _is_declared(Requirement(one), told)]
     head, separator, body = metadata.partition("\n\n")
     lines = head.rstrip("\n").split("\n")

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from tasks.errors import BadArtifactError
-from tasks.stages.wheel.cudapackages import component
+from tasks.linking.cudapackages import component
+from tasks.linking.loading import Need
 from tasks.stages.wheel.job import Linkage, Linked, Origin, WheelLibraries
-from tasks.stages.wheel.loading import Need
 from tasks.words.few import few
 
 # Of the driver's own packages, which a machine without a card does not have
