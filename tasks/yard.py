@@ -65,7 +65,7 @@ def open_yard(root: Path, profile: str, environ: Mapping[str, str], argv: Sequen
             yard, subject = _open(root, profile, environ, argv)
     except BuildError as error:
         yard, subject = None, Subject(root, profile, None, error)
-        if not _OPEN_WHEN_BROKEN & set(argv) and argv[:1] != ["help"] and not _locks_a_matrix(argv, subject):
+        if not (_opens_when_broken(argv) or _locks_a_matrix(argv, subject)):
             raise
     if yard:
         yard.always = not _ALWAYS.isdisjoint(argv)
@@ -164,6 +164,10 @@ def _open(
     yard.records, yard.head = layout.build / "records" / "runs", head
     yard.notify = settings.notify
     return yard, subject
+
+
+def _opens_when_broken(argv: Sequence[str]) -> bool:
+    return not _OPEN_WHEN_BROKEN.isdisjoint(argv) or argv[:1] == ["help"]
 
 
 def _installs(argv: Sequence[str]) -> bool:

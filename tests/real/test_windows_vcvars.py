@@ -153,7 +153,8 @@ def test_programs_beside_an_existing_interpreter_are_in_bin(wine: Wine, tool: st
     shutil.copytree(pip, lib / "pip", ignore=shutil.ignore_patterns("__pycache__"))
     uv = "environments.find_uv()" if tool == "uv" else "None"
     code = (
-        "import sys; from pathlib import Path; from tasks.effects import environments, packages;"
+        "import sys; from pathlib import Path;"
+        "from tasks.effects.python import environments, packages;"
         f"into = packages.Packages(sys.executable, {uv}, Path('log').absolute(), Path('out'));"
         "into.install(['ninja'])"
     )
