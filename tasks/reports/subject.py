@@ -9,6 +9,7 @@ from pathlib import Path
 from tasks.deciding.choice import Choice
 from tasks.errors import BuildError, SettingsError
 from tasks.knowledge import Knowledge
+from tasks.knowledge.costs import Cost
 from tasks.model import Host, Layout, Plan, build_of
 from tasks.settings.load import Loaded, load
 from tasks.sourcing.anchored import Anchored
@@ -28,6 +29,14 @@ class Profile:
     choice: Choice
     plan: Plan
     held: Anchored | None = None
+
+    @property
+    def cost(self) -> Cost:
+        """What it takes on one core, as far as the facts tell."""
+        from tasks.deciding.takes import takes  # noqa: PLC0415 - of no use to list tasks
+
+        choice = self.choice
+        return takes(self.loaded.settings, self.knowledge, choice.strategy, choice.targets)
 
 
 @dataclass(frozen=True)

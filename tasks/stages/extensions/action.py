@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tasks.digest import canonical
-from tasks.effects import files, git, manifests
+from tasks.effects import files, git, manifests, space
 from tasks.effects.clock import now
 from tasks.effects.python import environments
 from tasks.effects.voice import say, tick, warn
@@ -29,8 +29,6 @@ from tasks.stages.extensions.proof import archs
 from tasks.stages.extensions.putting import prepare, put
 from tasks.stages.wheel.job import Surface
 
-_ROOM_MIB = 1_000
-
 
 def run(job: ExtensionJob) -> tuple[Built]:
     """Raises the compiler's first error, or `BadArtifactError` where a target has no code or the
@@ -41,7 +39,7 @@ def run(job: ExtensionJob) -> tuple[Built]:
     deps = manifests.read(job.deps, Deps)
     surface = manifests.read(job.surface, Surface)
     began = now()
-    files.require_space(job.work, _ROOM_MIB, f"building {job.name}")
+    space.require_some(job.work, f"building {job.name}")
     prepare(job, deps)  # pip asks the setup.py of an sdist already when it fetches it
     tick("fetching it" if job.kind == "wheel" else "fetching its source")
     try:
