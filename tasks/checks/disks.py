@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tasks.surroundings import Disk
 
 _FOR = {"environment": "its environment", "caches": "caches"}
-_WITH_THE_BUILD = {"environment", "wheels", "caches"}
+_WITH_THE_BUILD = {"environment", "wheels", "caches", "temporary files"}
 
 
 def named(disk: Disk) -> str:

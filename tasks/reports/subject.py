@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tasks.deciding.choice import Choice
 from tasks.errors import BuildError, SettingsError
 from tasks.knowledge import Knowledge
-from tasks.knowledge.costs import Cost
 from tasks.model import Host, Layout, Plan, build_of
 from tasks.settings.load import Loaded, load
 from tasks.sourcing.anchored import Anchored
 from tasks.stages.source.release import by_own_tree
+
+if TYPE_CHECKING:
+    from tasks.knowledge.costs import Cost
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tasks.linkage import Dlls, Linkage
 from tasks.stages.validate.job import Status
 from tasks.stages.wheel.applying import applying
 from tasks.stages.wheel.cudapackages import (
@@ -24,7 +25,6 @@ from tasks.stages.wheel.cudapackages import (
     is_in_its_folder,
     majors_of,
 )
-from tasks.stages.wheel.job import Dlls, Linkage
 from tasks.stages.wheel.linkage import is_driver
 from tasks.stages.wheel.loading import Loaded, Need, Search, load, order
 

@@ -8,8 +8,8 @@ from pathlib import PurePosixPath
 import pytest
 from packaging.requirements import Requirement
 
+from tasks.linkage import Linkage
 from tasks.stages.wheel.cudapackages import component, is_in_its_folder, of_distribution, pinned
-from tasks.stages.wheel.job import Linkage
 from tasks.stages.wheel.loading import Need
 from tasks.stages.wheel.portable import NOTHING, Brought, Portable, described, portable
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tasks.stages.wheel.job import Linkage
+from tasks.linkage import Linkage
 from tasks.stages.wheel.loading import Loaded, Search, load, order
 
 X86, I386 = "EM_X86_64", "EM_386"

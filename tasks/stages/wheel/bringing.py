@@ -23,10 +23,11 @@ from tasks.effects.voice import say, tick, warn
 from tasks.effects.wheels import wheelfile
 from tasks.effects.wheels.repack import Instead
 from tasks.errors import BuildError
+from tasks.linkage import Patched
 from tasks.stages.deps.job import Deps
 from tasks.stages.wheel import libraries
 from tasks.stages.wheel.cudapackages import component, pinned
-from tasks.stages.wheel.job import BuiltJob, Patched
+from tasks.stages.wheel.job import BuiltJob
 from tasks.stages.wheel.loading import Need
 from tasks.stages.wheel.portable import NOTHING, Brought, Portable, portable
 

@@ -20,10 +20,11 @@ from tasks.effects.python import environments
 from tasks.effects.voice import say, tick, warn
 from tasks.effects.wheels import wheelfile
 from tasks.errors import BuildError
+from tasks.linkage import Linkage, Linkages, Origin, WheelLibraries
 from tasks.stages.compile.job import Compiled
 from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import Environment
-from tasks.stages.wheel.job import BuiltJob, Linkage, Linkages, Origin, WheelLibraries
+from tasks.stages.wheel.job import BuiltJob
 from tasks.stages.wheel.linkage import bound, judge, summary
 from tasks.stages.wheel.loading import Loaded, Need, Search, load, order
 

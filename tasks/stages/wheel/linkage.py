@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from tasks.errors import BadArtifactError
+from tasks.linkage import Linkage, Linked, Origin, WheelLibraries
 from tasks.stages.wheel.cudapackages import component
-from tasks.stages.wheel.job import Linkage, Linked, Origin, WheelLibraries
 from tasks.stages.wheel.loading import Need
 from tasks.words.few import few
 

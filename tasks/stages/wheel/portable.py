@@ -15,9 +15,9 @@ from email.parser import HeaderParser
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tasks.linkage import Linkage
 from tasks.stages.wheel.applying import applying
 from tasks.stages.wheel.cudapackages import declared, majors_for, of_distribution
-from tasks.stages.wheel.job import Linkage
 from tasks.stages.wheel.linkage import is_driver
 from tasks.stages.wheel.loading import Need
 
