@@ -109,8 +109,9 @@ def _stages(
         return stages  # a part of the tree makes no wheel
     stages.append(plan_wheel(settings, layout, choice, knowledge))
     stages += plan_extensions(settings, layout, choice, knowledge)
-    if into := settings.install.into:
-        stages.append(plan_install(settings, layout, choice, into, stages))
+    if settings.install.into:
+        sizes = knowledge.package_sizes
+        stages.append(plan_install(settings, layout, choice, stages, sizes))
     return stages
 
 

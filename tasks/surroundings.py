@@ -48,12 +48,19 @@ class VisualStudio:
 
 @dataclass(frozen=True)
 class Disk:
-    """The disk under a place. `what` names the place, `kind` is its filesystem's type."""
+    """The disk under the places that it `holds`, the first of which is at `path`; `kind` is its
+    filesystem's type.
+    """
 
-    what: str
+    holds: tuple[str, ...]
     path: str
     free_mib: int
     kind: str = ""
+
+    @property
+    def what(self) -> str:
+        """The place that it is called by."""
+        return self.holds[0]
 
 
 @dataclass(frozen=True)
@@ -160,7 +167,8 @@ class Wanted:
 class Asked:
     """Where to look. Paths are absolute; `build` is "" where no profile says it. `torch` is the
     folder of one that is there already, None where it comes into `venv`. `sources` are folders of
-    extensions, which may have yet to be fetched.
+    extensions, which may have yet to be fetched. `into` is install.into as it is written, and
+    `installed` the manifest that says that all of it is there.
     """
 
     root: PurePath
@@ -170,6 +178,8 @@ class Asked:
     venv: PurePath | None = None
     torch: PurePath | None = None
     begun: tuple[PurePath, ...] = ()
+    into: str = ""
+    installed: PurePath | None = None
     cc: str | None = None
     cxx: str | None = None
     limits: Limits = field(default_factory=Limits)

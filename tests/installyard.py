@@ -100,7 +100,7 @@ class InstallYard:
         built = self.layout.manifest("extensions:toy")
         toy = Stage("extensions:toy", "extensions", "", SimpleNamespace(name="toy"), {}, (built,))
         before = [toy] if Path(built).is_file() else []
-        job = plan(asked, self.layout, choice, python, before).job
+        job = plan(asked, self.layout, choice, before, {"": 1}).job
         assert isinstance(job, InstallJob)
         return job
 

@@ -9,6 +9,7 @@ from tasks.checks.ids import CheckId
 from tasks.checks.symptom import Level
 from tasks.cppextension import Bounds
 from tasks.driver import Nvidia
+from tasks.knowledge.room import EVERYWHERE
 from tasks.model import Gpu, Interpreter, ToolkitFound
 from tasks.surroundings import (
     Disk,
@@ -62,8 +63,8 @@ def windows(expected: dict[CheckId, Level], asked: Any = None, **seen: Any) -> S
     return Situation(replace(WINDOWS, **seen), expected, asked or {})
 
 
-def disk(gib: float, kind: str = "ext4", what: str = "build") -> tuple[Disk, ...]:
-    return (Disk(what, "/home/me/torchyard", int(gib * 1024), kind),)
+def disk(gib: float, kind: str = "ext4", holds: tuple[str, ...] = EVERYWHERE) -> tuple[Disk, ...]:
+    return (Disk(holds, "/home/me/torchyard", int(gib * 1024), kind),)
 
 
 def memory(limit: float, available: float, swap: float = 0, cores: int = 8) -> Memory:
@@ -81,6 +82,7 @@ def python(path: str, windows: bool = True) -> Any:
     )  # fmt: skip
 
 
+INTO: dict[str, Any] = {"install": {"into": "/home/me/env/bin/python"}}
 NO_CARD = replace(LINUX_HOST, gpus=())
 PINNED = replace(LINUX_HOST, gpus=(RTX_3090,), pinned=True)
 GCC_15 = Tool(
@@ -163,9 +165,18 @@ SITUATIONS: dict[str, Situation] = {
         ninja=Tool("/home/me/torchyard/build/mine/venv/bin/ninja", "1.11.1"),
     ),
     "a full disk": linux({"disk": "problem"}, disks=disk(0.5)),
-    "a small disk": linux({"disk": "warning"}, disks=disk(8)),
-    "a small disk for torch from source": linux({"disk": "problem"}, SOURCE, disks=disk(6)),
-    "a small disk where all is built": linux({}, SOURCE, disks=disk(8), begun=True),
+    "a small disk": linux({"disk": "problem"}, disks=disk(6)),
+    "a small disk for torch from source": linux({"disk": "problem"}, SOURCE, disks=disk(3)),
+    "a disk that may do for torch from source": linux({"disk": "warning"}, SOURCE, disks=disk(6)),
+    "a small disk where all is built": linux({}, SOURCE, disks=disk(3), begun=True),
+    "a small disk of caches": linux(
+        {"disk": "warning", "filesystem": "not checked"}, disks=disk(0.5, holds=("caches",))
+    ),
+    "a small disk of their environment": linux(
+        {"disk": "warning", "filesystem": "not checked"},
+        INTO,
+        disks=disk(0.5, holds=("install.into",))
+    ),
     "a torch that is not installed yet": linux(UNKNOWN, torch=TorchSeen()),
     "an nvcc that torch refuses": linux(
         {"toolkit": "warning", "torch-checks": "problem", "known-bad": "warning"},
@@ -174,7 +185,7 @@ SITUATIONS: dict[str, Situation] = {
     "a compiler that torch refuses and nvcc takes": linux(
         {"known-bad": "warning", "torch-checks": "problem"}, ASKED_2_11, **CUDA_12_8
     ),
-    "a disk for torch without CUDA": linux({"disk": "warning"}, SOURCE | CPU, disks=disk(8)),
+    "a disk for torch without CUDA": linux({"disk": "warning"}, SOURCE | CPU, disks=disk(5)),
     "a build folder in memory": linux({"filesystem": "warning"}, disks=disk(90, "tmpfs")),
     "a build folder on a share": linux({"filesystem": "warning"}, disks=disk(90, "nfs4")),
     "WSL on C:": linux({"filesystem": "warning"}, disks=disk(90, "9p"), wsl=True),
@@ -308,6 +319,6 @@ SITUATIONS: dict[str, Situation] = {
     ),
     "Windows with a small disk for temporary files": windows(
         {"disk": "problem", "filesystem": "not checked"},
-        disks=disk(0.2, "NTFS", "temporary files"),
+        disks=disk(0.2, "NTFS", ("temporary files",)),
     ),
 }  # fmt: skip

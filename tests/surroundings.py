@@ -9,6 +9,7 @@ from typing import Any
 from tasks.checks.ids import CheckId
 from tasks.cppextension import Bounds, CppExtension
 from tasks.driver import Nvidia
+from tasks.knowledge.room import EVERYWHERE
 from tasks.model import Gpu, Host, Interpreter, ToolkitFound
 from tasks.plan import layout_of, make_plan
 from tasks.reports.subject import Profile
@@ -74,9 +75,8 @@ LINUX = Surroundings(
     ninja=Tool("/usr/bin/ninja", "1.12.1"),
     setuptools=Tool(),
     disks=(
-        Disk("build", "/home/me/torchyard", 500 * 1024, "ext4"),
-        Disk("wheels", "/home/me/torchyard/wheelhouse", 500 * 1024, "ext4"),
-        Disk("temporary files", "/tmp", 30 * 1024, "ext4"),
+        Disk(EVERYWHERE, "/home/me/torchyard", 500 * 1024, "ext4"),
+        Disk(("temporary files",), "/tmp", 30 * 1024, "ext4"),
     ),
     memory=Memory(64 * 1024, 64 * 1024, 60 * 1024, 8 * 1024, 16),
     encoding="utf-8",
@@ -111,7 +111,7 @@ WINDOWS = replace(
     nvidia=Nvidia("596.21", "13.2", (RTX_5090,)),
     cmake=Tool(),
     ninja=Tool(),
-    disks=(Disk("build", "C:\\src\\torchyard", 500 * 1024, "NTFS"),),
+    disks=(Disk(EVERYWHERE, "C:\\src\\torchyard", 500 * 1024, "NTFS"),),
     long_paths=True,
     encoding="cp1252",
 )

@@ -164,6 +164,13 @@ def test_loading_imports_no_action_and_nothing_that_is_only_for_work() -> None:
         "tasks.pool.jobs",
         "tasks.terminal.progress",
         "tasks.surroundings",
+        "tasks.linking.values",  # what is made, and no plan's
+        "tasks.knowledge.costfacts",  # what a build takes is asked by init, explain and doctor
+        "tasks.knowledge.costs",
+        "packaging.specifiers",
+        "packaging.tags",  # with logging
+        "difflib",
+        *(["pynvml"] if not has_driver() else []),
     )
     code = (
         "import sys; sys.argv = ['doit', 'list']; from pathlib import Path; import os;"
@@ -175,6 +182,24 @@ def test_loading_imports_no_action_and_nothing_that_is_only_for_work() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def has_driver() -> bool:
+    """Where the driver's library is, cards are asked for until they are pinned."""
+    from tasks.effects.machine import nvidia  # noqa: PLC0415
+
+    return nvidia._has_library()
+
+
+def test_no_model_of_settings_has_its_annotations_as_text() -> None:
+    """pydantic would compile each of them anew in every run."""
+    for path in sorted((ROOT / "tasks" / "settings").glob("*.py")):
+        classes = [
+            n for n in ast.parse(path.read_text("utf-8")).body if isinstance(n, ast.ClassDef)
+        ]
+        bases = {base.id for one in classes for base in one.bases if isinstance(base, ast.Name)}
+        if bases & {"Section", "BaseModel"}:
+            assert "__future__" not in set(imports(path)), name_of(path)
 
 
 def test_loading_looks_for_no_plugins_of_pydantic() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tasks.checks.network import INDEX, TREE
 from tasks.checks.programs import deps_job
 from tasks.knowledge.hostcompilers import Limits
+from tasks.knowledge.room import EVERYWHERE
 from tasks.sharing import workers
 from tasks.sourcing.mirrors import mirrored, mirrored_index
 from tasks.surroundings import Asked, Wanted
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import PurePath
 
     from tasks.knowledge import Knowledge
-    from tasks.model import Host, Stage
+    from tasks.model import Host, Layout, Stage
     from tasks.reports.subject import Profile
     from tasks.stages.source.job import SourceJob
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def ask(root: PurePath, host: Host, profile: Profile | None) -> Asked:
     """Where to look; of a profile that does not open only what is true of any."""
     if profile is None:
-        return Asked(root, host, (("build", root),))
+        return Asked(root, host, tuple((place, root) for place in EVERYWHERE[:-1]))
     job = deps_job(profile)
     layout, build = profile.layout, profile.loaded.settings.build
     return Asked(
@@ -36,6 +37,8 @@ def ask(root: PurePath, host: Host, profile: Profile | None) -> Asked:
         venv=layout.venv,
         torch=_torch(profile),
         begun=tuple(_begun(profile)),
+        into=profile.loaded.settings.install.into or "",
+        installed=layout.manifest("install"),
         cc=job.cc if job else None,
         cxx=job.cxx if job else None,
         limits=job.limits if job else Limits(),
@@ -69,12 +72,15 @@ def _torch(profile: Profile) -> PurePath | None:
 def _places(profile: Profile) -> Iterator[tuple[str, PurePath]]:
     """A tree of a person's own is built in: what is large is there then."""
     source = _source(profile)
-    if source and source.kind == "path":
-        yield "build", source.tree
-        yield "environment", profile.layout.build
-    else:
-        yield "build", profile.layout.build
-    yield "wheels", profile.layout.wheelhouse
+    tree = source.tree if source and source.kind == "path" else profile.layout.build
+    yield from places(profile.layout, tree)
+
+
+def places(layout: Layout, tree: PurePath) -> Iterator[tuple[str, PurePath]]:
+    """Where a build puts things in the checkout, or in `tree`."""
+    yield "build", tree
+    yield "environment", layout.build
+    yield "wheels", layout.wheelhouse
 
 
 def _begun(profile: Profile) -> Iterator[PurePath]:

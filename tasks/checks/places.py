@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from tasks.checks.disks import named
 from tasks.checks.symptom import Symptom, command, ok, problem, unchecked, warning
 from tasks.knowledge.costs import cost
+from tasks.knowledge.room import NOTHING
 from tasks.knowledge.thresholds import (
     BEGUN,
     BESIDE,
     DEEPEST,
-    LEAST,
-    LEAST_UNVERIFIED,
     MAX_PATH,
-    USUAL,
 )
-from tasks.words.size import size
+from tasks.words.size import between, size
 
 if TYPE_CHECKING:
     from pathlib import PurePath
 
     from tasks.knowledge import Knowledge
+    from tasks.knowledge.room import Room
     from tasks.reports.subject import Profile
     from tasks.surroundings import Disk, Leftover, Surroundings
 
-_FOR = {"build": "the build", "environment": "its environment"}
+_PERHAPS_THERE = {"caches", "install.into"}  # of another build, or as the torch that gives way
 _IN_MEMORY = {"tmpfs", "ramfs"}
 _SHARED = {"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs"}
 _WINDOWS_DISK = {"9p", "drvfs"}  # how WSL mounts C:
@@ -36,7 +36,8 @@ def judge(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Ite
     if s.disks is None:
         yield from (unchecked(check) for check in ("disk", "filesystem"))
     else:
-        yield from (_disk(s, disk, profile, knowledge) for disk in s.disks)
+        room = needed(profile, knowledge)
+        yield from (_disk(s, disk, room) for disk in s.disks)
         yield _filesystem(s, s.disks)
     yield from _paths(s, profile)
     if s.host.system == "windows":
@@ -44,31 +45,43 @@ def judge(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Ite
     yield from _leftovers(s)
 
 
-def needed_mib(profile: Profile | None, knowledge: Knowledge) -> tuple[int, int]:
-    """Least and usual room of a build's own folder; a profile that does not open is taken for one
-    of a prebuilt torch.
+def needed(profile: Profile | None, knowledge: Knowledge) -> Room:
+    """The room that a build takes; a profile that does not open is taken for one of a prebuilt
+    torch.
     """
-    known = profile.choice.cost if profile else None
-    if known is None or not known.disk_mib:
-        known = cost(knowledge, "prebuilt", 1, 0)
-    least = LEAST_UNVERIFIED if known.known.startswith("unverified") else LEAST
-    return round(least * known.disk_mib), round(USUAL * known.disk_mib)
+    room = profile.cost.room if profile else None
+    if room is None:
+        room = cost(knowledge, "prebuilt", 1, 0).room
+    return room or NOTHING
 
 
-def _disk(s: Surroundings, disk: Disk, profile: Profile | None, knowledge: Knowledge) -> Symptom:
-    least, usual = needed_mib(profile, knowledge) if disk.what == "build" else BESIDE
-    if s.begun:
-        least, usual = min(least, BEGUN[0]), min(usual, BEGUN[1])
-    seen = f"{size(disk.free_mib)} free for {_FOR.get(disk.what, disk.what)} ({disk.path})"
-    todo = "free some room, or put the checkout on a larger disk"
+def _disk(s: Surroundings, disk: Disk, room: Room) -> Symptom:
+    least, most = room.of(disk.holds)
     if disk.what == "temporary files":
-        variable = "TEMP" if s.host.system == "windows" else "TMPDIR"
-        todo = f"free some room, or set {variable} to a folder on a larger disk"
-    if disk.free_mib < least:
+        least, most = BESIDE
+    elif s.begun and disk.what != "install.into":
+        least, most = min(least, BEGUN[0]), min(most, BEGUN[1])
+    firm = disk.what not in _PERHAPS_THERE
+    seen = f"{size(disk.free_mib)} free for {named(disk)} ({disk.path})"
+    todo = _more(disk.what, windows=s.host.system == "windows")
+    if firm and disk.free_mib < least:
         return problem("disk", f"{seen}; it takes {size(least)} at the very least", todo, disk.what)
-    if disk.free_mib < usual:
-        return warning("disk", f"{seen}; it takes up to about {size(usual)}", todo, disk.what)
-    return ok("disk", seen, disk.what)
+    if disk.free_mib < most:
+        return warning("disk", f"{seen}; it takes up to about {size(most)}", todo, disk.what)
+    return ok("disk", f"{seen}; it takes {between(least, most)}" if least else seen, disk.what)
+
+
+def _more(what: str, *, windows: bool) -> str:
+    match what:
+        case "temporary files":
+            variable = "TEMP" if windows else "TMPDIR"
+            return f"free some room, or set {variable} to a folder on a larger disk"
+        case "install.into":
+            return "free some room there, or name an environment on a larger disk in install.into"
+        case "caches":
+            return "free some room, or set UV_CACHE_DIR to a folder on a larger disk"
+        case _:
+            return "free some room, or put the checkout on a larger disk"
 
 
 def _filesystem(s: Surroundings, disks: tuple[Disk, ...]) -> Symptom:

@@ -9,7 +9,6 @@ from typing import Literal
 
 from tasks.errors import SettingsError
 from tasks.knowledge.combinations import Combination
-from tasks.knowledge.costs import Cost
 from tasks.model import Arch, Host, Interpreter, Strategy, System
 
 
@@ -48,9 +47,9 @@ class Choice:
     """The decisions that every stage's plan starts from.
 
     `torch` is the release without local part; `cuda` its CUDA as "13.2", None for a CPU torch.
-    `index` is the package index of a prebuilt torch, empty for the default one. `cost` is what it
-    takes on one core, as far as the facts tell. `extensions`: whether any is built against it, a
-    companion included. `machine` is the host's, as the system names it.
+    `index` is the package index of a prebuilt torch, empty for the default one. `extensions`:
+    whether any is built against it, a companion included. `machine` is the host's, as the system
+    names it.
     """
 
     system: System
@@ -64,7 +63,6 @@ class Choice:
     toolkit: ToolkitChoice
     python: Interpreter
     index: str = ""
-    cost: Cost | None = None
     extensions: bool = False
     machine: str = ""
 

@@ -14,11 +14,17 @@ from tasks.deciding.grammar import require_grammar
 from tasks.deciding.switches import require_cuda
 from tasks.deciding.targets import find_targets
 from tasks.deciding.toolkit import decide_toolkit, require_reach
-from tasks.deciding.torch import Torch, existing, from_source, prebuilt, wants_source
+from tasks.deciding.torch import (
+    Torch,
+    existing,
+    from_source,
+    is_part,
+    prebuilt,
+    wants_source,
+)
 from tasks.errors import SettingsError
 from tasks.knowledge import Knowledge
-from tasks.knowledge.costs import Cost, cost
-from tasks.model import Arch, Host, Strategy
+from tasks.model import Host, Strategy
 from tasks.settings.schema import Settings
 
 _ASKED = "asked for in torch.strategy"
@@ -83,7 +89,6 @@ def by(
         toolkit=ToolkitChoice("none", why="a CPU build needs none"),
         python=host.python,
         index=torch.index,
-        cost=expected(settings, knowledge, torch.strategy, targets),
         machine=host.machine,
     )
     require_cuda(settings.build, choice)
@@ -94,27 +99,11 @@ def by(
     return choice
 
 
-def expected(
-    settings: Settings, knowledge: Knowledge, strategy: Strategy, targets: tuple[Arch, ...]
-) -> Cost:
-    """What that way takes on one core; how much of it one CMake target takes is not known."""
-    if _is_part(settings, strategy):
-        part = cost(knowledge, strategy, len(targets), 0)
-        known = f"unverified: build.target is a part of what is known: {part.known}"
-        return replace(part, seconds=None, core_seconds=(0, 0), known=known)
-    return cost(knowledge, strategy, len(targets), len(settings.extensions))
-
-
 def _builds_extensions(settings: Settings, choice: Choice, knowledge: Knowledge) -> bool:
     """Whether anything is compiled against torch. A companion that this torch has not is told."""
-    if _is_part(settings, choice.strategy):
+    if is_part(settings, choice.strategy):
         return False
     return any_built(settings, choice, knowledge) or bool(settings.extensions)
-
-
-def _is_part(settings: Settings, strategy: Strategy) -> bool:
-    """A part of the tree makes no wheel, and so nothing to build extensions against."""
-    return strategy == "source" and bool(settings.build.target)
 
 
 def _neither(no_wheel: SettingsError, no_build: UnmetError) -> SettingsError:

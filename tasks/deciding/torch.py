@@ -126,6 +126,11 @@ def _require_ref(settings: Settings) -> None:
     )
 
 
+def is_part(settings: Settings, strategy: Strategy) -> bool:
+    """A part of the tree makes no wheel, and so nothing to build extensions against."""
+    return strategy == "source" and bool(settings.build.target)
+
+
 def wants_source(settings: Settings) -> str:
     """Settings that mean nothing to a prebuilt wheel are a wish for a source build."""
     source, build = settings.source, settings.build

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tasks.deciding.choice import Choice
-from tasks.deciding.decide import attempt, by, expected
+from tasks.deciding.decide import attempt, by
+from tasks.deciding.takes import takes
 from tasks.deciding.targets import find_targets
 from tasks.deciding.torch import wants_source
 from tasks.errors import SettingsError
@@ -42,9 +43,9 @@ def ways(settings: Settings, host: Host, knowledge: Knowledge) -> tuple[Way, ...
     found = []
     for name in order:
         choice, why = _tried(name, chosen, settings, host, knowledge)
-        takes = expected(settings, knowledge, name, choice.targets if choice else targets)
+        cost = takes(settings, knowledge, name, choice.targets if choice else targets)
         picked = chosen is not None and chosen.strategy == name
-        found.append(Way(name, choice is not None, picked, why, takes, choice))
+        found.append(Way(name, choice is not None, picked, why, cost, choice))
     return tuple(found)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 import sys
 import tempfile
 import time
@@ -21,9 +20,8 @@ from pathlib import Path, PurePath
 from tasks.effects import removal
 from tasks.effects.processes import leftovers
 from tasks.effects.voice import warn
-from tasks.errors import BuildError, BusyError, NoSpaceError, NotOwnedError
+from tasks.errors import BuildError, BusyError, NotOwnedError
 from tasks.model import Artifact
-from tasks.words.size import size
 
 TAG = "CACHEDIR.TAG"
 _PAUSES = (0.05, 0.2, 1.0)  # seconds between tries to rename
@@ -185,20 +183,6 @@ def artifact(path: PurePath) -> Artifact:
     with Path(path).open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     return Artifact(Path(path).name, digest, Path(path).stat().st_size)
-
-
-def require_space(folder: PurePath, needed_mib: int, what: str) -> None:
-    """`NoSpaceError` with needs and has where the disk under `folder` has less room."""
-    place = Path(folder)
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    free = shutil.disk_usage(place).free // 2**20
-    if free < needed_mib:
-        raise NoSpaceError(
-            f"{what} needs {size(needed_mib)} and the disk has {size(free)} left",
-            where=str(folder),
-            todo="free some room, or put the checkout on a larger disk",
-        )
 
 
 @contextmanager

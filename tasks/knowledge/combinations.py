@@ -9,8 +9,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from packaging.specifiers import SpecifierSet
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -89,6 +87,8 @@ def holds(condition: Mapping[str, Any], combination: Combination) -> bool:
 
 def within(value: str, wanted: str) -> bool:
     """Whether a version is within a specifier for certain: "13.2" is not within "<13.2.86"."""
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - few plans ask
+
     numbers = re.match(r"\d+(?:\.\d+)*", value)
     bounds = SpecifierSet(wanted)
     if numbers is None or any(_coarser(numbers[0], bound.version) for bound in bounds):

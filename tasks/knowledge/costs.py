@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tasks.knowledge.room import Room
+
 if TYPE_CHECKING:
     from tasks.knowledge.load import Knowledge
     from tasks.model import Strategy
@@ -18,13 +20,13 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Cost:
     """`seconds` are least and most in wall-clock time, None where nothing is known; `core_seconds`
-    is the part of them that compilers take, which cores share. Disk is what is there at the end,
-    memory what the largest single process takes, both in MiB. `known` is the evidence, or begins
-    with "unverified".
+    is the part of them that compilers take, which cores share. `room` is what is there at the end,
+    None where nothing is known, memory what the largest single process takes in MiB. `known` is the
+    evidence, or begins with "unverified".
     """
 
     seconds: tuple[int, int] | None
-    disk_mib: int
+    room: Room | None
     memory_mib: int
     known: str
     core_seconds: tuple[int, int] = (0, 0)
@@ -52,7 +54,7 @@ def cost(knowledge: Knowledge, strategy: Strategy, archs: int, extensions: int) 
         (row for row in knowledge.costs if (row.strategy, row.cuda) == (strategy, archs > 0)), None
     )
     if fact is None:
-        return Cost(None, 0, 0, "unverified: nothing is known of it")
+        return Cost(None, None, 0, "unverified: nothing is known of it")
     each = knowledge.extension_cost
     further = max(archs - 1, 0)
     least, most = (
@@ -65,7 +67,7 @@ def cost(knowledge: Knowledge, strategy: Strategy, archs: int, extensions: int) 
         notes += [f"extensions {each.status}", each.uncertain]
     return Cost(
         seconds=(fixed[0] + least, fixed[1] + most),
-        disk_mib=fact.disk_mib + extensions * each.disk_mib,
+        room=fact.room.with_more(each.room, extensions),
         memory_mib=max(fact.memory_mib, each.memory_mib if extensions else 0),
         known="; ".join(filter(None, notes)),
         core_seconds=(least, most),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tasks.knowledge.archs import MachineCode
-    from tasks.model import Arch, Strategy
+    from tasks.model import Arch
 
 Level = Literal["error", "warning", "info"]
 Cured = Literal["", "deps", "env"]
@@ -192,36 +192,6 @@ class FolderRule:
     forget: tuple[str, ...]
     why: str
     status: str
-
-
-@dataclass(frozen=True)
-class CostFact:
-    """What one strategy takes, each time as least and most in seconds.
-
-    `core_seconds` are the compilers' own, added up; each arch after the first adds `arch_seconds`
-    to them. `uncertain` says what of it was not checked, "" where `status` says all.
-    """
-
-    strategy: Strategy
-    cuda: bool
-    seconds: tuple[int, int]
-    core_seconds: tuple[int, int]
-    arch_seconds: tuple[int, int]
-    disk_mib: int
-    memory_mib: int
-    status: str
-    uncertain: str
-
-
-@dataclass(frozen=True)
-class ExtensionCost:
-    """What one extension adds to any strategy; `seconds` are least and most."""
-
-    seconds: tuple[int, int]
-    disk_mib: int
-    memory_mib: int
-    status: str
-    uncertain: str
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -100,4 +99,6 @@ def _without_one(long: str, short: str) -> bool:
 
 
 def _alike(text: str, name: str) -> float:
+    from difflib import SequenceMatcher  # noqa: PLC0415 - for names that nobody knows
+
     return SequenceMatcher(None, key(text), key(name)).ratio()

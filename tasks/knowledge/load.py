@@ -21,8 +21,6 @@ from tasks.knowledge.misread import WRONG, explained, ill_typed
 from tasks.knowledge.packagemanagers import PackageManagers, read_package_managers
 from tasks.knowledge.rows import (
     read_binary_rules,
-    read_costs,
-    read_extension_cost,
     read_failures,
     read_families,
     read_folder_rules,
@@ -36,11 +34,10 @@ from tasks.knowledge.rows import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from tasks.knowledge.costfacts import CostFact, ExtensionCost
     from tasks.knowledge.extensionfacts import CompanionFact, ExtensionFact
     from tasks.knowledge.facts import (
         BinaryRules,
-        CostFact,
-        ExtensionCost,
         Failure,
         FolderRule,
         GpuFact,
@@ -158,12 +155,22 @@ class Knowledge:
     @cached_property
     def costs(self) -> tuple[CostFact, ...]:
         """What each strategy takes, with CUDA and without."""
+        from tasks.knowledge.costfacts import read_costs  # noqa: PLC0415 - of no use to list tasks
+
         return self._facts("costs", read_costs)
 
     @cached_property
     def extension_cost(self) -> ExtensionCost:
         """What an extension adds."""
+        from tasks.knowledge.costfacts import read_extension_cost  # noqa: PLC0415 - as above
+
         return self._facts("costs", read_extension_cost)
+
+    @property
+    def package_sizes(self) -> Mapping[str, int]:
+        """MiB of packages of an index once they are unpacked, by the beginning of a name."""
+        sizes: Mapping[str, int] = self._file("costs")["packages"]["unpacked_mib"]
+        return sizes
 
     @cached_property
     def mirrors(self) -> Mapping[str, MirrorFact]:

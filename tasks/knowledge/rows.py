@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 from tasks.knowledge.archs import MachineCode
 from tasks.knowledge.facts import (
     BinaryRules,
-    CostFact,
-    ExtensionCost,
     Failure,
     FolderRule,
     GpuFact,
@@ -117,35 +115,6 @@ def texts(values: Iterable[str]) -> tuple[str, ...]:
     if isinstance(values, str) or not all(isinstance(value, str) for value in values):
         raise TypeError("a list of texts is meant: quote each")
     return tuple(values)
-
-
-def read_costs(data: Mapping[str, Any]) -> tuple[CostFact, ...]:
-    """costs.yaml: ways."""
-    return tuple(
-        CostFact(
-            strategy=row["strategy"],
-            cuda=row["cuda"],
-            seconds=_range(row["seconds"]),
-            core_seconds=_range(row["core_seconds"]),
-            arch_seconds=_range(row.get("arch_seconds", (0, 0))),
-            disk_mib=row["disk_mib"],
-            memory_mib=row["memory_mib"],
-            status=row["status"],
-            uncertain=row["uncertain"],
-        )
-        for row in data["ways"]
-    )
-
-
-def read_extension_cost(data: Mapping[str, Any]) -> ExtensionCost:
-    """costs.yaml: extension."""
-    row = data["extension"]
-    return ExtensionCost(**{**row, "seconds": _range(row["seconds"])})
-
-
-def _range(pair: Iterable[int]) -> tuple[int, int]:
-    least, most = pair
-    return least, most
 
 
 def archs(names: Iterable[str], suffix: str = "") -> frozenset[Arch]:

@@ -22,14 +22,7 @@ KERNEL = 5 * 1024
 # beside it.
 SWAP_BELOW = 32 * 1024
 
-# Shares of what a build comes to, which costs.yaml has. With less than LEAST it cannot end; where
-# the figure is itself unverified, half of it is believed, an estimate. USUAL is room for a second
-# torch beside the first while one replaces the other, an estimate, too.
-LEAST, LEAST_UNVERIFIED, USUAL = 1.0, 0.5, 2.0
-
-# Least and usual room where most of a build is there already, and beside a build. Estimates but for
-# the 0.5 GiB that the wheel of a prebuilt torch takes in the wheelhouse (516 MiB:
-# docs/measurements.md).
+# Least and usual room where most of a build is there already, and of temporary files. Estimates.
 BEGUN = (1024, 2048)
 BESIDE = (512, 2048)
 

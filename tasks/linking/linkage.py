@@ -12,7 +12,7 @@ from pathlib import PurePath
 from tasks.errors import BadArtifactError
 from tasks.linking.cudapackages import component
 from tasks.linking.loading import Need
-from tasks.stages.wheel.job import Linkage, Linked, Origin, WheelLibraries
+from tasks.linking.values import Linkage, Linked, Origin, WheelLibraries
 from tasks.words.few import few
 
 # Of the driver's own packages, which a machine without a card does not have

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tasks.stages.wheel.job import Linkage
+from tasks.linking.values import Linkage
 
 _OPENED_FIRST = ("torch/lib/libtorch_global_deps.", "torch/_C.")  # by torch/__init__.py
 

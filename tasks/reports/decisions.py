@@ -7,7 +7,7 @@ What deps left says what is there; before it ran, it is what it will look for.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tasks.deciding.choice import Choice
@@ -47,14 +47,15 @@ class Found:
 
 @dataclass(frozen=True)
 class Known:
-    """What work takes, as far as it is known: seconds, MiB of the largest compiler, GiB on disk;
-    and whose word that is.
+    """What work takes, as far as it is known: seconds, MiB of the largest compiler, GiB on disk,
+    and the same in words; and whose word that is.
     """
 
     seconds: float | None = None
     memory_mib: int | None = None
     disk_gib: float | None = None
     by: str = ""
+    disk: str = ""
 
 
 _NOTHING = Known()
@@ -175,7 +176,7 @@ class Expected:
         about = "at most about" if self.at_most else "about"
         parts = [
             f"{about} {roughly(self.known.seconds)}" if self.known.seconds is not None else "",
-            f"{size(1024 * self.known.disk_gib)} of disk" if self.known.disk_gib else "",
+            self.known.disk,
             f"{size(self.known.memory_mib)} for one compiler" if self.known.memory_mib else "",
         ]
         told = ", ".join(filter(None, parts))
@@ -197,7 +198,7 @@ def expected(work: Iterable[Past], facts: Known = _NOTHING) -> Expected:
     at_most = not all(one.certain for one in past)
     if unknown and facts != _NOTHING:
         return Expected(
-            Known(facts.seconds, memory or facts.memory_mib, facts.disk_gib, facts.by),
+            replace(facts, memory_mib=memory or facts.memory_mib),
             () if facts.seconds is not None else unknown,
             at_most,
         )

@@ -13,12 +13,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from tasks.checks.ask import ask
+from tasks.checks.disks import taken, told
 from tasks.deciding.foreseen import foreseen
 from tasks.digest import canonical, plain
 from tasks.effects import manifests, terminal
 from tasks.effects.files import deliver
 from tasks.effects.history import records, runs
 from tasks.effects.machine import capacity
+from tasks.effects.surroundings import disks as surroundings
 from tasks.effects.voice import show
 from tasks.errors import BuildError, redact
 from tasks.model import Plan, Stage
@@ -66,7 +69,7 @@ def run(subject: Subject, json: str = "") -> None:
     plan = opened.plan
     found = list(explain(plan))
     decided = decisions(opened, _found(plan, found))
-    takes = expected(_past(plan, found), _by_facts(opened))
+    takes = expected(_past(plan, found), _by_facts(subject, opened))
     known = foreseen(opened.knowledge, opened.host, opened.choice)
     warnings = [*unread(os.environ), *known]
     if json:
@@ -80,16 +83,17 @@ def run(subject: Subject, json: str = "") -> None:
     _row("expected", str(takes))
 
 
-def _by_facts(profile: Profile) -> Known:
-    """What builds like this one take, by the facts."""
-    if profile.choice.cost is None:
-        return Known()
-    cost = profile.choice.cost.on(capacity.cores())
+def _by_facts(subject: Subject, profile: Profile) -> Known:
+    """What builds like this one take, by the facts, on this machine's cores and disks."""
+    cost, room = profile.cost.on(capacity.cores()), profile.cost.room
+    disks = tuple(surroundings.disks(ask(subject.root, profile.host, profile)))
+    most = sum(mib for _, mib in taken(disks, room).values()) if room else 0
     sure = "unverified" not in cost.known
     return Known(
         seconds=sum(cost.seconds) / 2 if cost.seconds else None,
         memory_mib=cost.memory_mib or None,
-        disk_gib=cost.disk_mib / 1024 or None,
+        disk_gib=most / 1024 or None,
+        disk=told(disks, room),
         by="by our facts" if sure else "by our facts, in part not verified",
     )
 

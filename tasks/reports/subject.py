@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tasks.deciding.choice import Choice
 from tasks.errors import BuildError, SettingsError
@@ -13,6 +14,9 @@ from tasks.model import Host, Layout, Plan, build_of
 from tasks.settings.load import Loaded, load
 from tasks.sourcing.anchored import Anchored
 from tasks.stages.source.release import by_own_tree
+
+if TYPE_CHECKING:
+    from tasks.knowledge.costs import Cost
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,14 @@ class Profile:
     choice: Choice
     plan: Plan
     held: Anchored | None = None
+
+    @property
+    def cost(self) -> Cost:
+        """What it takes on one core, as far as the facts tell."""
+        from tasks.deciding.takes import takes  # noqa: PLC0415 - of no use to list tasks
+
+        choice = self.choice
+        return takes(self.loaded.settings, self.knowledge, choice.strategy, choice.targets)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,6 @@
 """The section `build`: how torch itself is compiled, and what compiles extensions, too."""
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -66,7 +64,7 @@ class Build(Section):
     """
 
     @model_validator(mode="after")
-    def _distributable(self) -> Build:
+    def _distributable(self) -> Self:
         if found := mistaken(self.distribute, self.hosts, self.cache):
             raise KeyMistakeError(*found)
         return self

@@ -1,8 +1,6 @@
 """One extension of the settings, key by key. Its name alone is enough for one that is known."""
 
-from __future__ import annotations
-
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -76,7 +74,7 @@ class Extension(Section):
     """
 
     @model_validator(mode="after")
-    def _one_source(self) -> Extension:
+    def _one_source(self) -> Self:
         given = [key for key in ("git", "path", "sdist") if getattr(self, key)]
         if len(given) > 1:
             found = " and ".join(given)

@@ -1,8 +1,6 @@
 """Several builds of one profile, key by key. What they are is worked out in `tasks.cells`."""
 
-from __future__ import annotations
-
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -38,7 +36,7 @@ class Entry(Section):
     """Takes the place of target.gpus."""
 
     @model_validator(mode="after")
-    def _says_something(self) -> Entry:
+    def _says_something(self) -> Self:
         if not self.model_fields_set:
             raise ValueError("name a value of torch, python, cuda or gpus")
         return self

@@ -5,8 +5,6 @@ Extra keys are refused and values are frozen. Only what a value alone can tell i
 needs facts about GPUs, toolkits or this host is judged by the plan.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated, Literal

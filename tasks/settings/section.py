@@ -1,10 +1,9 @@
 """A group of keys: extra ones are refused, values are frozen, docstrings are the reference.
 
 pydantic can read these docstrings itself, and would parse every model's source in each run for it;
-`tasks.settings.jsonschema` reads them where they are asked for.
+`tasks.settings.jsonschema` reads them where they are asked for. Annotations of models are no texts
+(`from __future__ import annotations`): it would compile each of them in each run.
 """
-
-from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 

@@ -124,4 +124,6 @@ def fit(text: str, room: int, glyphs: Glyphs) -> str:
 
 def columns(text: str) -> int:
     """How wide a terminal shows it: the signs of East Asia take two."""
+    if text.isascii():
+        return len(text)
     return sum(1 + (unicodedata.east_asian_width(sign) in "WF") for sign in text)

@@ -22,9 +22,9 @@ from tasks.effects.binaries.machinecode import Images
 from tasks.effects.voice import tick
 from tasks.effects.wheels import wheelfile, wheelhouse
 from tasks.errors import BadArtifactError
+from tasks.linking.values import Dlls, Linkage
 from tasks.model import Artifact
 from tasks.provenance.sbom import PLACE
-from tasks.stages.wheel.job import Dlls, Linkage
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from tasks.linking.cudapackages import (
 )
 from tasks.linking.linkage import is_driver
 from tasks.linking.loading import Loaded, Need, Search, load, order
+from tasks.linking.values import Dlls, Linkage
 from tasks.stages.validate.job import Status
-from tasks.stages.wheel.job import Dlls, Linkage
 
 _SITE = PurePosixPath("/site-packages")
 _TORCH = re.compile(r"lib(torch|c10|shm|caffe2)(_\w+)?\.so")

@@ -12,6 +12,12 @@ def size(mib: float) -> str:
     return f"{round(mib)} MiB" if round(mib) < _GIB else f"{gib(mib)} GiB"
 
 
+def between(least: float, most: float) -> str:
+    """`6.2 GiB`, `3.2 GiB to 18 GiB`: one size where both read the same."""
+    low, high = size(least), size(most)
+    return low if low == high else f"{low} to {high}"
+
+
 def gib(mib: float) -> str:
     """The number of GiB alone, where the unit stands beside it: `0.5`, `9.8`, `24`, `1,200`."""
     tenths = f"{mib / _GIB:.1f}"

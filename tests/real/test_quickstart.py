@@ -22,7 +22,7 @@ from tests.yard import ROOT, Yard
 pytestmark = pytest.mark.real
 
 INSIDE = Path(__file__).parent / "inside"
-ROOM_GIB = 12  # that a handover of torch asks for
+ROOM_GIB = 12  # a build that takes 6.2 GiB, and as much again for a copy elsewhere
 RASTERIZATION = "diff-gaussian-rasterization.py"
 SMOKE = {
     "name": "smoke",

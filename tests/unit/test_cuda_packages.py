@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 
 from tasks.linking.cudapackages import component, is_in_its_folder, of_distribution, pinned
 from tasks.linking.loading import Need
-from tasks.stages.wheel.job import Linkage
+from tasks.linking.values import Linkage
 from tasks.stages.wheel.portable import NOTHING, Brought, Portable, described, portable
 
 HOME = "/opt/cuda"

@@ -192,7 +192,9 @@ def test_what_nobody_knows_is_said() -> None:
 
 @pytest.mark.parametrize("past", [Past("compile", None), Past("compile", None, 300)])
 def test_facts_stand_for_what_has_no_record(past: Past) -> None:
-    facts = Known(seconds=7200.0, memory_mib=5000, disk_gib=60.0, by="facts of 2.6 on two cores")
+    facts = Known(
+        seconds=7200.0, memory_mib=5000, disk="60 GiB of disk", by="facts of 2.6 on two cores"
+    )
     found = expected([Past("deps", 30.0), past], facts)
     assert found.known == replace(facts, memory_mib=past.memory_mib or 5000)
     assert found.unknown == ()

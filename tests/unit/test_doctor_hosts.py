@@ -10,12 +10,12 @@ import pytest
 from tasks.checks.combination import combination_of
 from tasks.checks.ids import ALL, GATE, IDS, CheckId
 from tasks.checks.judging import judge
-from tasks.checks.places import needed_mib
 from tasks.checks.symptom import Level, Symptom
 from tasks.deciding.choice import ToolkitChoice
 from tasks.driver import Nvidia
 from tasks.knowledge.combinations import Combination
 from tasks.knowledge.costs import cost
+from tasks.knowledge.room import EVERYWHERE
 from tasks.model import Arch
 from tasks.reports.subject import Profile
 from tasks.surroundings import Memory, Surroundings, Tool, VisualStudio
@@ -188,10 +188,11 @@ def test_the_memory_that_a_build_must_have_is_what_the_facts_say(cuda: bool, wha
 
 
 def test_a_profile_that_does_not_open_gets_the_room_of_a_prebuilt_torch() -> None:
-    least = cost(KNOWLEDGE, "prebuilt", 1, 0).disk_mib
+    room = cost(KNOWLEDGE, "prebuilt", 1, 0).room
+    assert room
+    least, _ = room.of(EVERYWHERE)
     found = judge(replace(LINUX, disks=disk((least - 1) / 1024)), None, KNOWLEDGE)
     assert worst(found)["disk"] == "problem"
-    assert needed_mib(None, KNOWLEDGE) == (least, 2 * least)
 
 
 @pytest.mark.parametrize("s", [LINUX, WINDOWS], ids=["linux", "windows"])

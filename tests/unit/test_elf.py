@@ -10,7 +10,7 @@ import pytest
 from tasks.effects import shell
 from tasks.effects.binaries import elf, loader
 from tasks.errors import BadArtifactError
-from tasks.stages.wheel.job import Linkage
+from tasks.linking.values import Linkage
 from tests.sharedlibrary import linux, make_library
 
 LISTING = """\

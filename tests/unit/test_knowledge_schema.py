@@ -65,7 +65,7 @@ def test_a_file_without_a_schema_is_named(folder: Path) -> None:
         ("combinations", 'msvc: ">=1940"', "msvc: 1940", "known_bad.1.when.msvc"),
         ("extensions", "warnings: []", 'warnings: ["careful"]', "extensions.diff-gaussian-"),
         ("buildfolder", "effect: wipe", "effect: weep", "rules.0.effect"),
-        ("costs", "disk_mib: 6300", "disk_mib: 6 GB", "ways.0.disk_mib"),
+        ("costs", "build: [620, 620]", "build: 6 GB", "ways.0.room_mib.build"),
         ("failures", "phase: run", "phase: walk", "failures.0.phase"),
         ("mirrors", "https://mirrors.aliyun", "http://mirrors.aliyun", "presets.aliyun.instead"),
     ],
@@ -109,7 +109,7 @@ KINDS = {
         ("combinations", "    level: error\n", "", "known_bad.msvc-lnk1161.level", "is missing"),
         ("extensions", '["simple_knn._C"]', "simple_knn", "extensions.simple-knn.imports", "list"),
         ("buildfolder", "    effect: wipe\n", "", "rules.1.effect", "is missing"),
-        ("costs", "    disk_mib: 6300\n", "", "ways.1.disk_mib", "is missing"),
+        ("costs", "build: [620, 620], ", "", "ways.1.room_mib.build", "is missing"),
         ("failures", "    phase: run\n", "", "failures.gpu-arch-not-in-torch.phase", "is missing"),
         ("mirrors", '    who: "Nanjing University"\n', "", "presets.nju.who", "is missing"),
         (

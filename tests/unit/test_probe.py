@@ -23,6 +23,7 @@ from tasks.effects.python import environments, pythons
 from tasks.errors import SettingsError
 from tasks.model import Gpu, Host, Interpreter, ToolkitFound, TorchFound
 from tests.checkout import OnSystem
+from tests.systems import linux_only
 
 RTX_5090 = Gpu("NVIDIA GeForce RTX 5090", "12.0", 32_607)
 CARDS = {"one": [("NVIDIA GeForce RTX 5090", (12, 0), 32_607)]}
@@ -67,6 +68,7 @@ def cards(
     }
     for name, function in stand_in.items():
         monkeypatch.setattr(pynvml, name, function)
+    monkeypatch.setattr(nvidia, "_has_library", lambda: True)
 
 
 def program(path: Path, text: str) -> Path:
@@ -80,6 +82,18 @@ def test_cards_are_what_the_driver_says(monkeypatch: pytest.MonkeyPatch) -> None
     found = ("NVIDIA GeForce RTX 5090", (12, 0), 32_607), (b"NVIDIA H200", (9, 0), 143_771)
     cards(monkeypatch, *found)
     assert probe.cards() == (RTX_5090, Gpu("NVIDIA H200", "9.0", 143_771))
+
+
+@linux_only
+def test_where_the_drivers_library_is_not_there_nothing_asks_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cards(monkeypatch, *CARDS["one"])
+    monkeypatch.undo()
+    monkeypatch.setattr(nvidia, "_LIBRARY", "libnobody-has-this.so.1")
+    monkeypatch.setattr(nvidia, "_by_program", lambda why: Nvidia(f"by program {why}"))
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: pytest.fail("it was asked"))
+    assert nvidia.look() == Nvidia("by program ")
 
 
 def test_no_driver_is_no_card(monkeypatch: pytest.MonkeyPatch) -> None:

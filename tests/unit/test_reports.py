@@ -16,6 +16,7 @@ from tasks.driver import Nvidia
 from tasks.effects import files
 from tasks.effects.machine import probe
 from tasks.errors import BuildError
+from tasks.knowledge.room import EVERYWHERE
 from tasks.model import Gpu, Host, Interpreter, ToolkitFound
 from tasks.reports import doctor
 from tasks.reports import settings as settings_report
@@ -156,7 +157,7 @@ def test_doctor_names_what_is_missing_with_the_command(
 def test_the_gate_lists_the_problems_with_their_remedies(
     yard: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = (Disk("build", "/home/me", 100),)
+    small = (Disk(EVERYWHERE, "/home/me", 100),)
     wanted = look_nowhere(monkeypatch, cxx=Tool(), disks=small, uv=Tool())
     write(yard, COMPILES)
     with pytest.raises(BuildError) as told:
@@ -178,7 +179,7 @@ def test_the_gate_lists_the_problems_with_their_remedies(
 def test_problems_that_are_ignored_are_counted_and_named_and_stop_nothing(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = (Disk("build", "/home/me", 100),)
+    small = (Disk(EVERYWHERE, "/home/me", 100),)
     away = (Reach("gsplat", "https://git.example/gsplat.git", answers=False),)
     look_nowhere(monkeypatch, cxx=Tool(), disks=small, reach=away)
     write(yard, f"{COMPILES}doctor: {{ignore: [disk, git-hosts]}}\n")

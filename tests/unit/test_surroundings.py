@@ -25,7 +25,7 @@ from tasks.effects import files, git, shell
 from tasks.effects.machine import compilers, nvidia
 from tasks.effects.network import ownindex
 from tasks.effects.processes import leftovers
-from tasks.effects.surroundings import look, machine, network, places, programs, python
+from tasks.effects.surroundings import disks, look, machine, network, places, programs, python
 from tasks.errors import MissingToolError
 from tasks.model import Host, Interpreter, TorchFound
 from tasks.sourcing.mirrors import mirrored
@@ -98,7 +98,7 @@ def test_where_everyone_may_write_is_found(tmp_path: Path, monkeypatch: pytest.M
     (root / "config").chmod(0o777)
     tools.chmod(0o1777)
     monkeypatch.setenv("PATH", f"{mine}:{tools}:.:{tmp_path / 'nowhere'}::bin")
-    monkeypatch.setattr(places, "_kinds", lambda: iter(()))
+    monkeypatch.setattr(disks, "kinds", lambda: iter(()))
     found = places.look(asked(root), frozenset({"trust"}))["exposed"]
     assert found == (
         Exposed("folder", str(root / "config")),
@@ -113,7 +113,7 @@ def test_a_disk_that_knows_no_owners_says_nothing_of_who_may_write(
 ) -> None:
     tmp_path.chmod(0o777)
     monkeypatch.setenv("PATH", "/usr/bin")
-    monkeypatch.setattr(places, "_kinds", lambda: iter([(tmp_path, "drvfs")]))
+    monkeypatch.setattr(disks, "kinds", lambda: iter([(tmp_path, "drvfs")]))
     assert places.look(asked(tmp_path), frozenset({"trust"}))["exposed"] == ()
 
 
@@ -245,7 +245,7 @@ def test_all_that_a_profile_needs_is_asked_for(yard: Path) -> None:
         ("PyTorch's tree", "https://m.example/pytorch/pytorch.git", False),
         ("a", "https://a.example/a", True),
     ]
-    assert [what for what, _ in found.places] == ["build", "wheels"]
+    assert [what for what, _ in found.places] == ["build", "environment", "wheels"]
     assert ask(yard, profile.host, None).urls == ()
 
 
@@ -275,12 +275,12 @@ def test_the_filesystem_is_that_of_the_deepest_mount(
     spaced.mkdir()
     escaped = str(spaced).replace(" ", "\\040")
     mounts.write_text(f"/dev/a / ext4 rw 0 0\ntmpfs {escaped} tmpfs rw 0 0\n", encoding="utf-8")
-    monkeypatch.setattr(places, "_MOUNTS", mounts)
-    kinds = tuple(places._kinds())
-    assert places._kind(spaced, kinds) == "tmpfs"
-    assert places._kind(tmp_path, kinds) == "ext4"
-    monkeypatch.setattr(places, "_MOUNTS", tmp_path / "none")
-    assert list(places._kinds()) == []
+    monkeypatch.setattr(disks, "_MOUNTS", mounts)
+    kinds = tuple(disks.kinds())
+    assert disks.kind(spaced, kinds) == "tmpfs"
+    assert disks.kind(tmp_path, kinds) == "ext4"
+    monkeypatch.setattr(disks, "_MOUNTS", tmp_path / "none")
+    assert list(disks.kinds()) == []
 
 
 def test_an_earlier_build_is_seen_and_left_alone(

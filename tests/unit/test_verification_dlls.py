@@ -12,7 +12,7 @@ from tasks.effects.binaries import pe, windowsdlls
 from tasks.effects.binaries.codereader import Reader
 from tasks.errors import BadArtifactError
 from tasks.knowledge import load
-from tasks.stages.wheel.job import Dlls
+from tasks.linking.values import Dlls
 from tasks.verification.checks import Recorded, checks
 from tasks.verification.dlls import nvidias, outside
 from tasks.verification.looked import look

@@ -10,7 +10,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from tasks.effects.binaries import manylinux
-from tasks.stages.wheel.job import Linkage
+from tasks.linking.values import Linkage
 from tasks.verification.outside import Outside, Surroundings, outside
 from tests.systems import linux_only
 

@@ -11,13 +11,14 @@ import pytest
 from tasks.effects import manifests
 from tasks.errors import BadArtifactError
 from tasks.linking.linkage import summary
+from tasks.linking.values import Linked, Origin, WheelLibraries
 from tasks.model import Layout
 from tasks.settings.schema import Settings
 from tasks.stages.compile.job import Compiled
 from tasks.stages.deps.job import CudaHome, Deps, Program
 from tasks.stages.env.job import Environment
 from tasks.stages.wheel import libraries
-from tasks.stages.wheel.job import BuiltJob, Linked, Origin, WheelLibraries
+from tasks.stages.wheel.job import BuiltJob
 from tasks.stages.wheel.plan import plan
 from tests.checkout import Heard
 from tests.sharedlibrary import linux, make_library

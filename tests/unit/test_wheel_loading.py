@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tasks.linking.loading import Loaded, Search, load, order
-from tasks.stages.wheel.job import Linkage
+from tasks.linking.values import Linkage
 
 X86, I386 = "EM_X86_64", "EM_386"
 PLAIN = Linkage(X86)

@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING
 
 from tasks.errors import BadArtifactError
-from tasks.stages.wheel.job import Linkage
+from tasks.linking.values import Linkage
 
 if TYPE_CHECKING:
     from elftools.elf.dynamic import DynamicTag

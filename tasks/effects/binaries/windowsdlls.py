@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Iterable
 from typing import Any
 
-from tasks.stages.wheel.job import Dlls
+from tasks.linking.values import Dlls
 
 
 def known(names: Iterable[str]) -> Dlls | None:

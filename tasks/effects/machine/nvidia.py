@@ -8,8 +8,10 @@ since it is not the same as no card.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,11 +23,14 @@ from tasks.model import Command, Gpu
 
 _WSL = "/usr/lib/wsl/lib/nvidia-smi"  # not on PATH in every distribution
 _QUERY = ("--query-gpu=name,compute_cap,memory.total", "--format=csv,noheader")
+_LIBRARY = "libnvidia-ml.so.1"  # as pynvml names it
 _PATIENCE = 5.0  # seconds; a driver in trouble can hold nvidia-smi for minutes
 
 
 def look() -> Nvidia:
     """The driver's answer, in some milliseconds where all is well. No driver is an empty answer."""
+    if not _has_library():
+        return _by_program("")
     import pynvml  # noqa: PLC0415 - not for a profile that is pinned
 
     absent = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
@@ -40,6 +45,19 @@ def look() -> Nvidia:
     finally:
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
+
+
+def _has_library() -> bool:
+    """Whether Linux loads NVML: to import pynvml for nothing takes longer than all facts to read.
+    Elsewhere it has places of its own, which pynvml knows.
+    """
+    if sys.platform != "linux":
+        return True
+    try:
+        ctypes.CDLL(_LIBRARY)
+    except OSError:
+        return False
+    return True
 
 
 def _by_library(nvml: Any) -> Nvidia:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from lzma import LZMAError
 from pathlib import Path, PurePath
 
-from tasks.effects import files
+from tasks.effects import files, space
 from tasks.effects.network.escapes import Kind, Member, escape, links_of
 from tasks.errors import BadArtifactError
 
@@ -39,7 +39,7 @@ def extract(archive: PurePath, dest: PurePath) -> None:
     is_zip = zipfile.is_zipfile(source) and not tarfile.is_tarfile(source)
     members = _listed(source, is_zip=is_zip)
     _refuse_escapes(source, members)
-    files.require_space(
+    space.require(
         target.parent, sum(m.size for m in members) // _MIB + 1, f"unpacking {source.name}"
     )
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 from typing import IO
 from urllib.parse import unquote, urlsplit
 
-from tasks.effects import files
+from tasks.effects import files, space
 from tasks.effects.network import insisting, offline
 from tasks.errors import FetchError, redact
 from tasks.sourcing.bundled import WITHOUT_NETWORK
@@ -142,7 +142,7 @@ def _stream(answer: IO[bytes], stream: IO[bytes]) -> None:
     while chunk := answer.read(_CHUNK):
         received += len(chunk)
         stream.write(chunk)
-        files.require_space(PurePath(stream.name).parent, 64, "the download")
+        space.require(PurePath(stream.name).parent, 64, "the download")
     if length is not None and received < length:
         raise http.client.IncompleteRead(b"", length - received)
 

@@ -1,23 +1,20 @@
-"""Disks and their filesystems, long paths, and what an earlier build left."""
+"""Long paths, and what an earlier build left."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 import stat
 import sys
 from collections.abc import Iterator
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from tasks.checks.ids import CheckId
 from tasks.effects import files
 from tasks.effects.processes import leftovers
-from tasks.surroundings import Asked, Disk, Exposed, Leftover
+from tasks.effects.surroundings import disks
+from tasks.surroundings import Asked, Exposed, Leftover
 
-_MIB = 2**20
-_MOUNTS = Path("/proc/self/mounts")
 _OWNERLESS = {"9p", "drvfs", "vfat", "exfat", "ntfs", "ntfs3", "fuseblk"}
 
 
@@ -25,7 +22,7 @@ def look(asked: Asked, wanted: frozenset[CheckId]) -> dict[str, Any]:
     """`disks`, `begun`, `long_paths`, `leftovers`, `exposed`."""
     found: dict[str, Any] = {}
     if wanted & {"disk", "filesystem"}:
-        found["disks"] = tuple(_disks(asked))
+        found["disks"] = tuple(disks.disks(asked))
         found["begun"] = begun(asked)
     if asked.host.system == "windows" and "long-paths" in wanted:
         found["long_paths"] = _long_paths()
@@ -38,58 +35,7 @@ def look(asked: Asked, wanted: frozenset[CheckId]) -> dict[str, Any]:
 
 def begun(asked: Asked) -> bool:
     """Whether most of the room of this build is taken already."""
-    return any(_is_there(path) for path in asked.begun)
-
-
-def _is_there(path: PurePath) -> bool:
-    """False also where one may not look."""
-    with contextlib.suppress(OSError):
-        return Path(path).exists()
-    return False
-
-
-def _disks(asked: Asked) -> Iterator[Disk]:
-    """One for each disk: what comes first on it is what needs the most."""
-    kinds = tuple(_kinds())
-    seen: set[int] = set()
-    for what, path in (*asked.places, ("temporary files", _temporary())):
-        place = Path(path)
-        while not _is_there(place) and place != place.parent:
-            place = place.parent
-        try:
-            device, free = place.stat().st_dev, shutil.disk_usage(place).free
-        except OSError:
-            continue
-        if device not in seen:
-            seen.add(device)
-            yield Disk(what, str(path), free // _MIB, _kind(place, kinds))
-
-
-def _temporary() -> PurePath:
-    """Without a try whether it can be written to, which tempfile makes."""
-    named = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
-    return Path(next(filter(None, named), "/tmp"))  # noqa: S108 - looked at, never written
-
-
-def _kinds() -> Iterator[tuple[Path, str]]:
-    """Mount points with the type of what is there, the deepest first (proc_pid_mounts(5))."""
-    try:
-        lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return
-    rows = [line.split() for line in lines]
-    points = [(Path(row[1].replace("\\040", " ")), row[2]) for row in rows if len(row) > 2]
-    yield from sorted(points, key=lambda point: len(point[0].parts), reverse=True)
-
-
-def _kind(place: Path, kinds: tuple[tuple[Path, str], ...]) -> str:
-    real = place.resolve()
-    if sys.platform == "win32":
-        import psutil  # noqa: PLC0415 - not at load
-
-        drives = {part.mountpoint: part.fstype for part in psutil.disk_partitions()}
-        return str(drives.get(real.anchor, ""))
-    return next((kind for point, kind in kinds if real.is_relative_to(point)), "")
+    return any(disks.is_there(path) for path in asked.begun)
 
 
 def _long_paths() -> bool | None:
@@ -113,7 +59,7 @@ def _leftovers(asked: Asked) -> Iterator[Leftover]:
     import psutil  # noqa: PLC0415 - not at load
 
     build = Path(asked.build) if asked.build else None
-    if build and _is_there(build) and not files.is_owned(build) and _holds_something(build):
+    if build and disks.is_there(build) and not files.is_owned(build) and _holds_something(build):
         yield Leftover("not ours", str(build))
     above = Path(asked.root) / "build"
     for folder in sorted(above.iterdir()) if above.is_dir() else ():
@@ -131,15 +77,15 @@ def _exposed(asked: Asked) -> Iterator[Exposed]:
     """Disks that have no owners of files (Windows' in WSL, a stick) say of all that everyone may
     write there: of those nothing is said.
     """
-    kinds = tuple(_kinds())
+    kinds = tuple(disks.kinds())
     ours = [asked.root, Path(asked.root) / "config", *(path for _, path in asked.places)]
     for folder in dict.fromkeys(map(Path, ours)):
-        if _everyone_writes(folder) and _kind(folder, kinds) not in _OWNERLESS:
+        if _everyone_writes(folder) and disks.kind(folder, kinds) not in _OWNERLESS:
             yield Exposed("folder", str(folder))
     for entry in dict.fromkeys(os.environ.get("PATH", "").split(os.pathsep)):
         if not Path(entry).is_absolute():
             yield Exposed("relative", entry)
-        elif _everyone_writes(Path(entry)) and _kind(Path(entry), kinds) not in _OWNERLESS:
+        elif _everyone_writes(Path(entry)) and disks.kind(Path(entry), kinds) not in _OWNERLESS:
             yield Exposed("PATH", entry)
 
 

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tasks.checks.ask import places
+from tasks.checks.disks import told
 from tasks.deciding.ways import Way, ways
 from tasks.effects.machine import capacity, probe
+from tasks.effects.surroundings.disks import disks
 from tasks.effects.theirs.interpreter import Glance, find, glance, python_in
 from tasks.errors import BuildError, KnowledgeError
 from tasks.knowledge import Knowledge, load
@@ -20,8 +23,8 @@ from tasks.reports.init.answers import Answers
 from tasks.reports.subject import Subject
 from tasks.settings.load import load as load_settings
 from tasks.settings.schema import Settings
+from tasks.surroundings import Asked, Disk
 from tasks.words.duration import roughly
-from tasks.words.size import size
 
 _NEW = ("RTX 5090", "RTX 5080", "RTX 5070 Ti", "RTX 5060 Ti", "RTX PRO 6000", "B200", "H200")
 
@@ -37,6 +40,7 @@ class Here:
     settings: Settings
     host: Host
     knowledge: Knowledge
+    disks: tuple[Disk, ...] = ()
 
     @property
     def seen(self) -> tuple[str, ...]:
@@ -85,7 +89,21 @@ def look(subject: Subject) -> Here:
     pin = Path(layout_of(subject.root, subject.name, settings).build) / "host.json"
     host = replace(probe.host(asked(settings), pin), gpus=probe.cards())
     knowledge = load(subject.root / "config" / "knowledge")
-    return Here(subject.root, f"build/{subject.build.name}", settings, host, knowledge)
+    return Here(
+        subject.root,
+        f"build/{subject.build.name}",
+        settings,
+        host,
+        knowledge,
+        _disks(subject, settings, host),
+    )
+
+
+def _disks(subject: Subject, settings: Settings, host: Host) -> tuple[Disk, ...]:
+    layout = layout_of(subject.root, subject.name, settings)
+    lie = tuple(places(layout, layout.build))
+    into = settings.install.into or ""
+    return tuple(disks(Asked(subject.root, host, lie, into=into)))
 
 
 def usual(known: Here) -> Answers:
@@ -109,11 +127,11 @@ def with_into(answers: Answers, text: str, known: Here) -> Answers:
     return replace(answers, into=into, python=into if found.minor != release else "")
 
 
-def takes(way: Way) -> str:
-    """`about 3 h, 40 GiB` on this machine, "" where nothing is known."""
+def takes(way: Way, on: tuple[Disk, ...]) -> str:
+    """`about 3 h, 6.2 GiB of disk` on this machine, "" where nothing is known."""
     cost = way.cost.on(capacity.cores())
     parts = (
         f"about {roughly(sum(cost.seconds) / 2)}" if cost.seconds else "",
-        size(cost.disk_mib) if cost.disk_mib else "",
+        told(on, cost.room),
     )
     return ", ".join(filter(None, parts))

@@ -117,7 +117,7 @@ def _ways(known: Here, gpus: tuple[str, ...] | str) -> Iterator[str]:
         "existing": "the torch that an interpreter of yours has already",
     }
     for way in found:
-        time = takes(way) if way.strategy != "existing" else ""
+        time = takes(way, known.disks) if way.strategy != "existing" else ""
         told = f"{what[way.strategy]}{f' ({time})' if time else ''}"
         refused = not way.possible and way.strategy != "existing"
         yield f"{way.strategy}\t{told}{f'; not here: {way.why}' if refused else ''}"

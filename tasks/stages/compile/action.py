@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
-from tasks.effects import distribute, files, manifests, shell
+from tasks.effects import distribute, files, manifests, shell, space
 from tasks.effects.building import cachereach, compilercache, ninja, ninjalog, ninjaplan
 from tasks.effects.building.buildlines import is_warning
 from tasks.effects.building.crew import NUMBERS, Crew, Take
@@ -30,7 +30,6 @@ from tasks.stages.source.job import SourceTree
 from tasks.terminal.atwork import slowest
 from tasks.terminal.forecast import Forecast
 
-_NEEDED_MIB = 1024  # a build that has less is sure to fail; a whole CUDA build takes some 30 GiB
 _OURS = {"USE_CUDA"}  # given to every tree, whether a person wrote it or not
 
 
@@ -42,7 +41,7 @@ def run(job: CompileJob) -> tuple[Compiled]:
     what is asked for, or where a folder would have to be wiped that is not ours.
     """
     folder = folder_of(job)
-    files.require_space(folder, _NEEDED_MIB, "compiling PyTorch")
+    space.require_some(folder, "compiling PyTorch")
     files.own(job.build)
     with files.lock(folder):  # of the tree, where another profile may be at work
         bench = open_bench(job)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tasks.digest import canonical, sha256_text
-from tasks.effects import files
+from tasks.effects import files, space
 from tasks.effects.machine import compilers, toolchain, vcvars
 from tasks.effects.machine.packagemanager import installing
 from tasks.effects.python import environments, pythons, requirements
@@ -16,8 +16,6 @@ from tasks.effects.voice import warn
 from tasks.errors import BuildError, MissingToolError
 from tasks.stages.deps import cache, hostcompilers, toolkit
 from tasks.stages.deps.job import Cache, Deps, DepsJob, Program, Stamps
-
-_ROOM_MIB = 3_000
 
 
 def run(job: DepsJob) -> tuple[Deps, Cache, Stamps]:
@@ -28,7 +26,7 @@ def run(job: DepsJob) -> tuple[Deps, Cache, Stamps]:
     git = _git(job)
     hostcompilers.require_blas(job, cxx)
     found = cache.find(job)
-    files.require_space(job.venv, _ROOM_MIB, "the build environment")
+    space.require_some(job.venv, "the build environment")
     python = _environment(job)
     if job.compiles:
         hostcompilers.require_headers(python)

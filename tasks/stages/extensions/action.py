@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tasks.digest import canonical
-from tasks.effects import files, git, manifests
+from tasks.effects import files, git, manifests, space
 from tasks.effects.clock import now
 from tasks.effects.git.command import is_local
 from tasks.effects.network import offline
@@ -31,8 +31,6 @@ from tasks.stages.extensions.proof import archs
 from tasks.stages.extensions.putting import prepare, put
 from tasks.stages.wheel.job import Surface
 
-_ROOM_MIB = 1_000
-
 
 def run(job: ExtensionJob) -> tuple[Built]:
     """Raises the compiler's first error, or `BadArtifactError` where a target has no code or the
@@ -43,7 +41,7 @@ def run(job: ExtensionJob) -> tuple[Built]:
     deps = manifests.read(job.deps, Deps)
     surface = manifests.read(job.surface, Surface)
     began = now()
-    files.require_space(job.work, _ROOM_MIB, f"building {job.name}")
+    space.require_some(job.work, f"building {job.name}")
     try:
         prepare(job, deps)  # pip asks the setup.py of an sdist already when it fetches it
         tick("fetching it" if job.kind == "wheel" else "fetching its source")

@@ -14,6 +14,7 @@ class InstallJob:
 
     `index` is where torch's dependencies are found beside the default index. `builds` is the folder
     of all profiles, since one environment is for one of them; `replaced` keeps what gives way.
+    `sizes` are MiB of packages of an index once they are unpacked, by the beginning of a name.
     `deps`, `environment`, `wheel` and `extensions` (by name) are manifests to read.
     """
 
@@ -24,6 +25,7 @@ class InstallJob:
     builds: PurePath
     replaced: PurePath
     wheelhouse: PurePath
+    sizes: Mapping[str, int]
     deps: PurePath
     environment: PurePath
     wheel: PurePath

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tasks.deciding.choice import Choice
 from tasks.errors import SettingsError
@@ -14,11 +14,16 @@ RECIPE = 1
 
 
 def plan(
-    settings: Settings, layout: Layout, choice: Choice, into: str, before: Sequence[Stage]
+    settings: Settings,
+    layout: Layout,
+    choice: Choice,
+    before: Sequence[Stage],
+    sizes: Mapping[str, int],
 ) -> Stage:
-    """The stage that puts what the stages `before` built into the environment of `into`. Raises
-    `SettingsError` where nothing is built that could be put there.
+    """The stage that puts what the stages `before` built into the environment of `install.into`,
+    which is set. Raises `SettingsError` where nothing is built that could be put there.
     """
+    into = settings.install.into or ""
     _require_wheel(settings, choice)
     job = InstallJob(
         into=into,
@@ -28,6 +33,7 @@ def plan(
         builds=layout.build.parent,
         replaced=layout.build / "replaced",
         wheelhouse=layout.wheelhouse,
+        sizes=sizes,
         deps=layout.manifest("deps"),
         environment=layout.manifest("extension-env"),
         wheel=layout.manifest("wheel"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.effects import files, manifests
+from tasks.effects import manifests, space
 from tasks.effects.replaced import exchanging, interrupted, journal, keeping, settling
 from tasks.effects.replaced.journal import ASIDE, CHANGE, FILES, Change, Exchange
 from tasks.effects.replaced.settling import Settled
@@ -19,7 +19,7 @@ from tasks.effects.theirs.unpacked import Unpacked
 from tasks.effects.typed import with_profile
 from tasks.effects.voice import say, tick, warn
 from tasks.errors import BadArtifactError
-from tasks.stages.install import fit, imported
+from tasks.stages.install import fit, imported, unpacking
 from tasks.stages.install.coming import Versions
 from tasks.stages.install.job import InstallJob
 from tasks.stages.install.wheels import Chosen
@@ -27,8 +27,6 @@ from tasks.stages.wheel.job import Wheel
 from tasks.words.few import few
 
 _MIB = 2**20
-# Of what comes from an index nobody tells how large it gets: CUDA's libraries up to 1 GB
-_CUDA, _CUDA_MIB, _OTHER_MIB = ("nvidia-", "cuda-", "triton"), 500, 20
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ def put(order: Order) -> Exchange:
         made = _unpack(order)
         digests = {one.name: one.sha256 for one in order.chosen}
         new = keeping.keep(stamp, order.target, made, digests, interrupted.now())
-        _require_room(order.target, made, stamp)
+        _require_room(order, made)
         journal.write_change(stamp, Change("installing", new))
     except BaseException:
         settling.drop(stamp)  # nothing of theirs was touched
@@ -71,9 +69,9 @@ def put(order: Order) -> Exchange:
 def _unpack(order: Order) -> Unpacked:
     own = {one.name: one for one in order.chosen if one.name in order.coming}
     others = [name for name in order.coming if name not in own]
-    need = sum(one.size for one in own.values()) // _MIB
-    need += sum(_CUDA_MIB if name.startswith(_CUDA) else _OTHER_MIB for name in others)
-    files.require_space(order.stamp, need, "what is to be installed")
+    build = Path(order.job.replaced).parent
+    what = f"unpacking what is to be installed in {order.target.prefix}"
+    space.require(build, unpacking.takes(order), what, _where(order, build))
     tick(f"unpacking {', '.join(one.path.name for one in own.values()) or 'what is needed'}")
     staged = order.stamp / CHANGE / "staged"
     unpacked.prepare(staged, order.target.links())
@@ -84,11 +82,19 @@ def _unpack(order: Order) -> Unpacked:
     return made
 
 
-def _require_room(target: Target, made: Unpacked, stamp: Path) -> None:
+def _require_room(order: Order, made: Unpacked) -> None:
     """On one disk a file has two names, on two it is there twice."""
-    if target.prefix.stat().st_dev != stamp.stat().st_dev:
+    prefix = order.target.prefix
+    if not unpacking.on_one_disk(prefix, order.stamp):
         need = sum(placed.size for placed in made.placed.values()) // _MIB + 1
-        files.require_space(target.prefix, need, "what is to be installed")
+        space.require(prefix, need, "what is to be installed", _where(order, prefix))
+
+
+def _where(order: Order, folder: Path) -> str:
+    """The environment as the person named it, and the folder where it is on another disk."""
+    named = f"install.into: {order.job.into}"
+    one = folder == order.target.prefix or unpacking.on_one_disk(folder, order.target.prefix)
+    return named if one else f"{folder}, for {named}"
 
 
 def _require_list(order: Order) -> None:

@@ -25,9 +25,10 @@ from tasks.effects.wheels.repack import Instead
 from tasks.errors import BuildError
 from tasks.linking.cudapackages import component, pinned
 from tasks.linking.loading import Need
+from tasks.linking.values import Patched
 from tasks.stages.deps.job import Deps
 from tasks.stages.wheel import libraries
-from tasks.stages.wheel.job import BuiltJob, Patched
+from tasks.stages.wheel.job import BuiltJob
 from tasks.stages.wheel.portable import NOTHING, Brought, Portable, portable
 
 

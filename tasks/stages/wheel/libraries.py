@@ -22,10 +22,11 @@ from tasks.effects.wheels import wheelfile
 from tasks.errors import BuildError
 from tasks.linking.linkage import bound, judge, summary
 from tasks.linking.loading import Loaded, Need, Search, load, order
+from tasks.linking.values import Linkage, Linkages, Origin, WheelLibraries
 from tasks.stages.compile.job import Compiled
 from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import Environment
-from tasks.stages.wheel.job import BuiltJob, Linkage, Linkages, Origin, WheelLibraries
+from tasks.stages.wheel.job import BuiltJob
 
 _READER = 1  # raised where elf.read comes to find more in a library
 

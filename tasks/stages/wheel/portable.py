@@ -19,7 +19,7 @@ from tasks.dependencies import applying, readable
 from tasks.linking.cudapackages import declared, majors_for, of_distribution
 from tasks.linking.linkage import is_driver
 from tasks.linking.loading import Need
-from tasks.stages.wheel.job import Linkage
+from tasks.linking.values import Linkage
 
 _MARKER = 'platform_system == "Linux"'
 

@@ -23,9 +23,10 @@ from tasks.effects.binaries import symbols
 from tasks.effects.voice import tick
 from tasks.effects.wheels import recordfile, wheelfile
 from tasks.errors import BadArtifactError, BuildError
+from tasks.linking.values import Exported, ExportedBy
 from tasks.model import TorchFound
 from tasks.stages.deps.job import Deps
-from tasks.stages.wheel.job import Exported, ExportedBy, Parts, Reading, Surface
+from tasks.stages.wheel.job import Parts, Reading, Surface
 
 _READER = 1  # raised where symbols.exported comes to tell another thing of a library
 # The last has the flags that cpp_extension compiles with

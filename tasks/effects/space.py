@@ -1,0 +1,35 @@
+"""Whether there is room on a disk: asked before work begins that would fail for the lack of it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path, PurePath
+
+from tasks.errors import NoSpaceError
+from tasks.knowledge.thresholds import BEGUN
+from tasks.words.size import size
+
+
+def require_some(folder: PurePath, what: str) -> None:
+    """`NoSpaceError` where so little is left that a stage is sure to fail. Whether there is room
+    for all of it was asked when the build began.
+    """
+    require(folder, BEGUN[0], f"{what}, at the very least,")
+
+
+def require(folder: PurePath, needed_mib: int, what: str, where: str = "") -> None:
+    """`NoSpaceError` with needs and has where the disk under `folder` has less room; `where` is how
+    a person knows the place, the folder by itself.
+    """
+    place = Path(folder)
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    free = shutil.disk_usage(place).free // 2**20
+    if free < needed_mib:
+        raise NoSpaceError(
+            f"{what} needs {size(needed_mib)} and the disk has {size(free)} left",
+            where=where or str(folder),
+            todo="free some room there"
+            if where
+            else "free some room, or put the checkout on a larger disk",
+        )
