@@ -35,7 +35,7 @@ exec c++ "$@"
 WORKS = """
 import pickle, sys
 from pathlib import Path
-from tasks.effects import capacity
+from tasks.effects.machine import capacity
 capacity.cores = lambda: 4
 from tasks.stages.compile import action
 from tasks.stages.compile.job import CompileJob
