@@ -162,13 +162,13 @@ def stage(name: str) -> Stage:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: there is no alarm")
 def test_an_interrupt_ends_all_of_them_and_begins_no_other(tmp_path: Path) -> None:
-    run, ended = Interrupt(), list[str]()
+    run, ended, ready = Interrupt(), list[str](), list[int]()
     both = threading.Barrier(3)
 
     def act(one: Stage) -> str | None:
         command = Command(("sh", "-c", "echo up; exec sleep 600"), shell.host_env(), one.name)
         try:
-            shell.run(command, lambda _: both.wait(PATIENCE))
+            shell.run(command, lambda _: ready.append(both.wait(PATIENCE)))
         except StoppedError:
             ended.append(one.name)
         return None
@@ -184,14 +184,14 @@ def test_an_interrupt_ends_all_of_them_and_begins_no_other(tmp_path: Path) -> No
         raise SystemExit(130)
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    ready = threading.Thread(target=lambda: (both.wait(PATIENCE), signal.alarm(1)))
-    ready.start()
+    beside = threading.Thread(target=lambda: (both.wait(PATIENCE), signal.alarm(1)))
+    beside.start()
     try:
         with pytest.raises(SystemExit):
             together.result(stages[0])
     finally:
         signal.signal(signal.SIGALRM, before)
-        ready.join()
+        beside.join()
     assert sorted(ended) == ["a", "b"]
 
 
