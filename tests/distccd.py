@@ -119,7 +119,7 @@ shift && exec "$@"
 
 
 def _await(log: Path, child: subprocess.Popen[bytes]) -> None:
-    for _ in range(200):
+    for _ in range(2400):
         if b"daemon started" in log.read_bytes():
             return
         assert child.poll() is None, log.read_text(encoding="utf-8")

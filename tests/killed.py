@@ -10,7 +10,6 @@ import random
 import shutil
 import subprocess
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -51,7 +50,6 @@ class Killed:
         self.chance, self.state = chance, State()
         self.expected: dict[State | int, dict[str, str]] = {}
         self.typical = dict.fromkeys([*NUDGES, *COMMANDS], 1.0)  # seconds
-        self.hit: Counter[str] = Counter()
         self.records = self.site.yard.build / "records" / "runs"
         self.site.ask(self.state)
         self.site.yard.must("source")
@@ -79,8 +77,8 @@ class Killed:
         assert child.returncode == 0, out
         self.typical.update(seconds(self.records, child.pid))
 
-    def stage(self, stage: str) -> None:
-        """One moment in a stage: again where the run was over before."""
+    def stage(self, stage: str) -> str:
+        """One moment in a stage: again where the run was over before. Which stage it hit."""
         told = ""
         for most in (0.9, 0.4, 0.1):
             nudge = NUDGES[stage][0] if SHORT else self.chance.choice(NUDGES[stage])
@@ -92,8 +90,8 @@ class Killed:
             told = f"{moment}, {nudge}, {self.state}: {found or 'too late'}\n{out}"
             print(told.splitlines()[0], flush=True)
             if found:
-                self.hit[found] += 1
-                return self.finish(verb, told)
+                self.finish(verb, told)
+                return found
         raise AssertionError(told)
 
     def finish(self, verb: str, told: str) -> None:
@@ -151,17 +149,23 @@ class Killed:
             self.undisturbed(here)
         self.go(wanted)
 
-    def command(self, name: str) -> None:
-        """One moment of a command, which is given again."""
+    def command(self, name: str) -> str:
+        """One moment in a command: again where it was over before. Its name."""
+        for most in (1, 0.4, 0.2):
+            if self.cut_off(name, self.chance.uniform(0.1, most)):
+                return name
+        raise AssertionError(f"{name} was over before every KILL")
+
+    def cut_off(self, name: str, after: float) -> bool:
+        """KILL to a command, so far into it, and it is given again. Whether it was hit."""
         yard = self.site.yard
         if name == "purge":
             yard.must(*COMMANDS["restore"])
-        child, after = yard.start(*COMMANDS[name]), self.chance.uniform(0.2, 1)
+        child = yard.start(*COMMANDS[name])
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(after * self.typical[name])
-        self.hit[name] += child.poll() is None
         kill(child, whole=self.chance.random() < 0.5)
-        told, _ = child.communicate(timeout=60)
+        told, _ = child.communicate(timeout=120)
         print(f"KILL {after:.0%} into {name}: {child.returncode}", flush=True)
         began = time.monotonic()
         code, again = yard.doit(*COMMANDS[name])
@@ -171,6 +175,7 @@ class Killed:
         self.site.require_quiet()
         self.require_command(name, told)
         self.tidy(told)
+        return child.returncode < 0
 
     def require_command(self, name: str, told: str) -> None:
         """What it is for is there, whole."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -20,26 +21,31 @@ def redis(folder: Path, *options: str) -> Iterator[str]:
     """Its URL."""
     if PROGRAM is None:
         pytest.skip("not run: redis-server is not here (apt install redis-server)")
-    port = free_port()
-    argv = [PROGRAM, "--port", str(port), "--bind", "127.0.0.1", "--save", "", *options]
-    server = subprocess.Popen([*argv, "--dir", str(folder)], stdout=subprocess.DEVNULL)
-    try:
-        _wait(port, server)
-        yield f"redis://127.0.0.1:{port}"
-    finally:
-        server.terminate()
-        server.wait(10)
+    with kept_port() as port:
+        argv = [PROGRAM, "--port", str(port), "--bind", "127.0.0.1", "--save", "", *options]
+        server = subprocess.Popen([*argv, "--dir", str(folder)], stdout=subprocess.DEVNULL)
+        try:
+            _wait(port, server)
+            yield f"redis://127.0.0.1:{port}"
+        finally:
+            server.terminate()
+            server.wait(60)
 
 
-def free_port() -> int:
-    """Nobody listens there now."""
+@contextmanager
+def kept_port() -> Iterator[int]:
+    """Nobody listens there, and for the block nobody is given it by chance: only who asks for it by
+    its number and says SO_REUSEADDR, as redis does on POSIX.
+    """
     with closing(socket.socket()) as one:
+        if sys.platform != "win32":  # where it means another thing
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+        yield int(one.getsockname()[1])
 
 
 def _wait(port: int, server: subprocess.Popen[bytes]) -> None:
-    for _ in range(500):
+    for _ in range(3000):
         assert server.poll() is None, "redis-server ended"
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()

@@ -48,14 +48,23 @@ def watching(pool: Path) -> Iterator[Any]:
 
 
 class Build:
-    """`count` jobs of so many seconds and MiB each; `command` takes their place."""
+    """`count` jobs of so many seconds and MiB each; `command` takes their place. They tell in
+    `log`, which several builds may have in common.
+    """
 
     def __init__(
-        self, folder: Path, count: int, seconds: float = 0.3, command: str = "", mib: int = 0
+        self,
+        folder: Path,
+        count: int,
+        seconds: float = 0.3,
+        *,
+        command: str = "",
+        mib: int = 0,
+        log: Path | None = None,
     ) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
-        self._log = folder / "log"
+        self._log = log or folder / "log"
         self.objects = [f"{number}.o" for number in range(count)]
         lines = ["rule work", f"  command = {self._work(seconds, mib, command)}"]
         lines += [f"build {name}: work" for name in self.objects]
@@ -69,7 +78,7 @@ class Build:
             f"{sys.executable} -S -c 'b=bytearray({mib}<<20); import time; time.sleep({seconds})'"
         )
         work = command or (hold if mib else f"sleep {seconds}")
-        return f"echo 1 >> log; {work}; echo -1 >> log; : > $out # -o $out"
+        return f"echo 1 >> {self._log}; {work}; echo -1 >> {self._log}; : > $out # -o $out"
 
     def start(
         self, environment: dict[str, str], run: str = leftovers.RUN
@@ -100,8 +109,23 @@ class Build:
         return len(list(self.folder.glob("*.o")))
 
 
-def wait_for(what: Callable[[], object], patience: float = 20.0) -> None:
-    """Until it holds; this machine may be at work on other things."""
+def at_once_in(*builds: Build) -> list[int]:
+    """How many were at work in all of them after each step; they have one log."""
+    if sys.platform == "win32":
+        stamped = sorted(one for build in builds for one in build._stamped())
+        return list(accumulate(step for _, step in stamped))
+    return builds[0].at_once()
+
+
+def until(sign: Path) -> str:
+    """What jobs do until the file is there. Where there is no shell they take their seconds."""
+    return "" if sys.platform == "win32" else f"until test -e {sign}; do sleep 0.05; done"
+
+
+def wait_for(what: Callable[[], object], patience: float = 120.0) -> None:
+    """Until it holds; this machine may be at work on other things, and only a hang comes to the end
+    of the patience.
+    """
     until = time.monotonic() + patience
     while not what():
         assert time.monotonic() < until, "it did not come to that in time"

@@ -58,7 +58,7 @@ def disk(folder: Path) -> Iterator[Disk]:
     try:
         yield Disk(folder)
     finally:
-        for _ in range(20):  # somebody may just be ending
+        for _ in range(120):  # somebody may just be ending
             if not subprocess.run(["umount", str(folder)], check=False).returncode:
                 break
             time.sleep(0.5)

@@ -97,7 +97,7 @@ def kill_when(child: subprocess.Popen[str], sign: Path, number: signal.Signals) 
 
 def wait_for(sign: Path, child: subprocess.Popen[str]) -> None:
     """Until the file is there, or the process has ended without it."""
-    for _ in range(6000):
+    for _ in range(30_000):  # ten minutes: it bounds a hang, on a busy machine, too
         if sign.exists():
             return
         assert child.poll() is None, child.communicate()[0]

@@ -136,6 +136,7 @@ def _wait(
     if err:
         readers.append(_reader(child.stderr, err))
     try:
+        _require_going(command)  # an interrupt that came while it was started did not reach it
         code = child.wait(command.timeout)
     except subprocess.TimeoutExpired:
         out(f"error: {command.what} took longer than {command.timeout:.0f} s and was ended\n")

@@ -38,7 +38,7 @@ MOST = 4
 SLOW = """\
 #!/bin/sh
 # a compiler that is at work for long while there is a file of that name
-case "$*" in *" -c "*/many/*) test ! -e "{slow}" || sleep 60 ;; esac
+case "$*" in *" -c "*/many/*) test ! -e "{slow}" || sleep 600 ;; esac
 exec cc "$@"
 """
 # in doit itself, whose children get no PYTHONPATH: this machine may have one core
@@ -57,10 +57,11 @@ class Site:
     pool: Path
     env: dict[str, str]
     values: Iterator[int]
+    begun: list[subprocess.Popen[str]]
 
     def jobs(self) -> int:
         """Compilers at work."""
-        return len([line for line in processes_with(str(self.tree)) if line == "sleep 60"])
+        return len([line for line in processes_with(str(self.tree)) if line == "sleep 600"])
 
     def processes(self) -> list[str]:
         return processes_with(str(self.yard.folder.parent))
@@ -91,7 +92,20 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     yard.must("compile")
     pool = Path(Layout(yard.folder, "trial", folder).pool)
     env = {"PYTHONPATH": str(folder / "cores")}
-    return Site(yard, tree, slow, pool, env, count(2))
+    return Site(yard, tree, slow, pool, env, count(2), [])
+
+
+@pytest.fixture(autouse=True)
+def _nobody_is_left(site: Site) -> Iterator[None]:
+    """By a test that failed: the others have the place for themselves."""
+    yield
+    site.slow.unlink(missing_ok=True)
+    at_work = [child for child in site.begun if child.poll() is None]
+    site.begun.clear()
+    for child in at_work:
+        child.kill()
+        child.communicate()
+        site.yard.doit("compile", env=site.env)
 
 
 @pytest.mark.parametrize(("whom", "number"), [*TO_DOIT, *TO_NINJA])
@@ -128,7 +142,8 @@ def begin(site: Site) -> subprocess.Popen[str]:
     """A compile that has everything to make, and takes its time."""
     site.slow.touch()
     set_value(site.tree, next(site.values))
-    return site.yard.start("compile", env=site.env)
+    site.begun.append(site.yard.start("compile", env=site.env))
+    return site.begun[-1]
 
 
 def end(site: Site, child: subprocess.Popen[str], whom: str, number: signal.Signals) -> None:
@@ -137,7 +152,7 @@ def end(site: Site, child: subprocess.Popen[str], whom: str, number: signal.Sign
         child.send_signal(number)
     else:
         site.ninja().send_signal(number)
-    out, _ = child.communicate(timeout=60)
+    out, _ = child.communicate(timeout=120)
     assert "Traceback" not in out
     site.slow.unlink()
     if (whom, number) != ("doit", signal.SIGKILL):

@@ -75,28 +75,32 @@ def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upstream]:
 
 @pytest.fixture(autouse=True)
 def heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Heard:
-    """Nobody waits long, and what is said is kept."""
+    """Nobody pauses, and what is said is kept."""
     monkeypatch.setattr(insisting, "PAUSES", (0.0, 0.0))
-    monkeypatch.setattr(download, "_TIMEOUT", 0.5)
     for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
         monkeypatch.delenv(name)
-    impatient = {
+    given = {
         "UV_DEFAULT_INDEX": "",  # so that it is as before when by_uv has set it
-        "UV_HTTP_TIMEOUT": "1",
-        "PIP_DEFAULT_TIMEOUT": "1",
-        "GIT_HTTP_LOW_SPEED_LIMIT": "1000",
-        "GIT_HTTP_LOW_SPEED_TIME": "1",
         "UV_CACHE_DIR": str(tmp_path / "uv"),
         "PIP_CACHE_DIR": str(tmp_path / "pip"),
         "UV_NO_CONFIG": "1",
         "PIP_CONFIG_FILE": os.devnull,
         "no_proxy": "127.0.0.1",
     }
-    for name, value in impatient.items():
+    for name, value in given.items():
         monkeypatch.setenv(name, value)
+    waiting(monkeypatch, 60)
     found = Heard()
     voice.listen(found)
     return found
+
+
+def waiting(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
+    """How long a client bears silence: long where there shall be none, on a slow machine, too."""
+    monkeypatch.setattr(download, "_TIMEOUT", float(seconds))
+    monkeypatch.setenv("GIT_HTTP_LOW_SPEED_LIMIT", "1000")
+    for name in ("UV_HTTP_TIMEOUT", "PIP_DEFAULT_TIMEOUT", "GIT_HTTP_LOW_SPEED_TIME"):
+        monkeypatch.setenv(name, str(seconds))
 
 
 def tarball(port: int, at: Path) -> Path:
@@ -139,10 +143,13 @@ def port_of(upstream: Upstream, name: str) -> int:
 
 @pytest.mark.parametrize("kind", ["drop", "stall", "truncate", "corrupt"])
 @pytest.mark.parametrize("name", CLIENTS)
-def test_what_meets_a_fault_once_comes_whole_by_itself_and_says_so(
-    upstream: Upstream, tmp_path: Path, heard: Heard, name: str, kind: Any
-) -> None:
+def test_what_meets_a_fault_once_comes_whole_by_itself_and_says_so(  # noqa: PLR0917
+    upstream: Upstream, tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch,
+    name: str, kind: Any,
+) -> None:  # fmt: skip
     port, at = port_of(upstream, name), files.own(tmp_path / "at")
+    if kind == "stall":
+        waiting(monkeypatch, 2)
     with wire(port, Fault(kind, BIG // 2)) as line:
         path = CLIENTS[name](line.port, at)
     assert line.met == 1, heard
@@ -164,6 +171,8 @@ def test_a_fault_that_lasts_is_told_and_leaves_nothing_half_there(  # noqa: PLR0
 ) -> None:  # fmt: skip
     port, at = port_of(upstream, name), files.own(tmp_path / "at")
     monkeypatch.setattr(insisting, "PAUSES", (0.0,))
+    if kind == "stall":
+        waiting(monkeypatch, 2)
     for variable in ("UV_HTTP_RETRIES", "PIP_RETRIES", "PIP_RESUME_RETRIES"):
         monkeypatch.setenv(variable, "0")
     with wire(port, *[Fault(kind, BIG // 2)] * 40) as line:

@@ -144,7 +144,7 @@ def test_a_second_doit_is_told_who_is_at_work(yard: Yard, tree: Path, tmp_path: 
         assert f"process {first.pid}" in out
     finally:
         first.send_signal(signal.SIGTERM)
-        first.communicate(timeout=60)
+        first.communicate(timeout=120)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -158,7 +158,7 @@ def test_an_end_while_the_settings_are_read_prints_nothing(
     child = yard.start("build")
     writer = _opened_by_a_reader(profile)
     child.send_signal(number)
-    out, _ = child.communicate(timeout=60)
+    out, _ = child.communicate(timeout=120)
     os.close(writer)
     assert out == ""
     assert child.returncode == -number

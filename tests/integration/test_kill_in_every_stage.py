@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,47 +19,54 @@ from tests.systems import linux_only
 
 pytestmark = [pytest.mark.integration, linux_only]
 
-LONG = os.environ.get("TORCHYARD_TEST_LONG") == "1"  # 200 moments, an hour or two
+LONG = os.environ.get("TORCHYARD_TEST_LONG") == "1"  # more than 200 moments, an hour or two
+# A file that gets a line for each moment; a run that is given it again tries what is left
+KEPT = os.environ.get("TORCHYARD_TEST_KEPT", "")
 SEED = 20_261_122
 STAGES = tuple(NUDGES)
 MANY = {"lock": 4, "publish": 4, "bundle": 4, "restore": 5, "purge": 3}
 # on each of two sides; in CI each side has every other stage
-EACH = 10 if LONG else 1
+EACH = 11 if LONG else 1
 COMMANDED = MANY if LONG else dict.fromkeys(() if SHORT else COMMANDS, 1)
+SHARES = (STAGES[1::2], STAGES[::2]) if SHORT else (STAGES, STAGES)
 
 
 def test_a_kill_anywhere_loses_nothing(tmp_path: Path) -> None:
-    chance = random.Random(SEED)
-    shares = (STAGES[1::2], STAGES[::2]) if SHORT else (STAGES, STAGES)
+    kept = Path(KEPT) if KEPT else tmp_path / "kept"
+    kept.touch()
     with ThreadPoolExecutor(2) as sides:  # a yard each, to have both cores at work
-        found = [
-            sides.submit(
-                one_side, tmp_path / str(side), random.Random(chance.random()), share, bool(side)
-            )
-            for side, share in enumerate(shares)
-        ]
-    hit = sum((side.result() for side in found), Counter[str]())
+        found = [sides.submit(one_side, tmp_path / str(side), kept, side) for side in (0, 1)]
+    hit = Counter(line.split()[2] for line in kept.read_text("utf-8").splitlines())
     print(f"{hit.total()} moments: {dict(sorted(hit.items()))}")
+    for side in found:
+        side.result()
     assert sum(hit[stage] for stage in STAGES) >= len(STAGES) // 2
     if LONG:
         assert all(hit[stage] >= EACH for stage in STAGES), hit
 
 
-def one_side(
-    folder: Path, chance: random.Random, stages: Sequence[str], edited: bool
-) -> Counter[str]:
+def one_side(folder: Path, kept: Path, number: int) -> None:
     """Its share of the moments, one after the other: the few of the commands, then those of the
     stages in a random order.
     """
-    side, failed = Killed(folder, chance, edited=edited), list[str]()
-    planned = [(side.stage, name) for name in stages for _ in range(EACH)]
-    chance.shuffle(planned)
-    commands = [(side.command, name) for name, many in COMMANDED.items() for _ in range(many)]
-    for act, name in [*commands, *planned]:
+    lines = [line.split() for line in kept.read_text("utf-8").splitlines()]
+    had = [aimed for side, aimed, _ in lines if side == str(number)]
+    chance = random.Random(f"{SEED} {number} {len(had)}")
+    side, failed = Killed(folder, chance, edited=bool(number)), list[str]()
+    for name in left(number, had, chance):
         try:
-            act(name)
+            hit = side.command(name) if name in COMMANDS else side.stage(name)
         except AssertionError as error:
             failed.append(str(error))
             print(f"FAILED {name}: {error}", flush=True)
+            continue
+        with kept.open("a", encoding="utf-8") as stream:
+            stream.write(f"{number} {name} {hit}\n")
     assert not failed, "\n\n".join(failed)
-    return side.hit
+
+
+def left(number: int, had: list[str], chance: random.Random) -> list[str]:
+    """What is still to be tried, commands first."""
+    commands = Counter(COMMANDED) - Counter(had)
+    stages = Counter(dict.fromkeys(SHARES[number], EACH)) - Counter(had)
+    return [*commands.elements(), *chance.sample([*stages.elements()], stages.total())]

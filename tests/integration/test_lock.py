@@ -9,9 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -24,6 +22,7 @@ from tests.sharedlibrary import compile_library
 from tests.systems import linux_only
 from tests.toyextension import make_extension
 from tests.toytree import make_tree
+from tests.webserver import served
 from tests.yard import NAME, Yard
 
 pytestmark = [pytest.mark.integration, linux_only]
@@ -47,36 +46,18 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     git(upstream, "config", "-f", ".gitmodules", "submodule.inner.url", "../inner")
     commit(upstream, "with a submodule")
     index = folder / "index"
-    served = serve(index)
     library = compile_library(folder / "libtorch.so", "int torch_add(void) { return 1; }")
     smallwheels.torch(
         index / "torch", "2.6.0", requires=["needed>=1"], library=library.read_bytes()
     )
     smallwheels.wheel(index / "needed", "needed", "1.0", {"needed.py": "x = 1\n"})
     yard = Yard(folder / "checkout")
-    yard.profile(**profile(folder))
-    yard.must("build")
-    assert "torchyard.lock: trial: 2 commits, 1 file, " in yard.must("lock")
-    yield yard
-    served.shutdown()
-    served.server_close()
-
-
-def serve(folder: Path) -> ThreadingHTTPServer:
-    """A package index on this machine: the server's lists of folders are one."""
-    folder.mkdir()
-
-    class Handler(SimpleHTTPRequestHandler):
-        def __init__(self, *args: Any, **more: Any) -> None:
-            super().__init__(*args, directory=str(folder), **more)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    (folder / "url").write_text(f"http://127.0.0.1:{server.server_port}/", encoding="utf-8")
-    return server
+    with served(index) as url:  # its lists of folders are a package index
+        (index / "url").write_text(f"{url}/", encoding="utf-8")
+        yard.profile(**profile(folder))
+        yard.must("build")
+        assert "torchyard.lock: trial: 2 commits, 1 file, " in yard.must("lock")
+        yield yard
 
 
 def profile(folder: Path) -> dict[str, Any]:

@@ -6,14 +6,13 @@ test_fetch_faults.py.
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from functools import partial
 from hashlib import sha256
 from http.server import ThreadingHTTPServer
 from pathlib import Path
+from socketserver import BaseRequestHandler, ThreadingTCPServer
 
 import pytest
 
@@ -32,7 +31,7 @@ from tests.yard import ROOT, Yard, processes_with
 pytestmark = [pytest.mark.integration, linux_only]
 
 # what a client waits for at most, and how often it tries again
-PATIENCE = {"PIP_DEFAULT_TIMEOUT": "2", "UV_HTTP_TIMEOUT": "2", "PIP_RETRIES": "1"}
+PATIENCE = {"PIP_DEFAULT_TIMEOUT": "60", "UV_HTTP_TIMEOUT": "60", "PIP_RETRIES": "1"}
 BIG = 400_000  # bytes in the wheel: the pages of an index are far below
 
 
@@ -104,18 +103,16 @@ def upstream(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def daemon(upstream: Path) -> Iterator[int]:
-    """The port of git's own server."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-    argv = ["git", "daemon", "--reuseaddr", "--export-all", f"--base-path={upstream.parent}"]
-    with subprocess.Popen([*argv, "--listen=127.0.0.1", f"--port={port}"]) as child:
-        for _ in range(100):
-            with socket.socket() as asking:
-                if asking.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.05)
-        yield port
-        child.terminate()
+    """The port of git's own server, one for each who connects."""
+    argv = ["git", "daemon", "--inetd", "--export-all", f"--base-path={upstream.parent}"]
+
+    class Talk(BaseRequestHandler):
+        def handle(self) -> None:
+            line = self.request
+            subprocess.run(argv, stdin=line, stdout=line, stderr=subprocess.DEVNULL, check=False)
+
+    with running(ThreadingTCPServer(("127.0.0.1", 0), Talk)) as server:
+        yield server.server_address[1]
 
 
 def test_a_clone_that_is_cut_is_taken_up(upstream: Path, daemon: int, tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def end_at(yard: Yard, tree: Path, moment: Moment) -> str:
     ninja = next(ninjas(tree), None) if moment.whom == "ninja" else None
     with contextlib.suppress(psutil.NoSuchProcess):
         (ninja or child).send_signal(moment.number)
-    out, _ = child.communicate(timeout=60)
+    out, _ = child.communicate(timeout=120)
     if child.returncode != -signal.SIGKILL:
         assert at_work(yard) == [], f"{moment}\n{out}"
     return f"{out}\nexit code {child.returncode}\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.machines import Machine
-from tests.redisserver import free_port, redis
+from tests.redisserver import kept_port, redis
 
 pytestmark = pytest.mark.integration
 _MANY = 30
@@ -39,10 +39,10 @@ def test_what_one_machine_compiled_serves_the_other_and_without_redis_each_has_i
     assert served["shared"] == served["hits"], "and none of them was his own"
     assert f"{served['shared']} of them from the shared cache" in out
 
-    gone = f"redis://:hunter2@127.0.0.1:{free_port()}"
     changed = bob.source(0)
     changed.write_text(changed.read_text(encoding="utf-8") + "int more;\n", encoding="utf-8")
-    out = bob.build(gone)
+    with kept_port() as nobody:
+        out = bob.build(f"redis://:hunter2@127.0.0.1:{nobody}")
     assert out.count("is not used, and what is compiled is cached here alone") == 1
     assert bob.last()["cache"]["misses"] == 1
     folders = (tmp_path / "alice" / "checkout" / "build", bob.yard.folder / "build")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -22,7 +21,7 @@ from tasks.running import execution
 from tasks.running.abreast import Abreast
 from tests.unit.test_graph import Bench
 
-PATIENCE = 20.0  # seconds
+PATIENCE = 120.0  # seconds until it is a hang
 
 
 @pytest.fixture
@@ -163,13 +162,13 @@ def stage(name: str) -> Stage:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: there is no alarm")
 def test_an_interrupt_ends_all_of_them_and_begins_no_other(tmp_path: Path) -> None:
-    run, ended = Interrupt(), list[str]()
+    run, ended, ready = Interrupt(), list[str](), list[int]()
     both = threading.Barrier(3)
 
     def act(one: Stage) -> str | None:
-        both.wait(PATIENCE)
+        command = Command(("sh", "-c", "echo up; exec sleep 600"), shell.host_env(), one.name)
         try:
-            shell.run(Command(("sleep", "60"), shell.host_env(), one.name))
+            shell.run(command, lambda _: ready.append(both.wait(PATIENCE)))
         except StoppedError:
             ended.append(one.name)
         return None
@@ -185,28 +184,28 @@ def test_an_interrupt_ends_all_of_them_and_begins_no_other(tmp_path: Path) -> No
         raise SystemExit(130)
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    ready = threading.Thread(target=lambda: (both.wait(PATIENCE), signal.alarm(1)))
-    ready.start()
+    beside = threading.Thread(target=lambda: (both.wait(PATIENCE), signal.alarm(1)))
+    beside.start()
     try:
         with pytest.raises(SystemExit):
             together.result(stages[0])
     finally:
         signal.signal(signal.SIGALRM, before)
-        ready.join()
+        beside.join()
     assert sorted(ended) == ["a", "b"]
 
 
 def test_no_more_than_a_few_are_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capacity, "cores", lambda: 64)
     at_work, most = 0, 0
-    lock = threading.Lock()
+    lock, two = threading.Lock(), threading.Barrier(2)
 
     def act(_: Stage) -> str | None:
         nonlocal at_work, most
         with lock:
             at_work += 1
             most = max(most, at_work)
-        time.sleep(0.02)
+        two.wait(PATIENCE)
         with lock:
             at_work -= 1
         return None

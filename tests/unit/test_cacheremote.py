@@ -20,7 +20,7 @@ from tasks.settings.load import load
 from tasks.sharing.cacheremote import account, address, lacks, variables
 from tasks.stages.deps.job import Cache
 from tests.checkout import Heard, opened, write
-from tests.redisserver import free_port
+from tests.redisserver import kept_port
 from tests.systems import posix_only
 
 CCACHE = Cache("ccache", "/usr/bin/ccache", "4.7.5")
@@ -111,7 +111,10 @@ def server(*answers: bytes) -> Iterator[str]:
         yield f"127.0.0.1:{listening.getsockname()[1]}"
 
 
-def test_one_that_answers_is_used_and_asked_once(heard: Heard) -> None:
+def test_one_that_answers_is_used_and_asked_once(
+    heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cachereach, "_PATIENCE", 60.0)
     with server(b"+OK\r\n", b"+PONG\r\n") as place:
         url = f"redis://:pw@{place}"
         for _ in range(2):
@@ -131,7 +134,7 @@ def test_one_that_answers_is_used_and_asked_once(heard: Heard) -> None:
 def test_one_that_refuses_or_says_nothing_is_one_warning_and_a_local_build(
     heard: Heard, monkeypatch: pytest.MonkeyPatch, answer: bytes, why: str
 ) -> None:
-    monkeypatch.setattr(cachereach, "_PATIENCE", 0.6)
+    monkeypatch.setattr(cachereach, "_PATIENCE", 60.0 if answer else 0.6)
     with server(answer) as place:
         for _ in range(3):
             env = cachereach.joined(CCACHE, f"redis://{place}", {"A": "1"})
@@ -146,8 +149,9 @@ def test_one_that_refuses_or_says_nothing_is_one_warning_and_a_local_build(
 def test_nobody_there_is_a_warning_and_names_no_password(
     heard: Heard, cache: Cache, scheme: str
 ) -> None:
-    url = f"{scheme}://me:hunter2@127.0.0.1:{free_port()}/p"
-    assert cachereach.joined(cache, url, {}) == {}
+    with kept_port() as nobody:
+        url = f"{scheme}://me:hunter2@127.0.0.1:{nobody}/p"
+        assert cachereach.joined(cache, url, {}) == {}
     assert len(heard) == 1
     assert "hunter2" not in heard.text
     assert "is not used" in heard.text

@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tasks.effects import jobserver
@@ -17,7 +18,7 @@ from tasks.effects.processes import leftovers
 from tasks.pool.jobs import Verdict, View
 from tasks.sharing.workers import VARIABLE
 from tests.checkout import Heard
-from tests.sleepers import NINJA, Build, wait_for, watching
+from tests.sleepers import NINJA, Build, at_once_in, wait_for, watching
 from tests.systems import linux_only, posix_only
 
 TICK = 0.05
@@ -82,7 +83,7 @@ def test_what_is_withheld_from_the_start_does_not_run(tmp_path: Path) -> None:
 
 
 def test_tokens_are_taken_back_from_a_build_at_work(tmp_path: Path) -> None:
-    build, allowed = Build(tmp_path / "b", 80, 0.2), [8]
+    build, allowed = Build(tmp_path / "b", 800, 0.2), [8]  # more than it comes to
     with jobserver.pool(tmp_path / "pool", 8, lambda _: Verdict(allowed[0]), {}, tick=TICK) as pool:
         ninja = build.start(pool.environment())
         wait_for(lambda: max(build.at_once(), default=0) == 8)
@@ -92,8 +93,9 @@ def test_tokens_are_taken_back_from_a_build_at_work(tmp_path: Path) -> None:
         wait_for(lambda: len(build.steps()) > already + 10)
         assert max(build.at_once()[already:]) == 2
         allowed[0] = 8
-        assert ninja.wait() == 0
-    assert max(build.at_once()[already:]) > 2
+        wait_for(lambda: max(build.at_once()[already:]) > 2)
+        ninja.terminate()
+        ninja.wait()
 
 
 def test_governor_sees_jobs_with_what_they_take(tmp_path: Path) -> None:
@@ -121,7 +123,8 @@ def test_what_is_at_work_can_be_asked_meanwhile(tmp_path: Path) -> None:
         seen: dict[str, int] = {}
 
         def look() -> bool:
-            seen.update((job.output, job.resident_mib) for job in pool.at_work)
+            for job in pool.at_work:
+                seen[job.output] = max(job.resident_mib, seen.get(job.output, 0))
             return seen.keys() >= {"0.o", "1.o"} and min(seen["0.o"], seen["1.o"]) >= 80
 
         wait_for(look)
@@ -172,17 +175,13 @@ def test_a_ninja_within_a_job_is_in_the_pool_too(tmp_path: Path) -> None:
 
 
 def test_two_ninjas_share_one_pool(tmp_path: Path) -> None:
-    builds = [Build(tmp_path / name, 30, 0.2) for name in "ab"]
-    most_seen = 0
+    builds = [Build(tmp_path / name, 30, 0.2, log=tmp_path / "log") for name in "ab"]
     with jobserver.pool(tmp_path / "pool", 4, lambda _: Verdict(4), {}, tick=TICK) as pool:
         children = [build.start(pool.environment()) for build in builds]
-        while any(child.poll() is None for child in children):
-            most_seen = max(most_seen, sum((build.at_once() or [0])[-1] for build in builds))
-            time.sleep(0.01)
-        assert [child.returncode for child in children] == [0, 0]
+        assert [child.wait() for child in children] == [0, 0]
         with watching(tmp_path / "pool") as watch:
             wait_for(lambda: watch.count() == 3)
-    assert 3 <= most_seen <= 4 - 1 + 2
+    assert 3 <= max(at_once_in(*builds)) <= 4 - 1 + 2
 
 
 def test_two_participants_have_one_governor(tmp_path: Path) -> None:
@@ -191,6 +190,7 @@ def test_two_participants_have_one_governor(tmp_path: Path) -> None:
         jobserver.pool(tmp_path, 6, lambda _: Verdict(6), {}, tick=TICK) as second,
     ):
         assert first.environment() == second.environment()
+        wait_for(lambda: first.withheld == second.withheld == 4)
         time.sleep(10 * TICK)
         assert first.withheld == second.withheld == 4
 
@@ -260,7 +260,8 @@ def test_nothing_is_left_open(tmp_path: Path) -> None:
 def test_psutil_tells_the_same_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     child = subprocess.Popen(["sleep", "30"], env={"NAME": "value"})
     wait_for(lambda: processes.arguments(child.pid) == ("sleep", "30"))
-    time.sleep(0.3)  # until it has all its pages
+    asleep = psutil.STATUS_SLEEPING  # and so it has all its pages
+    wait_for(lambda: psutil.Process(child.pid).status() == asleep)
 
     def told() -> list[object]:
         ask = (processes.parent, processes.program, processes.arguments, processes.resident)

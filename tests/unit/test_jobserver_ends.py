@@ -17,7 +17,7 @@ from tasks.effects import jobserver
 from tasks.effects.jobserver.tokens import Tokens
 from tasks.pool.jobs import Verdict, View
 from tests.checkout import ROOT
-from tests.sleepers import Build, stopped, wait_for, watching
+from tests.sleepers import Build, stopped, until, wait_for, watching
 from tests.systems import linux_only, posix_only
 
 ENDS = [number for name in ("SIGINT", "SIGTERM", "SIGKILL") if (number := getattr(signal, name, 0))]
@@ -83,7 +83,7 @@ def test_tokens_are_back_after_success(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", ENDS)
 def test_tokens_are_back_however_ninja_ends(tmp_path: Path, number: signal.Signals) -> None:
-    build = Build(tmp_path / "b", 40, 0.3)
+    build = Build(tmp_path / "b", 400, 0.3)
     with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK) as pool:
         ninja = build.start(pool.environment())
         wait_for(lambda: max(build.at_once(), default=0) == MOST)
@@ -128,18 +128,25 @@ def test_who_governs_next_makes_nothing_anew_of_what_a_make_holds(tmp_path: Path
 
 @posix_only
 def test_what_a_make_holds_is_not_withheld_from_others(tmp_path: Path) -> None:
-    granted = [MOST]  # and then no more than there are
+    granted, looks = [MOST], list[View]()  # and then no more than there are
 
     def decide(view: View) -> Verdict:
+        looks.append(view)
         return Verdict(max(view.idle, granted[0]))
+
+    def look() -> None:
+        """A moment that began after now."""
+        before = len(looks)
+        wait_for(lambda: len(looks) > before + 1)
 
     with jobserver.pool(tmp_path / "pool", MOST, decide, {}, tick=TICK) as pool:
         child = make_at_work(tmp_path, pool)
-        time.sleep(4 * TICK)  # until the make is seen
+        look()
         with watching(tmp_path / "pool") as watch:
             assert watch.take(2) == 2
             granted[0] = 0
-            time.sleep(4 * TICK)
+            look()
+            look()
             left = (watch.count(), pool.withheld)
             child.kill()
             child.wait()
@@ -172,43 +179,47 @@ def test_a_pool_where_all_were_killed_is_whole_again(tmp_path: Path) -> None:
 
 def test_jobs_that_run_on_after_a_kill_count(tmp_path: Path) -> None:
     first, environment = govern(tmp_path / "pool", "lambda _: Verdict(4)")
-    build = Build(tmp_path / "b", 4, 2.0)
+    build = Build(tmp_path / "b", 4, 2.0, command=until(tmp_path / "go"))
     ninja = build.start(environment)
     wait_for(lambda: max(build.at_once(), default=0) == MOST)
     kill(first)
     with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK) as pool:
         assert pool.in_use == MOST
+        (tmp_path / "go").touch()
         assert ninja.wait() == 0
 
 
 @linux_only
 def test_paused_jobs_stop_and_go_on(tmp_path: Path) -> None:
-    build = Build(tmp_path / "b", 8, 0.4)
+    build = Build(tmp_path / "b", 8, command=until(tmp_path / "go"))
     with jobserver.pool(tmp_path / "pool", MOST, pausing, {}, tick=TICK) as pool:
         ninja = build.start(pool.environment())
         wait_for(lambda: stopped(build.folder) >= MOST - 1)
+        (tmp_path / "go").touch()
         assert ninja.wait() == 0
     assert build.made() == 8
 
 
 @linux_only
 def test_paused_jobs_go_on_when_the_pool_is_left(tmp_path: Path) -> None:
-    build = Build(tmp_path / "b", MOST, 1.0)
+    build = Build(tmp_path / "b", MOST, command=until(tmp_path / "go"))
     with jobserver.pool(tmp_path / "pool", MOST, pausing, {}, tick=TICK) as pool:
         ninja = build.start(pool.environment())
         wait_for(lambda: stopped(build.folder) >= MOST - 1)
     assert stopped(build.folder) == 0
+    (tmp_path / "go").touch()
     assert ninja.wait() == 0
 
 
 @linux_only
 def test_paused_jobs_go_on_when_their_governor_is_killed(tmp_path: Path) -> None:
     first, environment = govern(tmp_path / "pool", PAUSES)
-    build = Build(tmp_path / "b", MOST, 1.0)
+    build = Build(tmp_path / "b", MOST, command=until(tmp_path / "go"))
     ninja = build.start(environment)
     wait_for(lambda: stopped(build.folder) >= MOST - 1)
     kill(first)
     wait_for(lambda: stopped(build.folder) == 0)
+    (tmp_path / "go").touch()
     assert ninja.wait() == 0
 
 
@@ -217,10 +228,10 @@ def test_paused_jobs_go_on_when_their_governor_is_killed(tmp_path: Path) -> None
 def test_a_build_with_paused_jobs_ends_at_once_when_told_to(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    build = Build(tmp_path / "b", MOST, 60.0)
+    build = Build(tmp_path / "b", MOST, 600.0)
     with jobserver.pool(tmp_path / "pool", MOST, pausing, {}, tick=TICK) as pool:
         ninja = build.start(pool.environment())
         wait_for(lambda: stopped(build.folder) >= MOST - 1)
         os.kill(ninja.pid, number)
-        assert ninja.wait(10) != 0
+        assert ninja.wait(120) != 0
     assert stopped(build.folder) == 0

@@ -209,7 +209,7 @@ def test_a_signal_in_the_middle_of_a_write_neither_hangs_nor_breaks_the_end() ->
     assert child.stderr
     assert child.stderr.readline() == b"ready\n"
     child.send_signal(signal.SIGTERM)
-    out, err = child.communicate(timeout=30)
+    out, err = child.communicate(timeout=120)
     assert (child.returncode, err) == (143, b"")
     assert out.endswith(b"left\n")
 

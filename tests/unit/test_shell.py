@@ -11,13 +11,14 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from tasks.effects import shell
 from tasks.effects.processes import process_group
-from tasks.errors import CommandFailedError, MissingToolError
+from tasks.errors import CommandFailedError, MissingToolError, StoppedError
 from tasks.model import Command
 from tests.systems import posix_only as posix
 from tests.systems import windows_only
@@ -136,7 +137,7 @@ def test_a_child_that_ignores_int_and_term_is_killed(
     )
     lines: list[str] = []
     with pytest.raises(CommandFailedError):
-        shell.run(python(code, tmp_path / "log", timeout=2), lines.append)
+        shell.run(python(code, tmp_path / "log", timeout=5), lines.append)
     assert not _runs(int(lines[0]))
 
 
@@ -161,6 +162,22 @@ def test_interrupt_all_ends_a_child_that_another_thread_waits_for(tmp_path: Path
     thread.join(30)
     assert ended
     assert ended[0] != 0
+
+
+def test_an_interrupt_that_comes_while_a_child_is_started_ends_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    over, start, lines = threading.Event(), process_group.start, list[str]()
+
+    def interrupted(*given: Any, **more: Any) -> Any:
+        over.set()
+        process_group.interrupt_all()
+        return start(*given, **more)
+
+    monkeypatch.setattr(process_group, "start", interrupted)
+    with shell.until(over.is_set), pytest.raises(StoppedError):
+        shell.run(python("import time; time.sleep(600)", timeout=60), lines.append)
+    assert not [line for line in lines if "took longer" in line]
 
 
 def _runs(pid: int) -> bool:

@@ -6,7 +6,7 @@ import threading
 
 from tasks.stages.extensions.turns import turn
 
-PATIENCE = 20.0  # seconds
+PATIENCE = 120.0  # seconds until it is a hang
 
 
 def begun(alone: bool, go: threading.Event) -> tuple[threading.Thread, threading.Event]:
