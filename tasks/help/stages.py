@@ -110,7 +110,7 @@ STAGES = (
 
 BUILD = StagePage(
     "build",
-    "bring everything of this profile up to date; doit alone does the same",
+    "bring everything of this profile up to date; doit by itself does the same",
     does="Runs the stages in their order: deps, source, env, compile, wheel, extensions, install. "
     "Each has an up-to-date check of its own, so a second run does only what changed.",
     needs="What doit doctor looks at; a build looks at the quick part first and stops at problems.",
