@@ -21,7 +21,7 @@ _COMPUTES = (
     *("neighbours", "splatting"),
 )
 _POOL = ("semaphore", "jobserver", "jobserver_ends")
-_ELSEWHERE = [f"--ignore=tests/unit/test_{name}.py" for name in ("jobobject", *_POOL)]
+_ELSEWHERE = [f"--ignore-glob=*/test_{name}.py" for name in ("jobobject", *_POOL)]
 _QUIET = ("-p", "no:cacheprovider", "-q", "--tb=short", "-r", "fE")
 _LEAST = 1500  # tests that have to pass
 
@@ -48,12 +48,12 @@ def test_the_unit_tests_pass_on_a_python_for_windows(checkout: Wine) -> None:
 
 
 def test_a_command_ends_with_everyone_that_it_started(checkout: Wine) -> None:
-    told = pytest_of(checkout, "tests/unit/test_jobobject.py")
+    told = pytest_of(checkout, "tests/unit/effects/processes/test_jobobject.py")
     assert counted(told, "passed") >= 7, told
 
 
 def test_ninjas_share_a_semaphore_that_is_whole_after_each_end(checkout: Wine) -> None:
-    told = pytest_of(checkout, *(f"tests/unit/test_{name}.py" for name in _POOL))
+    told = pytest_of(checkout, *(f"tests/unit/effects/jobserver/test_{name}.py" for name in _POOL))
     assert counted(told, "passed") >= 30, told
 
 

@@ -11,7 +11,7 @@ import pytest
 from tasks.effects import voice
 from tasks.effects.machine import packagemanager
 from tests.checkout import ROOT, Heard, OnSystem, write
-from tests.unit.terminal import Terminal
+from tests.terminal import Terminal
 
 
 @pytest.fixture

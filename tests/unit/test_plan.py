@@ -16,7 +16,7 @@ from tasks.model import Host, Plan, Stage, System
 from tasks.plan import STAGES, layout_of, make_plan
 from tasks.settings.load import load, profiles
 from tasks.settings.schema import Settings
-from tests.unit.test_decide import CUDA_124, H200, KNOWLEDGE, existing, host
+from tests.unit.deciding.test_decide import CUDA_124, H200, KNOWLEDGE, existing, host
 
 CONFIG = Path(__file__).parents[2] / "config"
 ROOTS: dict[System, PurePath] = {

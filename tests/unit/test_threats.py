@@ -15,7 +15,7 @@ from tasks.effects.network import insisting
 from tasks.errors import BuildError
 from tasks.model import Command
 from tests.systems import needs_git
-from tests.unit.test_git import commit, repository, run
+from tests.unit.effects.git.test_git import commit, repository, run
 
 ROOT = Path(__file__).parent.parent.parent
 MODULES = sorted((ROOT / "tasks").rglob("*.py"))

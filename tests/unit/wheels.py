@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tasks.effects.python import environments
-from tests.unit.test_wheelfile import sha256
+from tests.unit.effects.wheels.test_wheelfile import sha256
 
 MODULES = {
     "demo/__init__.py": b"def main():\n    print(1)\n",

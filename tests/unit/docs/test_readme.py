@@ -1,0 +1,61 @@
+"""What the READMEs say of cards is what the knowledge says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks.knowledge import load
+from tasks.model import Arch
+
+CHECKOUT = Path(__file__).parents[3]
+READMES = ["README.md", "README.zh-CN.md"]
+KNOWLEDGE = load(CHECKOUT / "config" / "knowledge")
+
+
+def cards(readme: str) -> Iterator[tuple[list[str], str, str]]:
+    """Of each line of the table of cards: capabilities, driver, CUDA."""
+    for line in (CHECKOUT / readme).read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 5 and re.fullmatch(r"\d+\.\d(, \d+\.\d)*", cells[1]):
+            yield cells[1].split(", "), cells[2], cells[3]
+
+
+@pytest.mark.parametrize("readme", READMES)
+def test_the_table_of_cards_names_the_first_cuda_and_its_driver(readme: str) -> None:
+    told = {archs[0]: (driver, cuda) for archs, driver, cuda in cards(readme)}
+    first = KNOWLEDGE.toolkit_notes["first_toolkit"]
+    for arch in ("12.0", "12.1", "11.0", "10.3", "10.0", "9.0", "8.9"):
+        driver, cuda = told[arch]
+        known = KNOWLEDGE.toolkit_notes["releases"][first[arch]["cuda"]]["driver"]
+        assert re.findall(r"[\d.]+", cuda)[0] == first[arch]["cuda"], arch
+        assert driver.split(",")[0] == known["linux"], arch
+
+
+@pytest.mark.parametrize("readme", READMES)
+def test_the_table_of_cards_says_where_cuda_13_makes_no_code(readme: str) -> None:
+    makes = KNOWLEDGE.toolkits["13.2"].makes
+    for archs, _, cuda in cards(readme):
+        gone = {Arch.parse(arch) not in makes for arch in archs}
+        assert gone == {cuda.endswith("12.9")}, archs
+
+
+def test_both_languages_have_the_same_commands_links_and_figures() -> None:
+    one, other = ((CHECKOUT / readme).read_text(encoding="utf-8") for readme in READMES)
+    assert _commands(one) == _commands(other)
+    assert set(re.findall(r"\]\(([^)]+)\)", one)) - {"README.zh-CN.md"} == set(
+        re.findall(r"\]\(([^)]+)\)", other)
+    ) - {"README.md"}
+    assert [len(archs) for archs, _, _ in cards(READMES[0])] == [
+        len(archs) for archs, _, _ in cards(READMES[1])
+    ]
+    assert set(re.findall(r"\d+\.\d\d+", one)) == set(re.findall(r"\d+\.\d\d+", other))
+
+
+def _commands(text: str) -> list[str]:
+    """The blocks of code, without what is said beside them."""
+    blocks = re.findall(r"^```\w+\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return [re.sub(r" *#.*", "", block) for block in blocks]

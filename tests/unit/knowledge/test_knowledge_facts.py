@@ -1,0 +1,138 @@
+"""The facts themselves: that none is lost."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tasks.errors import KnowledgeError
+from tasks.knowledge import load
+from tasks.knowledge.covers import how
+from tasks.knowledge.versions import numbers
+from tasks.model import Arch
+
+FOLDER = Path(__file__).parents[3] / "config" / "knowledge"
+KNOWLEDGE = load(FOLDER)
+
+
+def parsed(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+    return content
+
+
+def test_every_row_is_read() -> None:
+    gpus = parsed("gpus")
+    assert [gpu.name for gpu in KNOWLEDGE.gpus] == [*gpus["names"], *gpus["jetson_modules"]]
+    assert list(KNOWLEDGE.toolkits) == list(parsed("toolkits")["releases"])
+    assert list(KNOWLEDGE.releases) == list(parsed("pytorch")["releases"])
+    assert [bad.id for bad in KNOWLEDGE.known_bad] == [
+        row["id"] for row in parsed("combinations")["known_bad"]
+    ]
+    assert list(KNOWLEDGE.extensions) == list(parsed("extensions")["extensions"])
+
+
+def test_no_two_rows_are_of_one_name() -> None:
+    """YAML keeps the last of two rows with one key, and says nothing."""
+    for name in ("gpus", "toolkits", "pytorch"):
+        text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
+        keys = re.findall(r'^  ("[^"]+"):', text, re.MULTILINE)
+        sections = [row for row in parsed(name).values() if isinstance(row, dict)]
+        read = [f'"{key}"' for row in sections for key in row]
+        assert not [key for key, times in Counter(keys).items() if times > read.count(key)]
+    assert len({bad.id for bad in KNOWLEDGE.known_bad}) == len(KNOWLEDGE.known_bad)
+
+
+def test_releases_ascend() -> None:
+    for names in (list(KNOWLEDGE.toolkits), list(KNOWLEDGE.releases)):
+        assert sorted(names, key=numbers) == names
+
+
+def test_every_card_is_of_a_family_and_some_toolkit_makes_code_for_it() -> None:
+    of_family = {arch for family in KNOWLEDGE.families for arch in family.archs}
+    made = {arch for kit in KNOWLEDGE.toolkits.values() for arch in kit.makes}
+    for gpu in KNOWLEDGE.gpus:
+        assert gpu.arch in of_family & made, gpu.name
+
+
+def test_no_capability_is_of_two_families() -> None:
+    archs = [arch for family in KNOWLEDGE.families for arch in family.archs]
+    assert len(archs) == len(set(archs))
+
+
+def test_traps_agree_with_the_names() -> None:
+    names = {gpu.name: str(gpu.arch) for gpu in KNOWLEDGE.gpus}
+    for trap in parsed("gpus")["traps"]:
+        for name in set(trap["names"]) & set(names):
+            assert trap["cc"] == [names[name]]
+
+
+def test_the_default_gpu_is_one_of_the_names() -> None:
+    assert KNOWLEDGE.default_gpu == "NVIDIA GeForce RTX 5090"
+    assert KNOWLEDGE.default_gpu in {gpu.name for gpu in KNOWLEDGE.gpus}
+
+
+def test_first_and_last_toolkit_agree_with_the_lists() -> None:
+    toolkits = list(KNOWLEDGE.toolkits)
+    for key, place in (("first_toolkit", 0), ("last_toolkit", -1)):
+        for cc, row in parsed("toolkits")[key].items():
+            makers = [c for c, kit in KNOWLEDGE.toolkits.items() if Arch.parse(cc) in kit.makes]
+            if row["cuda"] in toolkits:
+                assert makers[place] == row["cuda"], cc
+
+
+def test_dropped_archs_are_what_the_toolkit_before_had() -> None:
+    before: set[Arch] = set()
+    for cuda, kit in KNOWLEDGE.toolkits.items():
+        plain = {arch for arch in kit.makes if not arch.suffix}
+        dropped = parsed("toolkits")["releases"][cuda]["dropped"]
+        assert sorted(before - plain) == sorted(map(Arch.parse, dropped)), cuda
+        before = plain
+
+
+def test_wheels_stay_within_what_their_cuda_can_make() -> None:
+    for release in KNOWLEDGE.releases.values():
+        assert release.pypi_cuda in release.cudas_built
+        assert {wheel.cuda for wheel in release.wheels} == set(release.cudas_built)
+        for wheel in release.wheels:
+            if wheel.cuda in KNOWLEDGE.toolkits:
+                assert wheel.code.cubins <= KNOWLEDGE.toolkits[wheel.cuda].makes
+
+
+def test_blackwell_came_with_2_7_on_cu128_and_with_2_8_on_pypi() -> None:
+    target = Arch(12, 0)
+    holding = [
+        (release.minor, wheel.cuda, wheel.pypi)
+        for release in KNOWLEDGE.releases.values()
+        for wheel in release.wheels
+        if wheel.system == "linux" and how(KNOWLEDGE, wheel.code, target)
+    ]
+    assert holding[0] == ("2.7", "12.8", False)
+    assert next(row for row in holding if row[2])[0] == "2.8"
+
+
+def test_extensions_come_from_git_with_their_headers_and_warnings() -> None:
+    raster, knn = (KNOWLEDGE.extensions[n] for n in ("diff-gaussian-rasterization", "simple-knn"))
+    assert raster.git == "https://github.com/graphdeco-inria/diff-gaussian-rasterization.git"
+    assert (raster.submodules, raster.headers) == (("third_party/glm",), ("cstdint",))
+    assert knn.git == "https://gitlab.inria.fr/bkerbl/simple-knn.git"
+    assert knn.headers == ("cfloat",)
+    assert "unrelated package" in knn.warnings[0]
+
+
+def test_a_file_is_read_only_when_it_is_asked_for(tmp_path: Path) -> None:
+    knowledge = load(tmp_path)
+    with pytest.raises(KnowledgeError, match="facts are missing"):
+        _ = knowledge.gpus
+
+
+@pytest.mark.parametrize(("text", "message"), [("a: [", "YAML"), ("- 1", "not a mapping")])
+def test_a_broken_file_is_named(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "gpus.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(KnowledgeError, match=message) as caught:
+        _ = load(tmp_path).gpus
+    assert caught.value.where.endswith("gpus.yaml")

@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tasks.errors import KnowledgeError
+from tasks.knowledge import load
+from tasks.knowledge.facts import GpuFact
+from tasks.knowledge.gpunames import key
+from tasks.knowledge.gpus import only_machine, resolve_gpu, short_name
+from tasks.knowledge.toolkits import require_toolkit
+from tasks.model import Arch
+
+KNOWLEDGE = load(Path(__file__).parents[3] / "config" / "knowledge")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "capability"),
+    [
+        ("RTX 5090", "NVIDIA GeForce RTX 5090", "12.0"),
+        ("rtx 5060 ti", "NVIDIA GeForce RTX 5060 Ti", "12.0"),
+        ("rtx5060ti", "NVIDIA GeForce RTX 5060 Ti", "12.0"),
+        ("NVIDIA GeForce RTX 5090", "NVIDIA GeForce RTX 5090", "12.0"),
+        ("GeForce RTX 4090", "NVIDIA GeForce RTX 4090", "8.9"),
+        ("5090", "NVIDIA GeForce RTX 5090", "12.0"),
+        ("5060 Ti", "NVIDIA GeForce RTX 5060 Ti", "12.0"),
+        ("RTX 5090 Laptop", "NVIDIA GeForce RTX 5090 Laptop GPU", "12.0"),
+        ("H200", "NVIDIA H200", "9.0"),
+        ("Tesla T4", "Tesla T4", "7.5"),
+        ("T4", "Tesla T4", "7.5"),
+        ("B300", "NVIDIA B300 SXM6 AC", "10.3"),
+        ("GB10", "NVIDIA GB10", "12.1"),
+        ("Jetson AGX Orin", "Jetson AGX Orin", "8.7"),
+        ("Thor", "NVIDIA Thor", "11.0"),
+    ],
+)
+def test_a_name_is_found_however_it_is_written(text: str, name: str, capability: str) -> None:
+    gpu = resolve_gpu(KNOWLEDGE, text)
+    assert (gpu.name, str(gpu.arch)) == (name, capability)
+    assert gpu.status
+
+
+@pytest.mark.parametrize(
+    ("text", "capability"),
+    [
+        ("12.0", "12.0"),
+        ("9.0a", "9.0a"),
+        ("sm_120", "12.0"),
+        ("compute_90a", "9.0a"),
+        ("SM_86", "8.6"),
+    ],
+)
+def test_a_capability_is_taken_as_one(text: str, capability: str) -> None:
+    assert str(resolve_gpu(KNOWLEDGE, text).arch) == capability
+
+
+@pytest.mark.parametrize("text", ["sm_130", "13.0", "8.6a"])
+def test_a_capability_that_no_toolkit_makes_is_refused(text: str) -> None:
+    with pytest.raises(KnowledgeError, match="no known CUDA toolkit"):
+        resolve_gpu(KNOWLEDGE, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "capability"),
+    [
+        ("RTX 2050", "8.6"),
+        ("RTX 3050 A Laptop", "8.9"),
+        ("MX570", "8.6"),
+        ("MX450", "7.5"),
+        ("GTX 1650", "7.5"),
+        ("A30", "8.0"),
+        ("A10", "8.6"),
+        ("A2", "8.6"),
+        ("RTX A6000", "8.6"),
+        ("RTX 6000 Ada", "8.9"),
+        ("Quadro RTX 6000", "7.5"),
+        ("RTX PRO 6000 Blackwell", "12.0"),
+        ("PRO 6000", "12.0"),
+        ("GTX TITAN X", "5.2"),
+        ("GTX 1080 Ti", "6.1"),
+        ("gtx1050ti", "6.1"),
+        ("GTX 980M", "5.2"),
+        ("GTX 750 Ti", "5.0"),
+        ("P100", "6.0"),
+        ("Tesla P40", "6.1"),
+        ("M40", "5.2"),
+        ("Jetson Thor", "11.0"),
+        ("DGX Spark", "12.1"),
+    ],
+)
+def test_marketing_digits_do_not_mislead(text: str, capability: str) -> None:
+    assert str(resolve_gpu(KNOWLEDGE, text).arch) == capability
+
+
+def test_a_name_of_several_products_of_one_capability_is_kept_as_written() -> None:
+    gpu = resolve_gpu(KNOWLEDGE, "A100")
+    assert (gpu.name, str(gpu.arch)) == ("A100", "8.0")
+    assert "of that name" in gpu.status
+
+
+@pytest.mark.parametrize("text", ["RTX 4000", "RTX 5000", "rtx6000"])
+def test_a_name_of_several_generations_lists_them(text: str) -> None:
+    with pytest.raises(KnowledgeError) as caught:
+        resolve_gpu(KNOWLEDGE, text)
+    assert all(f"({cc})" in caught.value.what for cc in ("7.5", "8.6", "8.9", "12.0"))
+
+
+@pytest.mark.parametrize(
+    ("text", "capabilities"),
+    [
+        ("Blackwell", "10.0 10.3 11.0 12.0 12.1"),
+        ("blackwell laptop", "10.0 10.3 11.0 12.0 12.1"),
+        ("RTX PRO Blackwell", "10.0 10.3 11.0 12.0 12.1"),
+        ("Ampere", "8.0 8.6 8.7"),
+        ("Volta", "7.0 7.2"),
+        ("Pascal", "6.0 6.1 6.2"),
+        ("TITAN X", "5.2 6.1"),
+    ],
+)
+def test_an_architecture_of_several_capabilities_lists_them(text: str, capabilities: str) -> None:
+    with pytest.raises(KnowledgeError, match=f'"{text}" is said of different GPUs') as caught:
+        resolve_gpu(KNOWLEDGE, text)
+    assert all(f"({cc})" in caught.value.what for cc in capabilities.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "capability"),
+    [
+        *(("Hopper", "9.0"), ("Grace Hopper", "9.0"), ("Ada Lovelace", "8.9"), ("ada", "8.9")),
+        *(("Turing", "7.5"), ("Rubin", "10.7")),
+    ],
+)
+def test_an_architecture_of_one_capability_is_that_one(text: str, capability: str) -> None:
+    gpu = resolve_gpu(KNOWLEDGE, text)
+    assert (gpu.name, str(gpu.arch)) == (text, capability)
+
+
+@pytest.mark.parametrize(
+    "text", ["PRO", "RTX PRO", "RTX", "Tesla", "Laptop GPU", "SXM4", "NVL", "80GB", "Jetson"]
+)
+def test_words_of_a_whole_line_are_no_gpu_even_where_all_known_are_alike(text: str) -> None:
+    with pytest.raises(KnowledgeError, match="is said of many GPUs") as caught:
+        resolve_gpu(KNOWLEDGE, text)
+    assert caught.value.todo == "write the full name, or the capability"
+
+
+def test_bare_digits_are_refused_when_they_mean_two_capabilities() -> None:
+    with pytest.raises(KnowledgeError, match="RTX 3050 A Laptop GPU"):
+        resolve_gpu(KNOWLEDGE, "3050")
+    assert str(resolve_gpu(KNOWLEDGE, "RTX 3050").arch) == "8.6"
+
+
+def test_an_unknown_name_suggests_the_nearest() -> None:
+    with pytest.raises(KnowledgeError) as caught:
+        resolve_gpu(KNOWLEDGE, "RTX 5900")
+    assert caught.value.what == '"RTX 5900" is not a known GPU'
+    assert caught.value.todo == 'did you mean "RTX 5090" (12.0)?'
+
+
+@pytest.mark.parametrize(
+    ("text", "todo"),
+    [
+        ("RTX 5080 Super", 'did you mean "RTX 5080" (12.0)?'),
+        ("RTX 4080 Ti", 'did you mean "RTX 4080" (8.9)?'),
+        ("RXT 5090", 'did you mean "RTX 5090" (12.0)?'),
+        ("RTX 509O", 'did you mean "RTX 5090" (12.0)?'),
+        ("rtx5O9o", 'did you mean "RTX 5090" (12.0)?'),
+        ("RTX 509", 'did you mean "RTX 5090" (12.0)?'),
+        ("GTX 2080", 'did you mean "RTX 2080" (7.5)?'),
+        ("GB200 NVL72", 'did you mean "GB200" (10.0)?'),
+        ("H10", 'did you mean "H100" (9.0)?'),
+        ("Jetson Orrin Nano", 'did you mean "Jetson Orin Nano" (8.7)?'),
+        ("RTX 3050 B", 'did you mean "RTX 3050" (8.6) or "RTX 3050 A Laptop GPU" (8.9)?'),
+    ],
+)
+def test_a_suggestion_has_the_same_model_number(text: str, todo: str) -> None:
+    with pytest.raises(KnowledgeError) as caught:
+        resolve_gpu(KNOWLEDGE, text)
+    assert caught.value.todo == todo
+
+
+def test_the_processor_is_no_card() -> None:
+    with pytest.raises(KnowledgeError, match='"CPU" is no GPU') as caught:
+        resolve_gpu(KNOWLEDGE, "CPU")
+    assert "gpus: [] is a build without CUDA" in caught.value.todo
+
+
+@pytest.mark.parametrize("text", ["RTX 6090", "RTX 50 series", "K80", "GTX 680", "B400"])
+def test_another_generation_is_no_suggestion(text: str) -> None:
+    with pytest.raises(KnowledgeError) as caught:
+        resolve_gpu(KNOWLEDGE, text)
+    assert "compute_cap" in caught.value.todo
+
+
+@pytest.mark.parametrize("gpu", KNOWLEDGE.gpus, ids=lambda gpu: gpu.name)
+def test_a_misspelt_name_never_suggests_another_generation_alone(gpu: GpuFact) -> None:
+    with pytest.raises(KnowledgeError) as caught:
+        resolve_gpu(KNOWLEDGE, f"{gpu.name} Zzz")
+    assert f"({gpu.arch})" in caught.value.todo or "compute_cap" in caught.value.todo
+
+
+@pytest.mark.parametrize("gpu", KNOWLEDGE.gpus, ids=lambda gpu: gpu.name)
+def test_every_card_is_made_for_or_refused_with_the_last_toolkit_that_can(gpu: GpuFact) -> None:
+    for cuda, kit in KNOWLEDGE.toolkits.items():
+        if gpu.arch in kit.makes:
+            assert require_toolkit(KNOWLEDGE, cuda, [gpu.arch]) == kit
+            continue
+        with pytest.raises(KnowledgeError, match=r"is the (first|last) that can") as caught:
+            require_toolkit(KNOWLEDGE, cuda, [gpu.arch])
+        assert "take CUDA" in caught.value.todo
+
+
+@pytest.mark.parametrize("text", ["", "gpu", "NVIDIA", "potato"])
+def test_a_name_like_no_other_asks_for_the_capability(text: str) -> None:
+    with pytest.raises(KnowledgeError) as caught:
+        resolve_gpu(KNOWLEDGE, text)
+    assert "compute_cap" in caught.value.todo
+
+
+def test_every_known_name_resolves_to_itself_or_its_twin() -> None:
+    for gpu in KNOWLEDGE.gpus:
+        assert resolve_gpu(KNOWLEDGE, gpu.name).arch == gpu.arch
+        assert resolve_gpu(KNOWLEDGE, short_name(gpu.name).lower()).arch == gpu.arch
+
+
+@pytest.mark.parametrize("text", ["Quadro 4000", "quadro 5000", "NVIDIA Quadro 6000", "Quadro600"])
+def test_a_fermi_card_is_not_taken_for_a_newer_one_of_its_number(text: str) -> None:
+    with pytest.raises(
+        KnowledgeError, match=r"is a Fermi card \(2\.[01]\), and CUDA 8\.0 was the last"
+    ):
+        resolve_gpu(KNOWLEDGE, text)
+    number = re.sub(r"\D", "", text)
+    if number != "600":
+        assert str(resolve_gpu(KNOWLEDGE, f"Quadro RTX {number}").arch) == "7.5"
+
+
+def test_no_card_that_is_too_old_is_among_the_known_ones_nor_made_for() -> None:
+    known = {key(gpu.name) for gpu in KNOWLEDGE.gpus}
+    for row in KNOWLEDGE.gpu_notes["too_old"]:
+        assert not known & set(map(key, row["names"]))
+        arch = Arch.parse(row["cc"])
+        assert not any(arch in kit.makes for kit in KNOWLEDGE.toolkits.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "machine"),
+    [
+        *(("Jetson AGX Orin", "aarch64"), ("Orin", "aarch64"), ("Thor", "aarch64")),
+        *(("GH200", "aarch64"), ("DGX Spark", "aarch64"), ("H100", ""), ("B300", ""), ("8.7", "")),
+    ],
+)
+def test_a_name_says_in_which_machines_the_card_is(text: str, machine: str) -> None:
+    assert resolve_gpu(KNOWLEDGE, text).machine == machine
+
+
+@pytest.mark.parametrize(
+    ("arch", "machine"),
+    [("8.7", "aarch64"), ("11.0", "aarch64"), ("10.1", "aarch64"), ("9.0", ""), ("10.3", "")],
+)
+def test_a_capability_is_of_one_kind_of_machine_where_all_its_cards_are(
+    arch: str, machine: str
+) -> None:
+    assert only_machine(KNOWLEDGE, Arch.parse(arch))[0] == machine

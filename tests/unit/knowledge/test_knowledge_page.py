@@ -1,0 +1,88 @@
+"""docs/knowledge.md: made of the facts, and all of them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tasks.knowledge import load
+from tasks.knowledge.facts import GpuFact
+from tasks.knowledge.gpus import short_name
+from tasks.knowledge.page import text
+from tasks.model import Arch
+
+ROOT = Path(__file__).parents[3]
+KNOWLEDGE = load(ROOT / "config" / "knowledge")
+PAGE = text(KNOWLEDGE)
+
+
+def folded(arch: Arch) -> str:
+    """The cards of a capability."""
+    found = re.search(rf"<summary>{arch}: .*?</summary>\n\n(.*?)\n\n</details>", PAGE, re.DOTALL)
+    return found[1] if found else ""
+
+
+def row(arch: Arch) -> list[str]:
+    """The cells of a capability's row."""
+    (found,) = re.findall(rf"^\| (\*\*{arch}\*\* `.*) \|$", PAGE, re.MULTILINE)
+    cells: list[str] = found.split(" | ")
+    return cells
+
+
+def test_the_page_is_fresh() -> None:
+    kept = (ROOT / "docs" / "knowledge.md").read_text(encoding="utf-8")
+    assert kept == PAGE, "python -m tasks.knowledge.page > docs/knowledge.md"
+
+
+@pytest.mark.parametrize("gpu", KNOWLEDGE.gpus, ids=lambda gpu: gpu.name)
+def test_every_card_has_its_cuda_on_the_page(gpu: GpuFact) -> None:
+    sign = "✓" if gpu.status.startswith("verified") else "?"
+    assert f"{short_name(gpu.name)} {sign}" in folded(gpu.arch).split(" · ")
+    cuda = row(gpu.arch)[1]
+    able = [cuda for cuda, kit in KNOWLEDGE.toolkits.items() if gpu.arch in kit.makes]
+    first = re.match(r"\d+\.\d+", cuda)
+    assert first is not None
+    assert float(first[0]) <= float(able[0])
+    assert ("and later" in cuda) == (able[-1] == list(KNOWLEDGE.toolkits)[-1])
+
+
+def test_an_rtx_5090_is_told_what_the_guides_contradict() -> None:
+    cuda, driver, first, linux, windows, _ = row(Arch(12, 0))[1:]
+    assert cuda == "12.8 ✓ and later"
+    assert driver == "570.26, Windows 570.65 ✓"
+    assert first == "2.7, cu128 ?"
+    assert linux == "2.15.0, PyPI (13.2) ✓"
+    assert windows.startswith("2.15.0, cu13")
+
+
+def test_a_card_that_is_not_made_for_any_more_is_sent_to_the_last() -> None:
+    assert row(Arch(7, 0))[1] == "11.8 or before, to 12.9 ✓"
+    assert row(Arch(7, 0))[4] == "2.15.0, cu126 ✓"
+
+
+def test_what_a_card_runs_is_named_where_it_is_not_its_own_code() -> None:
+    assert "by `sm_86`" in row(Arch(8, 9))[4]
+    assert "by `sm_" not in row(Arch(8, 6))[4]
+
+
+def test_a_board_is_sent_to_no_wheel_for_a_desk() -> None:
+    assert row(Arch(8, 7))[4:6] == ["–", "–"]
+
+
+def test_every_toolkit_known_bad_entry_and_trap_is_on_the_page() -> None:
+    for cuda in KNOWLEDGE.toolkits:
+        assert re.search(rf"^\| \*\*{cuda}\*\* [✓?] \|", PAGE, re.MULTILINE)
+    for bad in KNOWLEDGE.known_bad:
+        assert f"- **{bad.id}** " in PAGE
+        assert bad.fix in PAGE
+        assert bad.symptom in PAGE
+    for trap in KNOWLEDGE.gpu_notes["traps"]:
+        assert trap["why"] in PAGE
+
+
+def test_no_section_of_the_page_is_long_unless_it_is_folded() -> None:
+    sections = re.split(r"^#+ ", PAGE, flags=re.MULTILINE)
+    unfolded = [re.sub(r"<details>.*?</details>", "", part, flags=re.DOTALL) for part in sections]
+    assert max(len(part.strip().splitlines()) for part in unfolded) <= 40

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.errors import KnowledgeError
+from tasks.knowledge import load
+from tasks.knowledge.releases import (
+    nearest,
+    release,
+    supports_python,
+)
+
+KNOWLEDGE = load(Path(__file__).parents[3] / "config" / "knowledge")
+WHL = "https://download.pytorch.org/whl"
+
+
+@pytest.mark.parametrize("version", ["2.7", "2.7.0", "v2.7.1", "2.7.1+cu128", " 2.7.1 "])
+def test_a_version_is_found_by_its_minor(version: str) -> None:
+    assert release(KNOWLEDGE, version).minor == "2.7"
+
+
+def test_a_release_says_what_its_build_requires() -> None:
+    new, old = release(KNOWLEDGE, "2.15"), release(KNOWLEDGE, "2.6.0")
+    assert (new.backend, new.cxx_std, new.cmake_min, new.cmake_below) == (
+        "scikit_build_core",
+        20,
+        "3.27",
+        "",
+    )
+    assert (old.backend, old.cxx_std, old.cmake_min, old.cmake_below) == (
+        "setup_py",
+        17,
+        "3.18",
+        "4.0",
+    )
+    assert (new.setuptools, new.torchvision, new.torchaudio, new.triton) == (
+        ">=77.0.3",
+        "==0.29.2",
+        "",
+        "~=3.9.0",
+    )
+    assert (old.setuptools, old.torchaudio, old.gcc_min, new.gcc_min) == (
+        "",
+        "==2.6.0",
+        "9.3",
+        "11.3",
+    )
+
+
+def test_the_build_backend_changed_with_2_14() -> None:
+    backends = {minor: found.backend for minor, found in KNOWLEDGE.releases.items()}
+    assert backends["2.13"] == "setup_py"
+    assert backends["2.14"] == "scikit_build_core"
+
+
+@pytest.mark.parametrize(
+    "version", ["2.16.0.dev20261101", "2.16.0.dev20261101+cu132", "2.16.0a0+git1a2b"]
+)
+def test_the_next_release_is_assumed_to_be_as_the_newest(version: str) -> None:
+    found = release(KNOWLEDGE, version)
+    assert (found.minor, bool(found.channel), found.cxx_std) == ("2.16", True, 20)
+    assert found.status.startswith("unverified")
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ("2.16.0", "newer than 2.15.0"),
+        ("2.99", "newer"),
+        ("1.13.1", "older than 2.0"),
+        ("main", "not a torch version"),
+    ],
+)
+def test_an_unknown_version_is_refused_with_what_to_take(version: str, message: str) -> None:
+    with pytest.raises(KnowledgeError, match=message) as caught:
+        release(KNOWLEDGE, version)
+    assert caught.value.todo
+
+
+@pytest.mark.parametrize(
+    ("version", "python", "supported"),
+    [
+        ("2.15", "3.11.7", True),
+        ("2.15", "3.10", False),
+        ("2.15", "3.15", True),
+        ("2.0", "3.12", False),
+        ("2.6", "3.13", True),
+    ],
+)
+def test_a_release_is_for_a_range_of_pythons(version: str, python: str, supported: bool) -> None:
+    assert supports_python(release(KNOWLEDGE, version), python) is supported
+
+
+def test_the_nearest_releases_are_the_newer_ones_first() -> None:
+    assert [found.minor for found in nearest(KNOWLEDGE, "2.12.1")][:4] == [
+        *("2.13", "2.14", "2.15"),
+        "2.11",
+    ]
+    assert nearest(KNOWLEDGE, "2.15.0")[0].minor == "2.14"
+    assert len(nearest(KNOWLEDGE, "2.0")) == len(KNOWLEDGE.releases) - 1

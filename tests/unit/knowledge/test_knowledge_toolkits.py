@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tasks.errors import KnowledgeError
+from tasks.knowledge import load
+from tasks.knowledge.releases import release
+from tasks.knowledge.toolkits import (
+    CompilerLimit,
+    can_make,
+    compiler_limit,
+    driver_floor,
+    fails_to_build,
+    known_to_build,
+    packages,
+    require_toolkit,
+    toolkits_for,
+)
+from tasks.model import Arch
+
+KNOWLEDGE = load(Path(__file__).parents[3] / "config" / "knowledge")
+
+
+@pytest.mark.parametrize(
+    ("cuda", "arch", "can"),
+    [
+        ("12.6", "12.0", False),
+        ("12.8", "12.0", True),
+        ("12.8.93", "12.0a", True),
+        ("12.8", "12.0f", False),
+        ("12.9", "12.0f", True),
+        ("12.8", "12.1", False),
+        ("12.9", "12.1", True),
+        ("12.9", "10.1", True),
+        ("13.0", "10.1", False),
+        ("13.0", "11.0", True),
+        ("13.0", "7.0", False),
+        ("12.9", "7.0", True),
+        ("13.3", "10.7", False),
+        ("13.4", "10.7", True),
+        ("11.8", "9.0a", False),
+        ("12.0", "9.0a", True),
+        ("11.8", "3.5", True),
+        ("12.0", "3.5", False),
+    ],
+)
+def test_a_toolkit_makes_what_its_ptxas_lists(cuda: str, arch: str, can: bool) -> None:
+    assert can_make(KNOWLEDGE, cuda, Arch.parse(arch)) is can
+
+
+def test_toolkits_for_several_archs_make_all_of_them() -> None:
+    assert toolkits_for(KNOWLEDGE, [Arch(7, 0), Arch(12, 0)]) == ("12.8", "12.9")
+    assert toolkits_for(KNOWLEDGE, [Arch(12, 0)])[0] == "12.8"
+    assert toolkits_for(KNOWLEDGE, [Arch(7, 0), Arch(11, 0)]) == ()
+    assert "12.7" not in toolkits_for(KNOWLEDGE, [])
+
+
+@pytest.mark.parametrize(
+    ("cuda", "arch", "what"),
+    [
+        ("12.4", "12.0", "CUDA 12.4 cannot make 12.0 (sm_120); 12.8 is the first that can"),
+        ("13.0", "7.0", "CUDA 13.0 dropped 7.0 (sm_70); 12.9 is the last that can"),
+        ("13.5", "13.3", "CUDA 13.5 cannot make 13.3 (sm_133), nor can any other known toolkit"),
+    ],
+)
+def test_a_refusal_names_a_toolkit_that_can(cuda: str, arch: str, what: str) -> None:
+    with pytest.raises(KnowledgeError) as caught:
+        require_toolkit(KNOWLEDGE, cuda, [Arch.parse(arch)])
+    assert caught.value.what == what
+
+
+@pytest.mark.parametrize("cuda", list(KNOWLEDGE.toolkits))
+def test_a_toolkit_is_asked_for_nothing_that_it_does_not_make(cuda: str) -> None:
+    for arch in sorted({arch for kit in KNOWLEDGE.toolkits.values() for arch in kit.makes}):
+        if arch in KNOWLEDGE.toolkits[cuda].makes:
+            assert require_toolkit(KNOWLEDGE, cuda, [arch]).cuda == cuda
+        else:
+            with pytest.raises(KnowledgeError, match=re.escape(arch.sm)):
+                require_toolkit(KNOWLEDGE, cuda, [arch])
+
+
+def test_a_refusal_says_what_to_take_for_all_the_archs() -> None:
+    with pytest.raises(KnowledgeError) as caught:
+        require_toolkit(KNOWLEDGE, "13.2", [Arch(12, 0), Arch(7, 0)])
+    assert caught.value.todo == "take CUDA 12.8 to 12.9 for 7.0, 12.0"
+
+
+@pytest.mark.parametrize(
+    ("torch", "archs", "cudas"),
+    [
+        ("2.15", "12.0", ("13.2", "13.0", "13.4")),
+        ("2.15", "7.0", ("12.6",)),
+        ("2.15", "7.0 12.0", ()),
+        ("2.9", "12.0", ("12.8", "13.0")),
+        ("2.6", "9.0", ("12.4", "11.8", "12.6")),
+        ("2.6", "12.0", ()),
+    ],
+)
+def test_a_release_is_known_to_build_with_what_it_is_published_with(
+    torch: str, archs: str, cudas: tuple[str, ...]
+) -> None:
+    wanted = [Arch.parse(arch) for arch in archs.split()]
+    found = release(KNOWLEDGE, torch)
+    assert known_to_build(KNOWLEDGE, found, wanted, "linux") == cudas
+
+
+@pytest.mark.parametrize("torch", KNOWLEDGE.releases)
+def test_no_release_is_known_to_build_with_what_it_is_known_to_fail_with(torch: str) -> None:
+    found = release(KNOWLEDGE, torch)
+    for arch in KNOWLEDGE.toolkits["12.9"].makes | KNOWLEDGE.toolkits["13.5"].makes:
+        for cuda in known_to_build(KNOWLEDGE, found, [arch], "linux"):
+            assert arch in KNOWLEDGE.toolkits[cuda].makes
+            assert not fails_to_build(KNOWLEDGE, found.patch, cuda, [arch], "linux")
+
+
+def test_cuda_13_does_not_build_torch_2_6() -> None:
+    assert fails_to_build(KNOWLEDGE, "2.6.0", "13.0", [Arch(9, 0)], "linux")
+    assert not fails_to_build(KNOWLEDGE, "2.6.0", "12.4", [Arch(9, 0)], "linux")
+
+
+def test_a_toolkit_that_can_is_given_back() -> None:
+    assert require_toolkit(KNOWLEDGE, "13.2.86", [Arch(12, 0)]).cuda == "13.2"
+
+
+@pytest.mark.parametrize("cuda", ["12.7", "14.0", "11.7"])
+def test_an_unknown_toolkit_is_refused(cuda: str) -> None:
+    with pytest.raises(KnowledgeError, match=f"CUDA {cuda} is not known"):
+        can_make(KNOWLEDGE, cuda, Arch(9, 0))
+
+
+def test_a_toolkit_takes_compilers_up_to_a_limit() -> None:
+    assert compiler_limit(KNOWLEDGE, "11.8") == CompilerLimit(11, 14, 1910, 1940)
+    assert compiler_limit(KNOWLEDGE, "12.8") == CompilerLimit(14, 19, 1910, 1950)
+    assert compiler_limit(KNOWLEDGE, "13.0") == CompilerLimit(15, 20, 1920, 1950)
+    assert compiler_limit(KNOWLEDGE, "13.5.37") == CompilerLimit(16, 22, 1920, 1960)
+
+
+def test_one_driver_branch_serves_a_cuda_major() -> None:
+    assert [driver_floor(KNOWLEDGE, cuda) for cuda in ("11.8", "12.8", "13.5")] == [450, 525, 580]
+    assert KNOWLEDGE.toolkits["12.8"].driver == {"linux": "570.26", "windows": "570.65"}
+    assert KNOWLEDGE.toolkits["13.2"].driver == {"linux": "595.45.04", "windows": None}
+
+
+def test_packages_pin_one_release() -> None:
+    assert packages(KNOWLEDGE, "13.2.86") == (
+        "cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,curand,profiler,cuobjdump]==13.2.*",
+    )
+
+
+def test_cuobjdump_is_left_out_where_pypi_lacks_it() -> None:
+    having = [c for c, kit in KNOWLEDGE.toolkits.items() if kit.pypi and kit.cuobjdump]
+    assert having == ["13.2", "13.3", "13.4"]
+    assert packages(KNOWLEDGE, "13.0") == (
+        "cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,curand,profiler]==13.0.*",
+    )
+
+
+def test_a_torch_from_source_needs_the_libraries_too() -> None:
+    toolkit, *apart = packages(KNOWLEDGE, "13.0", for_source=True)
+    assert "curand,profiler,cublas,cusparse,cusolver,cufft,cupti,nvrtc,nvjitlink,nvtx" in toolkit
+    assert [name.split(";")[0] for name in apart] == [
+        "nvidia-cudnn-cu13",
+        "nvidia-nccl-cu13",
+        "nvidia-cusparselt-cu13",
+    ]
+    assert apart[1].endswith("sys_platform == 'linux'")
+
+
+@pytest.mark.parametrize("cuda", ["11.8", "12.9", "13.5"])
+def test_a_toolkit_that_pypi_cannot_give_is_refused(cuda: str) -> None:
+    with pytest.raises(KnowledgeError, match=r"it has 13\.0 to 13\.4"):
+        packages(KNOWLEDGE, cuda)

@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.knowledge import load
+from tasks.knowledge.releases import (
+    WheelChoice,
+    wheel_for,
+    why_no_wheel,
+)
+from tasks.knowledge.wheels import index_url
+from tasks.model import Arch
+
+KNOWLEDGE = load(Path(__file__).parents[3] / "config" / "knowledge")
+WHL = "https://download.pytorch.org/whl"
+
+
+def archs(text: str) -> list[Arch]:
+    return [Arch.parse(item) for item in text.split()]
+
+
+def choose(
+    version: str,
+    targets: str,
+    system: str = "linux",
+    machine: str = "x86_64",
+    cuda: str | None = None,
+) -> WheelChoice | None:
+    return wheel_for(KNOWLEDGE, version, archs(targets), system, machine, cuda)
+
+
+def why(
+    version: str,
+    targets: str,
+    system: str = "linux",
+    machine: str = "x86_64",
+    cuda: str | None = None,
+) -> str:
+    assert choose(version, targets, system, machine, cuda) is None
+    return why_no_wheel(KNOWLEDGE, version, archs(targets), system, machine, cuda)
+
+
+def test_pypi_is_preferred_and_needs_no_index() -> None:
+    assert choose("2.15.0", "12.0") == WheelChoice(
+        "13.2", "", "PyPI's torch 2.15.0 (CUDA 13.2) holds sm_120"
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "targets", "cuda", "index"),
+    [
+        ("2.7.1", "12.0", "12.8", f"{WHL}/cu128"),
+        ("2.8.0", "12.0 8.9", "12.8", ""),
+        ("2.8.0", "12.1", "12.8", ""),
+        ("2.15.0", "7.0", "12.6", f"{WHL}/cu126"),
+        ("2.15.0", "6.1", "12.6", f"{WHL}/cu126"),
+        ("2.10.0", "7.0", "12.8", ""),
+        ("2.11.0", "7.0", "12.6", f"{WHL}/cu126"),
+        ("2.6.0", "9.0", "12.4", ""),
+        ("2.15.0", "9.0a", "13.2", ""),
+        ("2.15.0", "10.3", "13.2", ""),
+    ],
+)
+def test_the_wheel_holds_finished_code_for_every_target(
+    version: str, targets: str, cuda: str, index: str
+) -> None:
+    found = choose(version, targets)
+    assert found is not None
+    assert (found.cuda, found.index) == (cuda, index)
+
+
+def test_a_given_cuda_is_kept() -> None:
+    found = choose("2.15.0", "12.0", cuda="13.4")
+    assert found is not None
+    assert found.index == f"{WHL}/cu134"
+    assert choose("2.15.0", "12.0", cuda="13.2.86") == choose("2.15.0", "12.0", cuda="13.2")
+
+
+def test_windows_cuda_wheels_are_not_on_pypi() -> None:
+    found = choose("2.15.0", "12.0", "windows", "AMD64")
+    assert found is not None
+    assert found.index == f"{WHL}/cu132"
+
+
+def test_arm_wheels_on_pypi_hold_cuda_from_2_11() -> None:
+    found = choose("2.15.0", "12.1", "linux", "aarch64")
+    assert found is not None
+    assert (found.cuda, found.index) == ("13.2", "")
+    assert choose("2.11.0", "9.0", "linux", "aarch64") is not None
+    assert why("2.10.0", "9.0", "linux", "aarch64") == (
+        "no official CUDA wheel of torch 2.10.0 is known for Linux aarch64"
+    )
+
+
+def test_no_targets_means_the_cpu_wheel() -> None:
+    found = choose("2.15.0", "")
+    assert found is not None
+    assert (found.cuda, found.index) == (None, f"{WHL}/cpu")
+    mac = choose("2.15.0", "", "macos", "arm64")
+    assert mac is not None
+    assert mac.index == ""
+
+
+def test_a_nightly_comes_from_the_nightly_index() -> None:
+    found = choose("2.16.0.dev20261101", "12.0", cuda="13.2")
+    assert found is not None
+    assert found.index == f"{WHL}/nightly/cu132"
+    assert index_url(KNOWLEDGE, None, "nightly") == f"{WHL}/nightly/cpu"
+
+
+@pytest.mark.parametrize(
+    ("version", "targets", "cuda", "sentence"),
+    [
+        (
+            "2.6.0",
+            "12.0",
+            None,
+            "no official wheel of torch 2.6.0 holds code for 12.0: its newest is 9.0",
+        ),
+        (
+            "2.15.0",
+            "12.0",
+            "12.6",
+            (
+                "no official wheel of torch 2.15.0 with CUDA 12.6 holds code for 12.0: "
+                "its newest is 9.0"
+            ),
+        ),
+        (
+            "2.15.0",
+            "12.0",
+            "12.8",
+            (
+                "no official wheel of torch 2.15.0 is built with CUDA 12.8: "
+                "there are 12.6, 13.0, 13.2, 13.4"
+            ),
+        ),
+        (
+            "2.15.0",
+            "3.7",
+            None,
+            "no official wheel of torch 2.15.0 holds code for 3.7: its oldest is 5.0",
+        ),
+        (
+            "2.15.0",
+            "6.1 12.0",
+            None,
+            "no official wheel of torch 2.15.0 holds code for 6.1 and 12.0 together",
+        ),
+    ],
+)
+def test_it_is_said_why_no_wheel_fits(
+    version: str, targets: str, cuda: str | None, sentence: str
+) -> None:
+    assert why(version, targets, cuda=cuda) == sentence
+
+
+def test_a_gap_names_what_the_wheels_hold() -> None:
+    assert why("2.11.0", "8.7").endswith(
+        "8.7: it holds 5.0, 6.0, 7.0, 7.5, 8.0, 8.6, 9.0, 10.0, 12.0"
+    )
+
+
+def test_orin_gets_a_wheel_that_cuda_13_2_made() -> None:
+    assert choose("2.15.0", "8.7", machine="aarch64") == WheelChoice(
+        "13.2", "", "PyPI's torch 2.15.0 (CUDA 13.2) holds sm_80 for 8.7"
+    )
+    assert choose("2.15.0", "8.7", machine="aarch64", cuda="13.0") is None
+
+
+def test_macos_has_no_cuda() -> None:
+    assert why("2.15.0", "12.0", "macos", "arm64") == "macOS has no CUDA"
+
+
+@pytest.mark.parametrize(
+    ("version", "targets", "python", "there"),
+    [
+        ("2.15.0", "12.0", "3.11.7", True),
+        ("2.15.0", "12.0", "3.10", False),
+        ("2.15.0", "", "3.10", False),
+        ("2.6.0", "9.0", "3.14", False),
+    ],
+)
+def test_a_wheel_is_for_some_pythons(version: str, targets: str, python: str, there: bool) -> None:
+    found = wheel_for(KNOWLEDGE, version, archs(targets), "linux", "x86_64", python=python)
+    assert (found is not None) is there
+
+
+def test_every_condition_that_fails_is_told() -> None:
+    told = why_no_wheel(KNOWLEDGE, "2.6.0", archs("12.0"), "linux", "x86_64", None, "3.14.0")
+    assert told == (
+        "no official wheel of torch 2.6.0 holds code for 12.0: its newest is 9.0; "
+        "no official wheel of torch 2.6.0 is for Python 3.14 (they are for 3.9 to 3.13)"
+    )
+    cpu = why_no_wheel(KNOWLEDGE, "2.15.0", [], "linux", "x86_64", None, "3.10")
+    assert cpu == "no official wheel of torch 2.15.0 is for Python 3.10 (they are for 3.11 to 3.15)"
+
+
+def test_what_was_not_looked_at_is_said_for_every_wheel() -> None:
+    for found in KNOWLEDGE.releases.values():
+        for wheel in found.wheels:
+            target = [max(wheel.code.cubins)]
+            machine = (wheel.system, wheel.machine, wheel.cuda)
+            chosen = wheel_for(KNOWLEDGE, found.patch, target, *machine)
+            assert chosen is not None
+            assert chosen.verified is wheel.status.startswith("verified")
+            assert chosen.why.endswith("(by our facts, not verified)") is not chosen.verified
+
+
+def test_a_nightly_is_never_told_as_certain() -> None:
+    found = choose("2.16.0.dev20261101", "12.0")
+    assert found is not None
+    assert not found.verified
+
+
+def test_where_another_platform_has_the_code_both_are_named() -> None:
+    thor = [Arch(11, 0)]
+    told = why_no_wheel(KNOWLEDGE, "2.15.0", thor, "linux", "x86_64")
+    assert told.startswith("no official wheel of torch 2.15.0 for Linux x86_64 holds code for 11.0")
+    assert told.endswith("; one for Linux aarch64 does")
+    assert "for Linux" not in why_no_wheel(KNOWLEDGE, "2.6.0", thor, "linux", "x86_64")

@@ -1,0 +1,75 @@
+"""The reader of facts: what PyYAML makes of the same text, and its own errors."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tasks.errors import KnowledgeError
+from tasks.knowledge import load, plainyaml
+
+FACTS = sorted((Path(__file__).parents[3] / "config" / "knowledge").glob("*.yaml"))
+TEXTS = [
+    "",
+    "# nothing\n",
+    "a: 1",
+    "a: 1.10\nb: '1.10'\nc: \"1.10\"",
+    "[yes, no, on, off, true, ~, null, '', 0x1f, 0o7, 017, 1_000, 3:10, .5, 1e3, -.inf]",
+    "a: 2026-11-22",
+    "a: &x [1, 2]\nb: *x",
+    "a: !!str 12",
+    "base: &b {a: 1}\nmore: {<<: *b, c: 2}",
+    "'<<': {a: 1}",
+    "a: >-\n  folded\n  text\nb: |\n  kept\n",
+    "? [1, 2]\n: x",
+    "12: a\ntrue: b\n~: c",
+    "- - - deep\n-\n- {}\n- []",
+]
+
+
+@pytest.mark.parametrize("path", FACTS, ids=lambda path: path.stem)
+def test_the_facts_are_read_as_pyyaml_reads_them(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert plainyaml.read(text) == yaml.safe_load(text)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_whatever_pyyaml_takes_is_taken_alike(text: str) -> None:
+    try:
+        wanted = yaml.safe_load(text)
+    except yaml.YAMLError:
+        with pytest.raises(yaml.YAMLError):
+            plainyaml.read(text)
+        return
+    found = plainyaml.read(text)
+    assert found == wanted
+    assert repr(found) == repr(wanted), "of the same types, too"
+
+
+def test_a_date_is_one() -> None:
+    assert plainyaml.read("a: 2026-11-22") == {"a": datetime.date(2026, 11, 22)}
+
+
+@pytest.mark.parametrize("text", ["a: [1\nb: 2", "a: 1\n b: 2", "a: 'x", "--- a\n--- b", "a: @x"])
+def test_a_mistake_is_told_with_its_line(text: str) -> None:
+    with pytest.raises(yaml.YAMLError) as told:
+        plainyaml.read(text)
+    assert "line " in str(told.value)
+
+
+def test_a_mistake_in_the_facts_names_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "gpus.yaml").write_text("gpus:\n  - a: 1\n  b: 2\n", encoding="utf-8")
+    with pytest.raises(KnowledgeError, match="cannot be read as YAML") as told:
+        _ = load(tmp_path).gpus
+    assert told.value.where == str(tmp_path / "gpus.yaml")
+    assert "line 3" in told.value.todo
+
+
+def test_without_libyaml_it_is_slower_and_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(yaml, "cyaml", raising=False)
+    monkeypatch.setitem(sys.modules, "yaml.cyaml", None)
+    assert plainyaml.read("a: [1, yes]") == {"a": [1, True]}

@@ -1,0 +1,222 @@
+"""The files that ship: every profile loads, default.yaml is the whole reference, and editors get
+the schema.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from tasks.errors import SettingsError
+from tasks.reports.init.answers import Answers, local_yaml
+from tasks.settings import forms
+from tasks.settings.extension import Extension
+from tasks.settings.jsonschema import text
+from tasks.settings.load import load, profiles
+from tasks.settings.schema import Settings
+
+ROOT = Path(__file__).parents[3]
+CONFIG = ROOT / "config"
+SHIPPED = tuple(name for name in profiles(CONFIG) if not name.startswith("local-"))
+DEFAULT = yaml.safe_load((CONFIG / "default.yaml").read_text(encoding="utf-8"))
+SCHEMA = json.loads((CONFIG / "schema.json").read_text(encoding="utf-8"))
+
+
+def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from keys(kind, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, value in tree.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def test_the_promised_profiles_are_there() -> None:
+    promised = {
+        "quickstart", "rtx5090", "rtx5090-source", "cuda124-torch25", "libtorch-debug", "cpu",
+        "windows-rtx5090", "debian-trixie-cpu", "debian-trixie-cuda",
+    }  # fmt: skip
+    assert set(SHIPPED) == promised
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_profile_loads_and_editors_accept_it(name: str, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    (config / "profiles").mkdir(parents=True)
+    for file in ("default.yaml", f"profiles/{name}.yaml"):
+        (config / file).write_bytes((CONFIG / file).read_bytes())
+    assert load(config, name, {}).profile == name
+    content = yaml.safe_load((CONFIG / "profiles" / f"{name}.yaml").read_text(encoding="utf-8"))
+    jsonschema.validate(content, SCHEMA)
+
+
+def test_default_yaml_shows_every_key_and_no_other() -> None:
+    assert sorted(leaves(DEFAULT)) == sorted(keys(Settings))
+
+
+def test_default_yaml_says_what_the_model_does() -> None:
+    assert Settings.model_validate(DEFAULT) == Settings()
+    jsonschema.validate(DEFAULT, SCHEMA)
+
+
+def test_default_yaml_names_every_key_of_an_extension() -> None:
+    comment = (CONFIG / "default.yaml").read_text(encoding="utf-8").partition("extensions: []")[2]
+    told = comment.partition("validation:")[0]
+    for key in Extension.model_fields:
+        if key != "sha256":
+            assert key in told
+
+
+def test_schema_json_is_fresh() -> None:
+    """If not: python -m tasks.settings.jsonschema > config/schema.json"""
+    assert (CONFIG / "schema.json").read_text(encoding="utf-8") == text()
+
+
+def test_the_schema_is_what_the_module_prints() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tasks.settings.jsonschema"],
+        cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=True,
+    )  # fmt: skip
+    assert done.stdout == text()
+
+
+def test_the_schema_is_valid_and_explains_every_key() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["title"] == "torchyard settings"
+    assert "$id" not in SCHEMA
+    for section in SCHEMA["$defs"].values():
+        for name, described in section["properties"].items():
+            assert described.get("description"), name
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"tagret": {}},
+        {"python": 3.1},
+        {"target": {"gpus": [12.0]}},
+        {"build": {"flags": {"CC": "gcc"}}},
+        {"build": {"jobs": 0}},
+        {"extensions": [{"name": "a", "sdist": "torch-cluster"}]},
+    ],
+)
+def test_an_editor_refuses_what_the_tool_refuses(bad: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Settings.model_validate(bad)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(bad, SCHEMA)
+
+
+FILES = [CONFIG / "default.yaml", *(CONFIG / "profiles" / f"{name}.yaml" for name in SHIPPED)]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_the_first_line_of_a_file_tells_an_editor_of_the_schema(file: Path) -> None:
+    first = file.read_text(encoding="utf-8").splitlines()[0]
+    place = first.removeprefix("# yaml-language-server: $schema=")
+    assert (file.parent / place).resolve() == CONFIG / "schema.json"
+
+
+def test_check_jsonschema_accepts_what_ships_and_what_init_writes(tmp_path: Path) -> None:
+    local = tmp_path / "local.yaml"
+    own = Answers(("RTX 5090",), "existing", ("gsplat", {"name": "a", "path": "b"}), "/p", "/q")
+    local.write_text(local_yaml(own), encoding="utf-8")
+    done = checked(*FILES, local)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("tagret: {gpus: auto}", "tagret"),
+        ("build: {job: 3}", "build.job"),
+        ("matrix: {gpu: [cpu]}", "matrix.gpu"),
+    ],
+)
+def test_a_typo_is_refused_with_the_key_that_the_loader_names(
+    text: str, key: str, tmp_path: Path
+) -> None:
+    local = tmp_path / "local.yaml"
+    local.write_text(text, encoding="utf-8")
+    done = checked(local)
+    assert done.returncode == 1
+    above, _, wrong = key.rpartition(".")
+    assert f"$.{above}:".replace("$.:", "$:") in done.stdout
+    assert f"'{wrong}' was unexpected" in done.stdout
+    with pytest.raises(SettingsError) as told:
+        load(CONFIG, "quickstart", {}, text)
+    assert told.value.what.startswith(f"{key}: unknown key")
+    assert told.value.where == "config/local.yaml:1"
+
+
+def checked(*files: Path) -> subprocess.CompletedProcess[str]:
+    """As an editor would, by its schema alone."""
+    argv = [sys.executable, "-m", "check_jsonschema", "--schemafile", str(CONFIG / "schema.json")]
+    return subprocess.run(
+        [*argv, *map(str, files)],
+        env={**os.environ, "NO_COLOR": "1", "PYTHONUTF8": "1", "COLUMNS": "400"},
+        capture_output=True, text=True, encoding="utf-8", check=False,
+    )  # fmt: skip
+
+
+def test_every_form_is_told_in_words() -> None:
+    found = set(patterns(SCHEMA))
+    assert found == set(forms.WORDS)
+
+
+def patterns(node: Any) -> Iterator[str]:
+    if isinstance(node, list):
+        for item in node:
+            yield from patterns(item)
+    elif isinstance(node, dict):
+        if isinstance(node.get("pattern"), str):
+            yield node["pattern"]
+        yield from node.get("patternProperties", {})
+        for value in node.values():
+            yield from patterns(value)
+
+
+def test_a_cache_can_be_off_although_yaml_says_false() -> None:
+    assert Settings.model_validate(yaml.safe_load("build: {cache: off}")).build.cache == "off"
+    with pytest.raises(ValidationError):
+        Settings.model_validate(yaml.safe_load("build: {cache: on}"))
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(ValidationError):
+        Settings().python = "3.12"
+
+
+def test_a_tilde_is_the_home_of_who_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("USERPROFILE", "/home/me")
+    given = {
+        "source": {"path": "~/src/pytorch", "patches": ["~/a.patch", "b.patch"]},
+        "toolkit": {"path": "~/cuda"},
+        "wheel": {"wheelhouse": "~/wheels"},
+        "extensions": [{"name": "mine", "path": "~/mine"}],
+    }
+    settings = Settings.model_validate(given)
+    assert settings.source.path == "/home/me/src/pytorch"
+    assert settings.source.patches == ("/home/me/a.patch", "b.patch")
+    assert settings.toolkit.path == "/home/me/cuda"
+    assert settings.wheel.wheelhouse == "/home/me/wheels"
+    assert settings.extensions[0].path == "/home/me/mine"

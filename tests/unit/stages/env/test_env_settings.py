@@ -1,0 +1,113 @@
+"""Variables of the settings that no script could hold, and reasons for all that one holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tasks.errors import SettingsError
+from tasks.settings.schema import Settings
+from tasks.stages.deps.job import Cache, CudaHome, Deps
+from tasks.stages.env.plan import plan
+from tasks.stages.env.reasons import SET
+from tasks.stages.env.resolve import resolve
+from tasks.stages.env.runtime import resolve_runtime
+from tests.checkout import KNOWLEDGE
+from tests.unit.deciding.test_decide import host
+from tests.unit.stages.env.test_env_resolve import LAYOUT, NONE, PINS, choice, deps, job
+from tests.unit.test_plan import planned, shipped
+
+__all__ = ["shipped"]
+
+
+def refused(system: str, section: str, variables: dict[str, str]) -> SettingsError:
+    asked = Settings.model_validate({section: {"env": variables}})
+    with pytest.raises(SettingsError) as caught:
+        plan(asked, LAYOUT, choice(system=system), KNOWLEDGE)
+    return caught.value
+
+
+@pytest.mark.parametrize("section", ["build", "runtime"])
+@pytest.mark.parametrize(
+    ("system", "name", "value", "what"),
+    [
+        ("linux", "V_A", "a\0b", "NUL"),
+        ("windows", "V_A", "a\0b", "NUL"),
+        ("linux", "V_A", "\udc80", "half a character"),
+        ("linux", "Vä", "1", "a POSIX shell cannot hold a variable named 'Vä'"),
+        ("linux", "UID", "1", "keeps the variable UID for itself"),
+        ("linux", "options", "1", "keeps the variable options for itself"),
+        ("linux", "_torchyard_name", "1", "the environment scripts use for themselves"),
+        ("windows", "_TORCHYARD_PAGE", "1", "the environment scripts use for themselves"),
+        ("windows", "V_A", "a\nb", "a batch file cannot hold the value 'a\\nb': it has more than"),
+        ("windows", "V_A", "x" * 9000, "more than 8191 characters"),
+        ("windows", "V_A", "!" * 5000, "more than 8191 characters"),
+    ],
+)
+def test_what_a_script_of_the_system_cannot_hold_is_refused_by_its_key(
+    section: str, system: str, name: str, value: str, what: str
+) -> None:
+    error = refused(system, section, {name: value})
+    assert error.where == f"{section}.env.{name}"
+    assert what in error.what
+    assert error.todo
+
+
+def test_two_names_that_are_one_on_windows_are_refused_there() -> None:
+    error = refused("windows", "build", {"Lib": "a", "LIB": "b"})
+    assert (error.where, error.what) == ("build.env.LIB", "Lib and LIB are one variable on Windows")
+    asked = Settings.model_validate({"runtime": {"env": {"Lib": "a", "LIB": "b"}}})
+    assert plan(asked, LAYOUT, choice(), KNOWLEDGE).job.runtime == {"Lib": "a", "LIB": "b"}
+
+
+def test_names_are_in_capitals_on_windows_as_python_has_them() -> None:
+    asked = Settings.model_validate({"runtime": {"env": {"Device": "auto"}}})
+    found = plan(asked, LAYOUT, choice(system="windows"), KNOWLEDGE)
+    assert found.job.runtime == {"DEVICE": "auto"}
+
+
+def test_lines_are_no_matter_where_no_cmd_reads_them() -> None:
+    asked = Settings.model_validate({"runtime": {"env": {"V_A": "a\nb" * 9000}}})
+    plan(asked, LAYOUT, choice(), KNOWLEDGE)
+
+
+def test_an_empty_value_is_an_unset_variable_on_windows() -> None:
+    made = job(system="windows", variables={"V_A": "", "V_B": "b"}, flags={})
+    full, _ = resolve(made, deps(cc=NONE, cxx=NONE))
+    assert "V_A" not in full.set
+    assert "V_A" in full.unset
+    assert full.why["V_A"] == "build.env says so"
+    assert resolve(job(variables={"V_A": ""}), deps())[0].set["V_A"] == ""
+
+
+def on(system: str) -> Deps:
+    """What deps would have made there."""
+    if system != "windows":
+        return deps()
+    toolkit = CudaHome(r"C:\y\build\p\cuda", "13.2.86", PINS)
+    return deps(toolkit=toolkit, scripts=r"C:\y\build\p\venv\Scripts", cc=NONE, cxx=NONE)
+
+
+@pytest.mark.parametrize("system", ["linux", "windows"])
+@pytest.mark.parametrize("kind", ["", "ccache", "sccache"])
+def test_every_variable_of_every_profile_has_a_reason(
+    shipped: dict[str, Settings], system: Any, kind: Any
+) -> None:
+    tried = 0
+    for name, settings in shipped.items():
+        try:
+            _, plan = planned(host(system=system), settings, name)
+        except SettingsError:
+            continue  # needs a toolkit that this host lacks, or another system
+        made = next(stage.job for stage in plan.stages if stage.name == "env")
+        full, extension = resolve(made, on(system), Cache(kind, "/usr/bin/ccache"))
+        for environment in (full, resolve_runtime(made, on(system))):
+            assert [name for name in environment.names if not environment.why.get(name)] == []
+        assert extension.why == {}
+        tried += 1
+    assert tried >= 4
+
+
+def test_reasons_fit_beside_what_they_are_for() -> None:
+    assert [why for why in SET.values() if len(why) > 80 or not why.isascii() or "\n" in why] == []

@@ -1,0 +1,227 @@
+"""A known extension by its name: what is used of the facts, what a person overrides, what is
+refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tasks.errors import SettingsError
+from tasks.knowledge.extensionfacts import ExtensionFact
+from tasks.model import Stage, System
+from tasks.stages.extensions.job import ExtensionJob
+from tests.checkout import ROOT
+from tests.unit.deciding.test_decide import KNOWLEDGE, host
+from tests.unit.test_plan import plan_of
+
+TORCH_213 = {"version": "2.13.0"}
+
+
+def stages(*extensions: Any, system: System = "linux", **asked: Any) -> dict[str, Stage]:
+    plan = plan_of(host(system=system), extensions=list(extensions), **asked)
+    return {stage.job.name: stage for stage in plan.stages if stage.room == "extensions"}
+
+
+def job(*extensions: Any, **asked: Any) -> ExtensionJob:
+    (stage,) = stages(*extensions, **asked).values()
+    assert isinstance(stage.job, ExtensionJob)
+    return stage.job
+
+
+def refused(*extensions: Any, **asked: Any) -> str:
+    with pytest.raises(SettingsError) as told:
+        stages(*extensions, **asked)
+    return str(told.value)
+
+
+def test_a_name_alone_is_enough() -> None:
+    found = job("simple-knn")
+    fact = KNOWLEDGE.extensions["simple-knn"]
+    assert (found.kind, found.location, found.ref) == ("git", fact.git, "master")
+    assert (found.submodules, found.includes) == (False, ("cfloat",))
+    assert found.imports == ("simple_knn._C",)
+    assert job({"name": "simple-knn"}) == found
+
+
+def test_a_name_is_the_same_however_an_index_would_write_it() -> None:
+    assert job("Simple_KNN").location == job("simple-knn").location
+
+
+@pytest.mark.parametrize("fact", KNOWLEDGE.extensions.values(), ids=lambda fact: fact.name)
+def test_every_known_one_resolves(fact: ExtensionFact) -> None:
+    beside = fact.after
+    found = stages(fact.name, *beside, torch=TORCH_213)[fact.name].job
+    assert found.location == (fact.git or fact.sdist)
+    assert found.requires == fact.requires
+    assert found.imports == fact.imports
+
+
+def test_a_key_that_is_set_goes_before_what_is_known() -> None:
+    mine = {"name": "simple-knn", "ref": "v2", "imports": ["simple_knn"], "submodules": True}
+    found = job(mine)
+    assert (found.ref, found.imports, found.submodules) == ("v2", ("simple_knn",), True)
+    assert found.location == KNOWLEDGE.extensions["simple-knn"].git
+    assert found.includes == ("cfloat",)
+
+
+def test_another_source_keeps_what_its_code_needs() -> None:
+    mirror = job({"name": "simple-knn", "git": "https://mirror.org/simple-knn.git"})
+    assert (mirror.location, mirror.ref) == ("https://mirror.org/simple-knn.git", "HEAD")
+    assert (mirror.imports, mirror.includes) == (("simple_knn._C",), ("cfloat",))
+
+
+def test_a_persons_variables_lie_over_the_known_ones() -> None:
+    given = {"name": "flash-attn", "env": {"NVCC_THREADS": "2", "X": "1"}}
+    env = job(given, torch=TORCH_213).env
+    assert env["FLASH_ATTENTION_FORCE_BUILD"] == "TRUE"
+    assert (env["NVCC_THREADS"], env["X"]) == ("2", "1")
+
+
+@pytest.mark.parametrize(("gpus", "forced"), [(["12.0"], "1"), ([], None)])
+def test_cuda_is_forced_where_it_is_what_is_built(gpus: list[str], forced: str | None) -> None:
+    for name in ("torch-scatter", "torch-cluster", "torch-spline-conv"):
+        assert job(name, target={"gpus": gpus}).env.get("FORCE_CUDA") == forced
+
+
+@pytest.mark.parametrize(
+    ("gpus", "taken"),
+    [
+        (["12.0"], "120"),
+        (["8.9"], "80"),
+        (["8.6", "8.9", "9.0"], "80;90"),
+        (["12.1"], "120"),
+        (["10.3", "12.0"], "100;120"),
+    ],
+)
+def test_a_setup_py_with_archs_of_its_own_is_told_them(gpus: list[str], taken: str) -> None:
+    asked: dict[str, Any] = {"torch": {**TORCH_213, "strategy": "source"}}
+    assert job("flash-attn", target={"gpus": gpus}, **asked).env["FLASH_ATTN_CUDA_ARCHS"] == taken
+    plain = ";".join(gpu.replace(".", "") for gpu in gpus)
+    assert job("fused-ssim", target={"gpus": gpus}, **asked).env["CUDA_ARCHITECTURES"] == plain
+
+
+def test_a_card_that_its_setup_py_does_not_know_is_refused_at_load() -> None:
+    assert refused("flash-attn", target={"gpus": ["7.5"]}, torch=TORCH_213) == (
+        "extensions (flash-attn): its setup.py makes no code for 7.5: "
+        "it knows 8.0, 9.0, 10.0, 12.0\n"
+        "  → leave the extension out, or that card out of target.gpus"
+    )
+
+
+def test_nvcc_is_given_another_standard_only_where_torch_wants_it() -> None:
+    assert job("gsplat").nvcc == ("-std=c++20",)
+    assert job("gsplat", torch=TORCH_213).nvcc == ()
+    assert job("gsplat", target={"gpus": []}).nvcc == ()
+
+
+def test_what_is_known_not_to_build_is_refused_with_the_way_out() -> None:
+    told = refused("flash-attn")
+    assert told.startswith("extensions (flash-attn): flash-attn does not build with torch 2.15.0: ")
+    assert "C++17" in told
+    assert "→ write git: https://github.com/Dao-AILab/flash-attention.git and ref: main" in told
+    assert job("flash-attn", torch=TORCH_213).location == "flash-attn==2.8.3.post2"
+
+
+@pytest.mark.parametrize(
+    "mended",
+    [
+        {"git": "https://github.com/Dao-AILab/flash-attention.git", "ref": "main"},
+        {"path": "/home/me/flash-attention"},
+        {"patches": ["cxx20.patch"]},
+    ],
+)
+def test_another_source_or_a_patch_may_be_mended(mended: dict[str, Any]) -> None:
+    found = job({"name": "flash-attn", **mended})
+    assert found.env["FLASH_ATTENTION_FORCE_BUILD"] == "TRUE"
+    assert (found.own_jobs, found.compiler_mib) == (True, 5300)
+
+
+def test_windows_fails_sooner_than_linux() -> None:
+    assert "MSVC" in refused("flash-attn", system="windows", torch=TORCH_213)
+    assert job("flash-attn", torch=TORCH_213)
+
+
+def test_what_only_may_fail_is_a_warning() -> None:
+    plan = plan_of(host(), extensions=["pytorch3d"])
+    assert len(plan.warnings) == 1
+    assert plan.warnings[0].startswith("pytorch3d may not build with torch 2.15.0: its setup.py")
+    assert plan_of(host(), extensions=["pytorch3d"], torch=TORCH_213).warnings == ()
+
+
+def test_a_name_that_nobody_knows_is_told_the_nearest() -> None:
+    told = refused("simpel-knn")
+    assert told.startswith(
+        'extensions: no extension "simpel-knn" is known; did you mean "simple-knn"?\n'
+        "  → give it one of git, path and sdist, or choose one of: diff-gaussian-rasterization, "
+    )
+
+
+@pytest.mark.parametrize(
+    ("sdist", "told"),
+    [
+        ("simple-knn==2.0.1", "simple-knn on the package index is an unrelated package"),
+        ("Simple_KNN==2.0.1", "simple-knn on the package index is an unrelated package"),
+        ("simple.knn==2.0.1", "simple-knn on the package index is an unrelated package"),
+        ("fused-ssim==1", "fused-ssim has no package of its own on the package index"),
+        ("diff_gauss==1", "diff-gauss has no package of its own on the package index"),
+        ("diff-gaussian-rasterization==0.1", "diff-gaussian-rasterization has no package"),
+    ],
+)
+def test_a_package_of_another_project_is_refused_by_its_name(sdist: str, told: str) -> None:
+    message = refused({"name": "mine", "sdist": sdist, "imports": ["mine"]})
+    assert message.startswith(f"extensions (mine).sdist: {told}")
+    assert "→ write git: https://" in message
+
+
+def test_its_own_releases_are_not_refused() -> None:
+    assert job({"name": "mine", "sdist": "gsplat==1.5.2"}).location == "gsplat==1.5.2"
+
+
+def test_another_projects_package_is_no_requirement_either() -> None:
+    message = refused({"name": "mine", "path": "mine", "requires": ["fused-ssim>=0.1"]})
+    assert message.startswith("extensions (mine).requires: fused-ssim has no package of its own")
+
+
+def test_two_that_install_one_module_are_told_apart() -> None:
+    told = refused("diff-gaussian-rasterization", "diff-gaussian-rasterization-dr-aa")
+    assert "both install the module diff_gaussian_rasterization" in told
+
+
+def test_its_check_is_used_where_the_settings_give_none() -> None:
+    mine = {"name": "diff-gaussian-rasterization", "smoke": {"script": "mine.py", "gpu": False}}
+    asked = plan_of(host(), extensions=["simple-knn", mine]).validate.job.smokes
+    found = {name: (smoke.script.name, smoke.gpu) for name, smoke in asked.items()}
+    assert found == {
+        "simple-knn": ("simple-knn.py", True),
+        "diff-gaussian-rasterization": ("mine.py", False),
+    }
+    assert asked["simple-knn"].script.parent.name == "checks"
+
+
+def test_every_known_check_is_a_file_here() -> None:
+    named = [fact.check for fact in KNOWLEDGE.extensions.values() if fact.check]
+    assert named
+    assert [name for name in named if not (ROOT / "templates" / "checks" / name).is_file()] == []
+
+
+def test_what_is_known_of_one_is_no_reason_to_build_another_again() -> None:
+    mine = {"name": "mine", "path": "mine"}
+    assert "nvcc" not in stages(mine)["mine"].inputs
+    assert stages(mine)["mine"].inputs == stages(mine, "gsplat")["mine"].inputs
+
+
+def test_a_new_fact_about_one_builds_it_again() -> None:
+    known, plain = stages("gsplat")["gsplat"], stages("gsplat", torch=TORCH_213)["gsplat"]
+    assert known.inputs["nvcc"] == ["-std=c++20"]
+    assert "nvcc" not in plain.inputs
+    assert replace(known.job, nvcc=()) != known.job
+
+
+def test_a_key_of_another_kind_of_source_is_no_wish_that_is_passed_over() -> None:
+    told = refused({"name": "gsplat", "ref": "v1.5.0"})
+    assert "ref says nothing of gsplat==" in told
+    assert "give the source that it is of: git" in told
+    assert "sha256 says nothing of https://" in refused({"name": "fused-ssim", "sha256": "0" * 64})

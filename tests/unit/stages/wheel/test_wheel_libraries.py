@@ -1,0 +1,227 @@
+"""Wheels of real libraries, looked at before they are installed: whose is what they need."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tasks.effects import manifests
+from tasks.errors import BadArtifactError
+from tasks.linking.linkage import summary
+from tasks.linking.values import Linked, Origin, WheelLibraries
+from tasks.model import Layout
+from tasks.settings.schema import Settings
+from tasks.stages.compile.job import Compiled
+from tasks.stages.deps.job import CudaHome, Deps, Program
+from tasks.stages.env.job import Environment
+from tasks.stages.wheel import libraries
+from tasks.stages.wheel.job import BuiltJob
+from tasks.stages.wheel.plan import plan
+from tests.checkout import Heard
+from tests.sharedlibrary import linux, make_library
+from tests.unit.stages.wheel.test_wheel_stage import CHOICE, KNOWLEDGE
+
+pytestmark = linux
+
+NONE = Program("", "")
+NAME = "torch-2.6.0-cp312-cp312-linux_x86_64.whl"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A build folder, and an environment whose interpreter only tells where its packages are."""
+
+    folder: Path
+    toolkit: CudaHome | None = None
+
+    @property
+    def job(self) -> BuiltJob:
+        layout = Layout(self.folder, "p", self.folder / "wheelhouse")
+        job = plan(Settings(), layout, CHOICE, KNOWLEDGE).job
+        assert isinstance(job, BuiltJob)
+        return job
+
+    @property
+    def site(self) -> Path:
+        return self.folder / "build" / "p" / "venv" / "lib" / "site-packages"
+
+    @property
+    def tree(self) -> Path:
+        return self.folder / "pytorch"
+
+    def look(self, *members: Path) -> WheelLibraries:
+        """Make a wheel of `members`, which lie in the folder `wheel`, and look at it."""
+        path = self.folder / NAME
+        with zipfile.ZipFile(path, "w") as archive:
+            for member in members:
+                archive.write(member, member.relative_to(self.folder / "wheel"))
+        recorded = {member.relative_to(self.folder / "wheel").as_posix(): "" for member in members}
+        manifests.publish(
+            self.job.libraries, libraries.look(self.job, self._deps(), path, recorded)
+        )
+        return manifests.read(self.job.libraries, WheelLibraries)
+
+    def refused(self, *members: Path) -> BadArtifactError:
+        with pytest.raises(BadArtifactError) as told:
+            self.look(*members)
+        assert told.value.where == str(self.folder / NAME)
+        return told.value
+
+    def _deps(self) -> Deps:
+        scripts = self.site.parent.parent / "bin"
+        scripts.mkdir(parents=True, exist_ok=True)
+        python = scripts / "python"
+        python.write_text(f"#!/bin/sh\necho {self.site}\n")
+        python.chmod(0o755)
+        manifests.publish(self.job.env, Environment({}, {}, (), ":"))
+        compiled = Compiled("setup_py", str(self.tree), "", None, "", (), {})
+        manifests.publish(self.job.compiled, compiled)
+        return Deps(str(python), "3.12.1", "1", None, str(scripts), self.toolkit, None,
+                    NONE, NONE, NONE, NONE, None)  # fmt: skip
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def member(bench: Bench, name: str, *needs: Path, rpath: str = "$ORIGIN") -> Path:
+    return make_library(bench.folder / "wheel" / "torch" / name, *needs, rpath=rpath)
+
+
+def whose(found: WheelLibraries, library: str) -> dict[str, str]:
+    return dict(found.libraries[f"torch/{library}"].needed)
+
+
+def test_what_the_wheel_and_the_system_supply_is_told_apart(bench: Bench, heard: Heard) -> None:
+    c10 = member(bench, "lib/libc10.so")
+    module = member(bench, "_C.cpython-312-x86_64-linux-gnu.so", c10, rpath="$ORIGIN/lib")
+    found = bench.look(c10, module, bench_text(bench))
+    needed = {"libc10.so": "wheel", "libc.so.6": "system"}
+    assert whose(found, module.name) == needed
+    assert list(found.libraries) == [f"torch/{module.name}", "torch/lib/libc10.so"]
+    assert heard[-1] == "2 libraries"
+    assert not list(Path(bench.job.landing).rglob("*.so"))
+
+
+def bench_text(bench: Bench) -> Path:
+    """A linker script has a library's name."""
+    path = bench.folder / "wheel" / "torch" / "lib" / "libm.so"
+    path.write_text("GROUP ( libm.so.6 )\n")
+    return path
+
+
+def test_looking_again_leaves_the_same_bytes(bench: Bench) -> None:
+    libraries_of = [member(bench, f"lib/lib{name}.so") for name in "cab"]
+    bench.look(*libraries_of)
+    before = Path(bench.job.libraries).read_bytes()
+    bench.look(*reversed(libraries_of))
+    assert Path(bench.job.libraries).read_bytes() == before
+
+
+def test_a_library_that_is_nowhere_is_refused_with_who_needs_it(bench: Bench) -> None:
+    gone = make_library(bench.folder / "elsewhere" / "libgone.so.3")
+    one, two = member(bench, "lib/libone.so", gone), member(bench, "lib/libtwo.so", gone)
+    told = bench.refused(one, two)
+    assert told.what == (
+        "not installed, and what was installed before stays: libgone.so.3 is nowhere on this "
+        "machine (needed by torch/lib/libone.so, torch/lib/libtwo.so)"
+    )
+    assert "LD_LIBRARY_PATH" in told.todo
+    assert not Path(bench.job.libraries).exists()
+
+
+def test_a_library_of_the_torch_that_goes_supplies_nothing(bench: Bench) -> None:
+    old = make_library(bench.site / "torch" / "lib" / "libold.so")
+    told = bench.refused(member(bench, "lib/libone.so", old))
+    assert "libold.so is nowhere" in told.what
+
+
+def test_a_library_of_the_wheel_that_no_rpath_leads_to_is_refused(bench: Bench) -> None:
+    c10 = member(bench, "lib/libc10.so")
+    told = bench.refused(c10, member(bench, "_C.so", c10, rpath="$ORIGIN"))
+    assert "libc10.so is in the wheel, and no RPATH leads there from torch/_C.so" in told.what
+    assert "CMAKE_SKIP_RPATH" in told.todo
+
+
+def test_the_driver_may_be_absent(bench: Bench, heard: Heard) -> None:
+    stub = make_library(bench.folder / "stubs" / "libcuda.so.1")
+    found = bench.look(member(bench, "lib/libone.so", stub))
+    assert whose(found, "lib/libone.so")["libcuda.so.1"] == "driver"
+    assert heard[-1] == "1 library; from the driver: libcuda.so.1"
+
+
+def test_toolkit_and_packages_are_known_through_links(bench: Bench, heard: Heard) -> None:
+    packages = bench.site / "nvidia"
+    cudart = make_library(packages / "cu13" / "lib" / "libcudart.so.13")
+    cudnn = make_library(packages / "cudnn" / "lib" / "libcudnn.so.9")
+    mkl = make_library(bench.site.parent / "libmkl_rt.so.2")
+    home = bench.folder / "build" / "p" / "cuda" / "lib64"
+    home.mkdir(parents=True)
+    (home / cudart.name).symlink_to(cudart)
+    with_toolkit = Bench(bench.folder, CudaHome(str(home.parent), "13.0.1", ("pin==1",)))
+    rpath = f"$ORIGIN:{home}:{mkl.parent}"
+    found = with_toolkit.look(member(bench, "lib/libone.so", cudart, cudnn, mkl, rpath=rpath))
+    assert found.libraries["torch/lib/libone.so"] == Linked(
+        {
+            "libcudart.so.13": "toolkit",
+            "libcudnn.so.9": "toolkit",  # torch/__init__ loads it where no path leads to it
+            "libmkl_rt.so.2": "environment",
+            "libc.so.6": "system",
+        },
+        {str(home): "toolkit", str(mkl.parent): "environment"},
+    )
+    assert [line for line in heard if "bound" in line] == []
+    assert "from the toolkit: libcudart.so.13, libcudnn.so.9; from packages of" in heard[-1]
+
+
+def test_a_path_into_the_source_tree_is_a_warning(bench: Bench, heard: Heard) -> None:
+    left = make_library(bench.tree / "build" / "lib" / "libleft.so")
+    found = bench.look(member(bench, "lib/libone.so", left, rpath=str(left.parent)))
+    assert whose(found, "lib/libone.so")["libleft.so"] == "build"
+    (warning,) = (line for line in heard if "bound" in line)
+    assert warning.startswith(f"libone.so: bound by RPATH to {left.parent}, ")
+    assert heard[-1] == "1 library; from the build folder: libleft.so"
+
+
+def test_library_path_of_the_person_counts(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, heard: Heard
+) -> None:
+    other = make_library(bench.folder / "opt" / "libblas.so.3")
+    one = member(bench, "lib/libone.so", other)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(other.parent))
+    found = bench.look(one)
+    assert whose(found, "lib/libone.so")["libblas.so.3"] == "system"
+    assert heard[-1] == "1 library; from the system: libblas.so.3"
+
+
+def test_a_wheel_without_elf_libraries_says_nothing(bench: Bench, heard: Heard) -> None:
+    dll = bench.folder / "wheel" / "torch" / "lib" / "c10.dll"
+    dll.parent.mkdir(parents=True)
+    dll.write_bytes(b"MZ")
+    assert bench.look(dll) == WheelLibraries(NAME, {})
+    assert "librar" not in "".join(heard[1:])
+
+
+def test_the_line_for_people_stays_short() -> None:
+    needed: dict[str, Origin] = {f"lib{number:02}.so": "system" for number in range(11)}
+    found = WheelLibraries(NAME, {"torch/_C.so": Linked(needed, {})})
+    assert summary(found).endswith("lib06.so, lib07.so and 3 more")
+
+
+def test_a_library_is_read_once_for_each_content(bench: Bench) -> None:
+    one = member(bench, "lib/libone.so")
+    bench.look(one)  # leaves the wheel
+    name, path = "torch/lib/libone.so", bench.folder / NAME
+    first = libraries.linkages(bench.job, path, {name: "sha256=one"}, bench.job.linkages)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(name, "no library")
+    assert libraries.linkages(bench.job, path, {name: "sha256=one"}, bench.job.linkages) == first
+    assert libraries.linkages(bench.job, path, {name: "sha256=two"}, bench.job.linkages) == {}
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.write(one, name)
+    assert libraries.linkages(bench.job, path, {name: "sha256=two"}, bench.job.linkages) == {}
+    assert libraries.linkages(bench.job, path, {name: "sha256=one"}, bench.job.linkages) == first

@@ -1,0 +1,160 @@
+"""The wheel stage: what the wheel is called, and what must have been installed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+
+from tasks.deciding.choice import Choice, ToolkitChoice
+from tasks.digest import sha256_text
+from tasks.errors import BadArtifactError, SettingsError
+from tasks.knowledge import load
+from tasks.model import Arch, Interpreter, Layout, Stage, Strategy, TorchFound
+from tasks.settings.schema import Settings
+from tasks.stages.source.job import SourceTree
+from tasks.stages.wheel.installed import require
+from tasks.stages.wheel.job import Reading
+from tasks.stages.wheel.made import version_of
+from tasks.stages.wheel.plan import plan
+
+KNOWLEDGE = load(Path(__file__).parents[4] / "config" / "knowledge")
+LAYOUT = Layout(PurePosixPath("/yard"), "p", PurePosixPath("/yard/wheelhouse"))
+CHOICE = Choice(
+    system="linux",
+    strategy="source",
+    strategy_why="asked for",
+    targets=(Arch(12, 0),),
+    targets_why="asked for",
+    ptx=False,
+    torch="2.6.0",
+    cuda="13.0",
+    toolkit=ToolkitChoice("pypi", "13.0"),
+    python=Interpreter("/usr/bin/python3", "3.12.1"),
+)
+TREE = SourceTree("/src", "git", "1a2b3c4d5e6f", {}, "", "abcdef0123456789")
+
+
+def stage(choice: Choice = CHOICE, **asked: Any) -> Stage:
+    return plan(Settings.model_validate(asked), LAYOUT, choice, KNOWLEDGE)
+
+
+def version(asked: str = "auto", choice: Choice = CHOICE, tree: SourceTree = TREE) -> str:
+    return version_of(stage(choice, wheel={"local_version": asked}).job, tree)
+
+
+@pytest.mark.parametrize(
+    ("targets", "cuda", "named"),
+    [
+        ([Arch(12, 0)], "13.0", "cu130.sm120"),
+        ([Arch(8, 9), Arch(9, 0, "a"), Arch(12, 0)], "12.8", "cu128.sm89.sm90a.sm120"),
+        ([], None, "cpu"),
+    ],
+)
+def test_the_local_version_names_cuda_and_archs(
+    targets: list[Arch], cuda: str | None, named: str
+) -> None:
+    choice = replace(CHOICE, targets=tuple(targets), cuda=cuda)
+    assert choice.label == named
+    assert version(choice=choice) == f"2.6.0+{named}.g1a2b3c4"
+
+
+def test_a_tree_without_commit_is_named_by_its_digest() -> None:
+    assert version(tree=replace(TREE, commit="")) == "2.6.0+cu130.sm120.tabcdef0"
+
+
+def test_edits_are_named_by_theirs() -> None:
+    first, second = (version(tree=replace(TREE, edits=text)) for text in ("a", "b"))
+    assert first == f"2.6.0+cu130.sm120.g1a2b3c4.d{sha256_text('a')[:6]}"
+    assert first != second
+
+
+def test_none_and_a_persons_own_are_taken_whole() -> None:
+    assert version("none") == "2.6.0"
+    assert version("mine.3", tree=replace(TREE, edits="a")) == "2.6.0+mine.3"
+
+
+def test_prebuilt_takes_the_exact_release_and_existing_nothing() -> None:
+    job = stage(replace(CHOICE, strategy="prebuilt"), torch={"sha256": "a" * 64}).job
+    assert (job.requirement, job.cuda, job.sha256) == ("torch==2.6.0", "13.0", "a" * 64)
+    one_of_several = stage(replace(CHOICE, strategy="prebuilt"), torch={"local": "cu130.sm120.g1"})
+    assert one_of_several.job.requirement == "torch==2.6.0+cu130.sm120.g1"
+    assert one_of_several.inputs["requirement"] == one_of_several.job.requirement
+    python = Interpreter("/usr/bin/python3", "3.12.1", TorchFound("2.6.0", "13.0", "/s/torch"))
+    found = stage(replace(CHOICE, strategy="existing", python=python))
+    assert (found.job.python, found.job.folder) == ("/usr/bin/python3", "/s/torch")
+    assert found.reads == (LAYOUT.manifest("deps"),)
+
+
+FOUND = TorchFound("2.15.0+cu132", "13.2", "/s/torch")
+
+
+def test_the_torch_that_was_meant_is_accepted() -> None:
+    require(FOUND, "2.15.0", "13.2")
+    require(TorchFound("2.15.0+cpu", None, "/s/torch"), "2.15.0", None)
+
+
+@pytest.mark.parametrize(
+    ("found", "release", "cuda", "message"),
+    [
+        (FOUND, "2.14.1", "13.2",
+         "/s/torch: torch 2.15.0+cu132 was installed, and 2.14.1 was meant"),
+        (FOUND, "2.15.0", "13.0",
+         ("/s/torch: this torch 2.15.0+cu132 has CUDA 13.2, and CUDA 13.0 was meant\n"
+         '  → set toolkit.version: "13.2"')),
+        (FOUND, "2.15.0", None,
+         ("/s/torch: this torch 2.15.0+cu132 has CUDA 13.2, and no CUDA was meant\n"
+         '  → set toolkit.version: "13.2"')),
+        (TorchFound("2.15.0+cpu", None, "/s/torch"), "2.15.0", "13.2",
+         ("/s/torch: this torch 2.15.0+cpu has no CUDA, and CUDA 13.2 was meant\n"
+         "  → choose another torch.index")),
+    ],
+)  # fmt: skip
+def test_another_torch_than_was_meant_is_told(
+    found: TorchFound, release: str, cuda: str | None, message: str
+) -> None:
+    with pytest.raises(BadArtifactError) as told:
+        require(found, release, cuda)
+    assert str(told.value) == message
+
+
+@pytest.mark.parametrize("strategy", ["source", "prebuilt", "existing"])
+def test_each_way_to_a_torch_reads_its_surface_alike(strategy: Strategy) -> None:
+    python = Interpreter("/usr/bin/python3", "3.12.1", TorchFound("2.6.0", "13.0", "/s/torch"))
+    choice = replace(CHOICE, strategy=strategy, python=python)
+    found = stage(choice)
+    build = LAYOUT.build
+    assert found.job.reading == Reading(17, build / "wheel-symbols.json", build / "surfaces")
+    assert "reading" not in found.inputs
+    assert stage(replace(choice, torch="9.9.0")).job.reading.cxx_standard is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "provider", "taken"),
+    [
+        ("auto", "pypi", True),
+        ("auto", "system", False),
+        ("auto", "path", False),
+        ("packages", "system", True),
+        ("toolkit", "pypi", False),
+    ],
+)
+def test_cuda_comes_from_packages_as_the_toolkit_did_or_as_asked(
+    asked: str, provider: Any, taken: bool
+) -> None:
+    choice = replace(CHOICE, toolkit=ToolkitChoice(provider, "13.0", "/opt/cuda"))
+    found = stage(choice, wheel={"cuda": asked})
+    assert found.job.by_packages is taken
+    assert ("by_packages" in found.inputs) is taken  # no other wheel is made again for it
+
+
+def test_a_wheel_without_cuda_and_one_for_windows_take_nothing_from_packages() -> None:
+    none = replace(CHOICE, cuda=None, targets=(), toolkit=ToolkitChoice("none"))
+    assert not stage(none, wheel={"cuda": "packages"}).job.by_packages
+    windows = replace(CHOICE, system="windows")
+    assert not stage(windows).job.by_packages
+    with pytest.raises(SettingsError) as told:
+        stage(windows, wheel={"cuda": "packages"})
+    assert str(told.value).startswith("wheel.cuda: packages is for Linux")
