@@ -30,9 +30,12 @@ def release_of(tree: Path) -> Version | None:
 def other_release(tree: Path, release: str) -> str:
     """The version of a tree that is of another release than that; "" where it is of the same.
 
-    What comes before a release is that release: the tree of the tag v2.6.0 says 2.6.0a0.
+    What comes before a release is that release: the tree of the tag v2.6.0 says 2.6.0a0. So may
+    those of its patches, whose number nobody raised: that of v2.5.1 says 2.5.0a0 (pytorch#151425).
     """
     found, numbers = release_of(tree), re.match(r"\d+(?:\.\d+)*", release)
-    if found is None or numbers is None or Version(found.base_version) == Version(numbers[0]):
+    if found is None or numbers is None:
         return ""
-    return found.public
+    asked, said = Version(numbers[0]), Version(found.base_version)
+    not_raised = found.pre and found.micro == 0 and asked.release[:2] == said.release[:2]
+    return "" if asked == said or not_raised else found.public

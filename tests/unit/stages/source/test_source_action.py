@@ -344,7 +344,8 @@ def test_archive_and_folder_of_another_project_are_refused(tmp_path: Path, tree:
 
 
 @pytest.mark.parametrize(
-    ("release", "warned"), [("2.9.0", False), ("2.9.0rc1", False), ("2.15.0", True)]
+    ("release", "warned"),
+    [("2.9.0", False), ("2.9.0rc1", False), ("2.9.1", False), ("2.15.0", True)],
 )
 def test_archive_of_another_release_is_told_with_what_to_set(
     tmp_path: Path, tree: Path, heard: Heard, release: str, warned: bool

@@ -83,6 +83,17 @@ def test_a_release_that_the_tree_comes_before_or_does_not_say_is_no_warning(
     assert (profile.choice.torch, profile.plan.warnings) == ("2.9.0", ())
 
 
+@pytest.mark.parametrize(
+    ("written", "warned"), [("2.5.0a0", False), ("2.5.0", True), ("2.4.0a0", True)]
+)
+def test_the_tag_of_a_patch_may_say_that_it_comes_before_the_first_of_its_minor(
+    yard: Path, written: str, warned: bool
+) -> None:
+    """That of v2.5.1 says 2.5.0a0."""
+    profile = opened(yard, written, torch={"version": "2.5.1"}, **CPU)
+    assert (profile.choice.torch, bool(profile.plan.warnings)) == ("2.5.1", warned)
+
+
 def test_a_profile_that_cannot_be_planned_shows_the_release_that_it_was_tried_with(
     yard: Path,
 ) -> None:
