@@ -71,7 +71,7 @@ def run(subject: Subject, json: str = "") -> None:
     decided = decisions(opened, _found(plan, found))
     takes = expected(_past(plan, found), _by_facts(subject, opened))
     known = foreseen(opened.knowledge, opened.host, opened.choice)
-    warnings = [*unread(os.environ), *known]
+    warnings = [*plan.warnings, *unread(os.environ), *known]
     if json:
         document = {**_document(subject.name, decided, found, takes), "warnings": warnings}
         deliver(Path(json), redact(canonical(document)))

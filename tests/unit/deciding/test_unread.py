@@ -10,8 +10,10 @@ import pytest
 from tasks.deciding.unread import unread
 from tasks.model import Host, Interpreter, ToolkitFound, TorchFound
 from tasks.opening import open_profile
+from tasks.reports import explain
+from tasks.reports.subject import Subject
 from tasks.settings.load import profiles
-from tests.checkout import HOST, KNOWLEDGE, ROOT, opened, write
+from tests.checkout import HOST, KNOWLEDGE, ROOT, Heard, opened, write
 
 OWN = replace(
     HOST, python=Interpreter("/own/python", "3.12.4", TorchFound("2.14.1", "13.2", "/own"))
@@ -117,4 +119,12 @@ def test_it_is_among_the_warnings_of_a_plan(yard: Path) -> None:
     write(yard, "torch: {strategy: prebuilt}\ntarget: {gpus: []}\nwheel: {cuda: toolkit}\n")
     assert open_profile(yard, "mine", {}, KNOWLEDGE, lambda *_: HOST).plan.warnings == (
         "nothing reads wheel.cuda (config/profiles/mine.yaml:3): strategy prebuilt builds no torch",
+    )
+
+
+def test_explain_tells_it_before_anything_is_done(yard: Path, heard: Heard) -> None:
+    write(yard, "torch: {strategy: prebuilt}\ntarget: {gpus: []}\nwheel: {cuda: toolkit}\n")
+    explain.run(Subject(yard, "mine", open_profile(yard, "mine", {}, KNOWLEDGE, lambda *_: HOST)))
+    assert "WARNING nothing reads wheel.cuda (config/profiles/mine.yaml:3)" in " ".join(
+        heard.text.split()
     )
