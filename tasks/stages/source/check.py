@@ -13,8 +13,12 @@ _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2", 
 
 
 def check(settings: Settings, root: Path) -> None:
-    """Raise a `SettingsError` with the key of what cannot be meant; paths start at `root`."""
+    """Raise a `SettingsError` with the key of what cannot be meant; paths start at `root`. Of a
+    torch that is not built nothing reads them, which a run says.
+    """
     source = settings.source
+    if settings.torch.strategy in {"prebuilt", "existing"}:
+        return
     if source.path:
         _check_path(root / source.path)
     elif source.tarball:

@@ -100,6 +100,13 @@ def test_path_that_is_not_there_names_its_key(tmp_path: Path) -> None:
     assert bad(tmp_path, path="nothing").where == "source.path"
 
 
+@pytest.mark.parametrize("strategy", ["prebuilt", "existing"])
+def test_sources_that_nothing_reads_may_be_away(tmp_path: Path, strategy: str) -> None:
+    """They stand in local.yaml for the other profiles: a disk that is not mounted."""
+    source = {"path": "nothing", "patches": ["nothing.patch"]}
+    check(Settings.model_validate({"torch": {"strategy": strategy}, "source": source}), tmp_path)
+
+
 def test_path_of_another_project_is_told_what_it_lacks(tmp_path: Path) -> None:
     vision = tmp_path / "vision"
     vision.mkdir()
