@@ -48,6 +48,9 @@ def word(line: Line, stray: str) -> BuildError:
         return SettingsError(what, todo=f"{better}; doit list tells all of them")
     what = f'there is no task and no profile "{stray}"{did_you_mean(stray, line.profiles)}'
     todo = f"doit list tells the tasks; profile=NAME chooses one of: {', '.join(line.profiles)}"
+    owner = _owner(line, at)  # `diagnose build.log`, where --log is meant
+    if isinstance(PAGES.get(owner), Command):
+        todo = f"doit help {owner} tells what it takes; {todo}"
     return SettingsError(what, todo=todo)
 
 
@@ -64,7 +67,7 @@ def option(line: Line, name: str, said: str) -> BuildError:
 
 def _no_option(line: Line, at: int, said: str) -> BuildError:
     typed = line.words[at].partition("=")[0]
-    owner = next((one for one in reversed(line.words[:at]) if one in line.names), "")
+    owner = _owner(line, at)
     command = f"doit {owner}".rstrip()
     help_ = f"doit help {owner}".rstrip()
     if "not recognized" not in said:
@@ -74,6 +77,11 @@ def _no_option(line: Line, at: int, said: str) -> BuildError:
     what = f"{command} has no option {typed}{did_you_mean(typed, takes)}"
     more = f"; {_SETTINGS}" if known and not takes else " tells what it takes" if owner else ""
     return SettingsError(what, todo=f"{help_}{more}")
+
+
+def _owner(line: Line, at: int) -> str:
+    """The task, or command, that the word there stands behind; "" for none."""
+    return next((one for one in reversed(line.words[:at]) if one in line.names), "")
 
 
 def _has(typed: str, name: str) -> bool:

@@ -40,9 +40,7 @@ def read(place: Path) -> Bundle:
         ) from error
     names = [*found.files, *found.repositories.values(), *found.archives.values()]
     if found.schema != SCHEMA or any(map(_leads_out, names)):
-        raise SettingsError(
-            f"the bundle {place} is of another make", where="offline", todo=f"{_AGAIN}"
-        )
+        raise SettingsError(f"the bundle {place} is of another make", where="offline", todo=_AGAIN)
     return found
 
 

@@ -29,7 +29,8 @@ def line(*words: str) -> Line:
         ("build profile", "profile", "→ doit build profile=NAME, NAME being one of: mine,"),
         ("build profile mnie", "profile", 'no profile "mnie"; did you mean "mine"?'),
         ("build rtx509", "rtx509", 'no task and no profile "rtx509"; did you mean "rtx5090"?'),
-        ("build qqq", "qqq", "chooses one of: mine, quickstart, rtx5090"),
+        ("build qqq", "qqq", "→ doit list tells the tasks; profile=NAME chooses one of: mine,"),
+        ("diagnose b.log", "b.log", "→ doit help diagnose tells what it takes; doit list tells"),
     ],
 )
 def test_a_word_that_is_no_task(words: str, stray: str, told: str) -> None:
