@@ -56,14 +56,16 @@ def needed(profile: Profile | None, knowledge: Knowledge) -> Room:
 
 
 def _disk(s: Surroundings, disk: Disk, room: Room) -> Symptom:
-    least, most = room.of(disk.holds)
-    if disk.what == "temporary files":
+    what, (least, most) = disk.what, room.of(disk.holds)
+    if what in _PERHAPS_THERE and "temporary files" in disk.holds and disk.free_mib < BESIDE[0]:
+        what = "temporary files"  # whose room is not there already
+    if what == "temporary files":
         least, most = BESIDE
-    elif s.begun and disk.what != "install.into":
+    elif s.begun and what != "install.into":
         least, most = min(least, BEGUN[0]), min(most, BEGUN[1])
-    firm = disk.what not in _PERHAPS_THERE
+    firm = what not in _PERHAPS_THERE
     seen = f"{size(disk.free_mib)} free for {named(disk)} ({disk.path})"
-    todo = _more(disk.what, windows=s.host.system == "windows")
+    todo = _more(what, windows=s.host.system == "windows")
     if firm and disk.free_mib < least:
         return problem("disk", f"{seen}; it takes {size(least)} at the very least", todo, disk.what)
     if disk.free_mib < most:

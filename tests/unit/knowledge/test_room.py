@@ -74,6 +74,22 @@ def test_doctor_judges_by_the_figures_that_explain_and_init_tell() -> None:
     assert between(least, most) in told(apart, room)
 
 
+@pytest.mark.parametrize(("free", "level"), [(100, "problem"), (600, "warning"), (10**6, "ok")])
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_system_disk_without_room_for_temporary_files_stops_a_build_elsewhere(
+    free: int, level: str, begun: bool
+) -> None:
+    """Caches may be there already, what compilers write into TMPDIR is not."""
+    apart = (
+        Disk(EVERYWHERE[:-1], "/a", 10**6),
+        Disk(("caches", "temporary files"), "/home/me/.cache", free),
+    )
+    there = replace(LINUX, disks=apart, begun=begun)
+    told = {one.subject: one for one in judge(there, profile_on(LINUX), KNOWLEDGE)}
+    assert told["caches"].level == level
+    assert ("set TMPDIR" in told["caches"].todo) == (level == "problem")
+
+
 def test_the_packages_that_are_known_add_up_to_what_a_torch_with_cuda_takes() -> None:
     room = cost(KNOWLEDGE, "prebuilt", 1, 0).room
     assert room
