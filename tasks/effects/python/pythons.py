@@ -14,6 +14,7 @@ from tasks.deciding.choice import UnmetError
 from tasks.effects import shell
 from tasks.effects.machine.packagemanager import installing
 from tasks.errors import CommandFailedError, MissingToolError, SettingsError
+from tasks.knowledge.versions import major_minor
 from tasks.model import Command, Interpreter, TorchFound
 
 _ASSIGNED = re.compile(r"^(__version__|cuda)\b[^=\n]*=\s*['\"]([^'\"]+)['\"]", re.MULTILINE)
@@ -58,10 +59,12 @@ def _find_python(asked: str) -> str:
     for found in (shutil.which(f"python{asked}"), _known_to_uv(asked)):
         if found and _runs(found):
             return found
+    minor = major_minor(asked)  # no system has a package of a patch
+    looser = "" if asked == minor else f' and set python: "{minor}"'
     raise UnmetError(
         f"there is no Python {asked} here",
         where="python",
-        todo=f"{installing('python', python=asked)}, or write the path of one",
+        todo=f"{installing('python', python=minor)}{looser}, or write the path of one",
     )
 
 

@@ -286,17 +286,20 @@ def test_a_program_that_is_no_python_is_told(tmp_path: Path) -> None:
         pythons.interpreter(str(program(tmp_path / "python3", "exit 1")))
 
 
+@pytest.mark.parametrize(("asked", "looser"), [("3.99", ""), ("3.99.1", ' and set python: "3.99"')])
 def test_a_version_that_is_not_here_is_told_with_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_system: OnSystem
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_system: OnSystem, asked: str, looser: str
 ) -> None:
+    """There are packages of minors alone."""
     on_system("debian")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(environments, "find_uv", lambda: None)
     with pytest.raises(SettingsError) as told:
-        pythons.interpreter("3.99")
+        pythons.interpreter(asked)
     assert str(told.value) == (
-        "python: there is no Python 3.99 here\n"
-        "  → sudo apt install python3.99 python3.99-venv python3.99-dev, or write the path of one"
+        f"python: there is no Python {asked} here\n"
+        f"  → sudo apt install python3.99 python3.99-venv python3.99-dev{looser}, or write the "
+        "path of one"
     )
 
 
