@@ -1,7 +1,8 @@
 """What somebody set and nothing will read, with what was decided. Pure.
 
-What says how a machine works (build.jobs, the compiler cache, mirrors) is set for all profiles at
-once, and source.git may be the second choice: neither is missed where it is not read.
+What says how a machine works (build.jobs, the compiler cache, mirrors), and all of
+config/local.yaml, is set for all profiles at once, and source.git may be the second choice: none of
+it is missed where it is not read.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 
 from tasks.deciding.choice import Choice
 from tasks.model import Host
-from tasks.settings.load import DEFAULTS, Loaded
+from tasks.settings.load import DEFAULTS, LOCAL, Loaded
 from tasks.settings.schema import Settings
 
 _OF_A_BUILD = (
@@ -92,11 +93,13 @@ def _of_extensions(loaded: Loaded) -> Iterator[str]:
 
 
 def _set_in(loaded: Loaded, key: str) -> str:
-    """Where somebody gave it another value than the default, "" where nobody did."""
+    """Where somebody gave it another value than the default for this profile, "" where nobody
+    did.
+    """
     section, name, *_ = key.split(".")
     values = getattr(loaded.settings, section)
     if getattr(values, name) == type(values).model_fields[name].default:
         return ""
     below = (one for one in loaded.origin if one == key or one.startswith(f"{key}."))
     places = (loaded.origin[one] for one in below)
-    return next((place for place in places if not place.startswith(DEFAULTS)), "")
+    return next((place for place in places if not place.startswith((DEFAULTS, LOCAL))), "")

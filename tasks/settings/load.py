@@ -20,7 +20,8 @@ from tasks.settings.suggest import did_you_mean
 from tasks.settings.variables import ENV_PREFIX
 from tasks.settings.yamltree import Leaf, Tree, read_tree, read_variable, tree_of
 
-DEFAULTS = "config/default.yaml:"  # how a leaf from there begins to say where it is from
+# How a leaf from there begins to say where it is from
+DEFAULTS, LOCAL = "config/default.yaml:", "config/local.yaml:"
 
 
 @dataclass(frozen=True)

@@ -128,3 +128,9 @@ def test_explain_tells_it_before_anything_is_done(yard: Path, heard: Heard) -> N
     assert "WARNING nothing reads wheel.cuda (config/profiles/mine.yaml:3)" in " ".join(
         heard.text.split()
     )
+
+
+def test_local_yaml_counts_in_every_profile_and_one_need_not_read_it(yard: Path) -> None:
+    text = "torch: {sha256: " + "a" * 64 + "}\ntoolkit: {path: /usr/local/cuda}\n"
+    (yard / "config" / "local.yaml").write_text(text, encoding="utf-8")
+    assert told(yard, "torch: {strategy: source}") == []
