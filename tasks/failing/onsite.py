@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tasks.model import Stage
     from tasks.reports.subject import Profile
 
+_LOCAL = "config/local.yaml"
 _OLDEST_GCC = 9  # of the names with a number that are looked for
 
 
@@ -42,7 +43,8 @@ def of_profile(profile: Profile, stage: Stage | None, facts: Facts | None) -> di
     """What holds for a log of this profile, of `stage` where that is known."""
     choice, layout, knowledge = profile.choice, profile.layout, profile.knowledge
     known = {
-        "file": f"config/profiles/{layout.profile}.yaml",
+        "file": _file(profile),
+        "extensions_file": _file_of_extensions(profile),
         "build": str(layout.build),
         "free": _free(Path(layout.build)),
         "venv": str(layout.venv / ("Scripts" if choice.system == "windows" else "bin") / "python"),
@@ -63,8 +65,19 @@ def of_profile(profile: Profile, stage: Stage | None, facts: Facts | None) -> di
 def _offer(profile: Profile) -> str:
     """To let a build do it: not to who has that on."""
     on = profile.loaded.settings.build.heal
-    file = f"config/profiles/{profile.layout.profile}.yaml"
-    return "" if on else f"; build.heal: true in {file} does it by itself"
+    return "" if on else f"; build.heal: true in {_file(profile)} does it by itself"
+
+
+def _file(profile: Profile) -> str:
+    """Where a setting counts: the profile, unless there is a file that goes before it."""
+    local = any(where.startswith(_LOCAL) for where in profile.loaded.origin.values())
+    return _LOCAL if local else f"config/profiles/{profile.layout.profile.partition('@')[0]}.yaml"
+
+
+def _file_of_extensions(profile: Profile) -> str:
+    """The file that has the list: one in another file would take its place."""
+    where = profile.loaded.origin.get("extensions", "").partition(":")[0]
+    return where if where.startswith(("config/profiles/", _LOCAL)) else _file(profile)
 
 
 def _free(build: Path) -> str:
