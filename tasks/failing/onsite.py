@@ -92,16 +92,20 @@ def _of_jobs(facts: Facts | None) -> dict[str, str]:
 
 
 def _of_stage(profile: Profile, stage: Stage | None) -> dict[str, str]:
-    """The extension, and the tree that is compiled where it is a person's own."""
+    """The extension, and the tree that is compiled: `own_tree` is a person's own, where a build
+    does nothing by itself.
+    """
     if stage and stage.room == "extensions":
         name, job = stage.name.partition(":")[2], stage.job
         return {
             "extension": name,
-            "tree": job.location if job.kind == "path" else "",
+            "own_tree": job.location if job.kind == "path" else "",
             "without_submodules": name if job.kind == "git" and not job.submodules else "",
         }
     trees = (one.job.tree for one in profile.plan.stages if one.room == "source")
-    return {"tree": str(next(trees, ""))}
+    tree = next(trees, None)
+    ours = tree is None or tree.is_relative_to(profile.layout.build)
+    return {"tree" if ours else "own_tree": str(tree or "")}
 
 
 def _of_cuda(profile: Profile) -> dict[str, str]:

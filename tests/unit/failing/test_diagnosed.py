@@ -292,9 +292,22 @@ def test_a_remedy_names_the_file_in_which_a_setting_counts(profile: Profile) -> 
     assert "in config/profiles/mine.yaml (" in said
 
 
+def test_build_heal_is_not_offered_for_a_tree_of_a_person(yard: Path) -> None:
+    """It does nothing there (tests/unit/test_healing.py)."""
+    mine = yard / "mine"
+    mine.mkdir()
+    (mine / "setup.py").touch()
+    write(yard, f"target: {{gpus: ['12.0']}}\nextensions: [{{name: rast, path: {mine}}}]\n")
+    subject = opened(yard, on=HOST)
+    assert subject.opened is not None
+    submodules = failure("missing-submodule-headers")
+    said = remedy(submodules, known(subject.opened, "extensions:rast"))
+    assert said == f"git -C {mine} submodule update --init --recursive, then doit build"
+
+
 def test_every_word_of_a_remedy_is_one_that_a_host_may_know(profile: Profile) -> None:
     full = {*known(profile, "extensions:rast", jobs=8), *known(profile, "compile", jobs=8)}
-    full |= {"home", "cc", "cxx", "toolkit_for_archs", "free", "compiler"}  # where there are such
+    full |= {"home", "cc", "cxx", "toolkit_for_archs", "free", "compiler", "own_tree"}  # if there
     full |= {f"install:{name}" for name in KNOWLEDGE.package_managers.names}
     for one in KNOWLEDGE.failures:
         for text in one.here:
