@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tasks.model import Stage
     from tasks.reports.subject import Profile
 
+_LOCAL = "config/local.yaml"
 _OLDEST_GCC = 9  # of the names with a number that are looked for
 
 
@@ -42,7 +43,8 @@ def of_profile(profile: Profile, stage: Stage | None, facts: Facts | None) -> di
     """What holds for a log of this profile, of `stage` where that is known."""
     choice, layout, knowledge = profile.choice, profile.layout, profile.knowledge
     known = {
-        "file": f"config/profiles/{layout.profile}.yaml",
+        "file": _file(profile),
+        "extensions_file": _file_of_extensions(profile),
         "build": str(layout.build),
         "free": _free(Path(layout.build)),
         "venv": str(layout.venv / ("Scripts" if choice.system == "windows" else "bin") / "python"),
@@ -63,8 +65,19 @@ def of_profile(profile: Profile, stage: Stage | None, facts: Facts | None) -> di
 def _offer(profile: Profile) -> str:
     """To let a build do it: not to who has that on."""
     on = profile.loaded.settings.build.heal
-    file = f"config/profiles/{profile.layout.profile}.yaml"
-    return "" if on else f"; build.heal: true in {file} does it by itself"
+    return "" if on else f"; build.heal: true in {_file(profile)} does it by itself"
+
+
+def _file(profile: Profile) -> str:
+    """Where a setting counts: the profile, unless there is a file that goes before it."""
+    local = any(where.startswith(_LOCAL) for where in profile.loaded.origin.values())
+    return _LOCAL if local else f"config/profiles/{profile.layout.profile.partition('@')[0]}.yaml"
+
+
+def _file_of_extensions(profile: Profile) -> str:
+    """The file that has the list: one in another file would take its place."""
+    where = profile.loaded.origin.get("extensions", "").partition(":")[0]
+    return where if where.startswith(("config/profiles/", _LOCAL)) else _file(profile)
 
 
 def _free(build: Path) -> str:
@@ -79,16 +92,20 @@ def _of_jobs(facts: Facts | None) -> dict[str, str]:
 
 
 def _of_stage(profile: Profile, stage: Stage | None) -> dict[str, str]:
-    """The extension, and the tree that is compiled where it is a person's own."""
+    """The extension, and the tree that is compiled: `own_tree` is a person's own, where a build
+    does nothing by itself.
+    """
     if stage and stage.room == "extensions":
         name, job = stage.name.partition(":")[2], stage.job
         return {
             "extension": name,
-            "tree": job.location if job.kind == "path" else "",
+            "own_tree": job.location if job.kind == "path" else "",
             "without_submodules": name if job.kind == "git" and not job.submodules else "",
         }
     trees = (one.job.tree for one in profile.plan.stages if one.room == "source")
-    return {"tree": str(next(trees, ""))}
+    tree = next(trees, None)
+    ours = tree is None or tree.is_relative_to(profile.layout.build)
+    return {"tree" if ours else "own_tree": str(tree or "")}
 
 
 def _of_cuda(profile: Profile) -> dict[str, str]:

@@ -22,8 +22,7 @@ def pythons(trial: Trial) -> Iterator[Remedy]:
     for version in _nearest_first(found, trial.host.python.version) if found else ():
         python = replace(trial.host.python, version=version, torch=None)
         if choice := trial.of(replace(trial.host, python=python)):
-            get = f"uv python install {version}"
-            yield Remedy(f'set python: "{version}" ({get} where it is not installed)', choice)
+            yield Remedy(_todo(version, into=bool(trial.settings.install.into)), choice)
 
 
 def pythons_and_toolkits(trial: Trial) -> Iterator[Remedy]:
@@ -31,6 +30,17 @@ def pythons_and_toolkits(trial: Trial) -> Iterator[Remedy]:
     for remedy in pythons(trial.with_every_toolkit()):
         cuda = remedy.choice.toolkit.version
         yield replace(remedy, todo=f"{remedy.todo} and install CUDA {cuda} ({ARCHIVE})")
+
+
+def _todo(version: str, *, into: bool) -> str:
+    """What is made for another Python would not go into the environment that is named."""
+    if into:
+        return (
+            f"make an environment of Python {version} (conda create -n NAME python={version}, or "
+            f"uv venv --python {version} FOLDER) with what your project needs, and name its Python "
+            "in install.into and python (doit init does both)"
+        )
+    return f'set python: "{version}" (uv python install {version} where it is not installed)'
 
 
 def _refusing(trial: Trial) -> Release | None:

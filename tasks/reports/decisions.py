@@ -81,6 +81,10 @@ def _decisions(profile: Profile, found: Found) -> Iterator[Decision]:
         yield Decision("companion", one.told, one.why)
     yield _cache(build, choice, found.cache)
     yield _jobs(build)
+    if into := profile.loaded.settings.install.into:
+        yield Decision(
+            "into", into, "torch and extensions go there, too; doit restore is the way back"
+        )
 
 
 def _archs(choice: Choice) -> str:

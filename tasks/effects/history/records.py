@@ -87,7 +87,7 @@ def _newer(stage: Stage, before: Mapping[str, str], told: Told) -> Iterator[str]
 UNFINISHED = "the last run failed, or did not finish"
 ASKED = {
     "always": LOOKED,
-    "moved": "its source moved, or could not be reached last time",
+    "moved": "its source, or what it made, was changed since, or could not be reached",
     "": UNFINISHED,
 }
 

@@ -85,9 +85,10 @@ def find(into: str, root: PurePath) -> Path:
 
 
 def python_in(folder: Path) -> Path | None:
-    """The Python of an environment that lies there."""
+    """The Python of an environment that lies there, or in a project there as .venv or venv."""
     places = (Path("bin", "python"), Path("Scripts", "python.exe"), Path("python.exe"))
-    return next((folder / place for place in places if (folder / place).is_file()), None)
+    within = (folder / name / place for name in ("", ".venv", "venv") for place in places)
+    return next((path for path in within if path.is_file()), None)
 
 
 def glance(python: Path, key: str = KEY) -> Glance:

@@ -123,6 +123,12 @@ def _ways(known: Here, gpus: tuple[str, ...] | str) -> Iterator[str]:
         yield f"{way.strategy}\t{told}{f'; not here: {way.why}' if refused else ''}"
 
 
+_SPLATTING = (
+    "diff-gaussian-rasterization and simple-knn, for Gaussian Splatting before October 2024; "
+    "since then name its submodules' folders, or diff-gaussian-rasterization-dr-aa"
+)
+
+
 def _extensions(given: Given, known: Here, room: int) -> tuple[read.Listed, ...] | None:
     def taken(text: str) -> tuple[read.Listed, ...]:
         return read.extensions(text, known.knowledge, known.root)
@@ -131,7 +137,7 @@ def _extensions(given: Given, known: Here, room: int) -> tuple[read.Listed, ...]
         with _of("--extensions"):
             return taken(given.extensions)
     facts: tuple[str, ...] = (
-        "3dgs\tdiff-gaussian-rasterization and simple-knn, for Gaussian Splatting",
+        f"3dgs\t{_SPLATTING}",
         f"NAME\ta known one: {', '.join(sorted(known.knowledge.extensions))}",
         "PLACE\ta folder of yours with its setup.py, or the URL of a git repository",
         "none\ttorch alone",

@@ -64,5 +64,6 @@ def _require_alike(python: Path, found: Glance, choice: Choice) -> None:
         raise SettingsError(
             f"{python} is {found}, and this profile builds for {made}",
             where=KEY,
-            todo=f"set python: {python}, or name the Python of another environment",
+            todo=f"set python: {python}, where torch {choice.torch} is for it; or name the Python "
+            f"of an environment with {made}",
         )

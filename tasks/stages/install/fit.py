@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -15,7 +16,10 @@ from tasks.dependencies import holds, readable
 from tasks.effects.theirs.environment import Distribution, Said, Target
 from tasks.effects.theirs.interpreter import KEY, OWN_VENV, not_writable
 from tasks.errors import BadArtifactError, BuildError
+from tasks.settings.values import CompanionName
 from tasks.stages.install.wheels import Chosen
+
+_COMPANION = "it may not import: companions: [{}] in config/local.yaml brings the one for it"
 
 
 def require(target: Target, wheels: Iterable[Chosen]) -> None:
@@ -75,7 +79,12 @@ def unmet(said: Said, coming: Mapping[str, str]) -> Iterator[str]:
     for one in sorted(staying, key=lambda one: one.name):
         for wanted in _wanted(said, one, coming):
             name = canonicalize_name(wanted.name)
-            yield f"{one.name} {one.version} wants {wanted}, and {coming[name]} is installed"
+            told = f"{one.name} {one.version} wants {wanted}, and {coming[name]} is installed"
+            yield f"{told}; {_COMPANION.format(one.name)}" if _follows(one) else told
+
+
+def _follows(one: Distribution) -> bool:
+    return canonicalize_name(one.name) in get_args(CompanionName)
 
 
 def _wanted(said: Said, one: Distribution, coming: Mapping[str, str]) -> Iterator[Requirement]:

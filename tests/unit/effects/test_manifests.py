@@ -147,5 +147,5 @@ def test_a_stage_that_asks_outside_says_so(finished: Path) -> None:
     assert records.reason(same) == "the last run failed, or did not finish"
     assert records.reason(replace(same, asks="always")) == "looked at every time"
     assert records.reason(replace(same, asks="moved")) == (
-        "its source moved, or could not be reached last time"
+        "its source, or what it made, was changed since, or could not be reached"
     )

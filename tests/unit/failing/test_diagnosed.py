@@ -277,9 +277,37 @@ def test_a_remedy_names_extension_card_and_tree(profile: Profile) -> None:
     assert said.startswith(f"git -C {tree} submodule update")
 
 
+def test_a_remedy_names_the_file_in_which_a_setting_counts(profile: Profile) -> None:
+    """config/local.yaml goes before the profile; a list of extensions in another file would take
+    the place of the one that there is.
+    """
+    origin = {"target.gpus": "config/local.yaml:3", "extensions": "config/profiles/mine.yaml:2"}
+    there = replace(profile, loaded=replace(profile.loaded, origin=origin))
+    assert "in config/local.yaml" in remedy(failure("oom-killed"), known(there, "compile", jobs=2))
+    said = remedy(failure("rasterizer-cstdint"), known(there, "extensions:rast"))
+    assert "among extensions of config/profiles/mine.yaml, then" in said
+    assert "build.heal: true in config/local.yaml does" in said
+    cell = replace(profile, layout=replace(profile.layout, profile="mine@torch2.15.0"))
+    said = remedy(failure("oom-killed"), known(cell, "compile", jobs=2))
+    assert "in config/profiles/mine.yaml (" in said
+
+
+def test_build_heal_is_not_offered_for_a_tree_of_a_person(yard: Path) -> None:
+    """It does nothing there (tests/unit/test_healing.py)."""
+    mine = yard / "mine"
+    mine.mkdir()
+    (mine / "setup.py").touch()
+    write(yard, f"target: {{gpus: ['12.0']}}\nextensions: [{{name: rast, path: {mine}}}]\n")
+    subject = opened(yard, on=HOST)
+    assert subject.opened is not None
+    submodules = failure("missing-submodule-headers")
+    said = remedy(submodules, known(subject.opened, "extensions:rast"))
+    assert said == f"git -C {mine} submodule update --init --recursive, then doit build"
+
+
 def test_every_word_of_a_remedy_is_one_that_a_host_may_know(profile: Profile) -> None:
     full = {*known(profile, "extensions:rast", jobs=8), *known(profile, "compile", jobs=8)}
-    full |= {"home", "cc", "cxx", "toolkit_for_archs", "free", "compiler"}  # where there are such
+    full |= {"home", "cc", "cxx", "toolkit_for_archs", "free", "compiler", "own_tree"}  # if there
     full |= {f"install:{name}" for name in KNOWLEDGE.package_managers.names}
     for one in KNOWLEDGE.failures:
         for text in one.here:

@@ -26,6 +26,15 @@ def test_the_nearest_python_of_the_release_is_advised_with_how_to_get_it(
     assert f"\n  → {way}" in refused(host(python=python), **asked)
 
 
+def test_for_an_environment_of_an_old_python_another_environment_is_advised() -> None:
+    """`python:` alone would be refused next: what it makes does not go into that environment."""
+    into = {"into": "/envs/gs/bin/python"}
+    told = refused(host(python="3.8.18"), target={"gpus": ["12.0"]}, install=into)
+    assert "\n  → make an environment of Python 3.11 (conda create -n NAME python=3.11, " in told
+    assert "name its Python in install.into and python" in told
+    assert 'set python: "3.11"' not in told
+
+
 def test_no_other_python_is_advised_where_the_release_is_for_this_one() -> None:
     for minor, found in KNOWLEDGE.releases.items():
         for python in found.python:

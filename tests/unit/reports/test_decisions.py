@@ -70,6 +70,16 @@ def test_an_official_wheel_is_told_with_where_it_is_from(yard: Path) -> None:
     assert rows["environment"] == f"TORCH_CUDA_ARCH_LIST=12.0+PTX\n{home}"
 
 
+def test_the_environment_of_a_person_is_told_and_nothing_where_there_is_none(yard: Path) -> None:
+    own = profile(yard)
+    assert "into" not in told(own)
+    install = own.loaded.settings.install.model_copy(update={"into": "/gs/bin/python"})
+    settings = own.loaded.settings.model_copy(update={"install": install})
+    into = told(replace(own, loaded=replace(own.loaded, settings=settings)))["into"]
+    assert into.startswith("/gs/bin/python: ")
+    assert "doit restore" in into
+
+
 def test_a_source_build_is_told_with_its_tree_and_the_systems_toolkit(yard: Path) -> None:
     kit = ToolkitFound("/usr/local/cuda", "13.2.86")
     rows = told(profile(yard, "torch: {strategy: source}\n", replace(HOST, toolkits=(kit,))))

@@ -69,6 +69,16 @@ def test_the_folder_of_an_environment_is_answered_with_its_python(
     assert refused(tmp_path, str(tmp_path)).todo == "name a Python"
 
 
+@pytest.mark.parametrize("name", [".venv", "venv"])
+def test_the_folder_of_a_project_is_answered_with_the_python_of_its_venv(
+    tmp_path: Path, name: str
+) -> None:
+    python = tmp_path / name / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    assert refused(tmp_path, str(tmp_path)).todo == f"write its Python: {python}"
+
+
 def test_what_is_no_python_is_told(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\necho torchyard hello\n", encoding="utf-8")

@@ -95,6 +95,13 @@ def test_who_else_wants_another_version_is_named(wanted: str, told: list[str]) -
     assert list(fit.unmet(said, {"torch": "2.6.0+cpu"})) == told
 
 
+def test_who_belongs_to_a_torch_is_named_with_what_brings_it() -> None:
+    said = replace(SAID, distributions=(there("torchvision", "0.20.1", "torch==2.5.1"),))
+    (told,) = fit.unmet(said, {"torch": "2.6.0"})
+    assert told.startswith("torchvision 0.20.1 wants torch==2.5.1, and 2.6.0 is installed; ")
+    assert "companions: [torchvision] in config/local.yaml" in told
+
+
 def test_what_is_replaced_itself_wants_nothing_any_more() -> None:
     said = replace(SAID, distributions=(there("Simple.KNN", "1", "torch==2.5.1"),))
     assert not list(fit.unmet(said, {"torch": "2.6.0", "simple-knn": "2"}))
