@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tasks.effects.git.checkout import clone_at, is_at
 from tasks.effects.git.ownwork import own_work
-from tasks.effects.git.patches import applies, apply
+from tasks.effects.git.patches import applies, apply, is_as_committed
 from tasks.effects.git.patching import restore
 from tasks.effects.git.reach import reachable
 from tasks.effects.git.remote import commit_of, tell_of_newer
@@ -24,6 +24,7 @@ __all__ = [
     "clone_at",
     "commit_of",
     "date",
+    "is_as_committed",
     "is_at",
     "is_checkout",
     "own_work",

@@ -251,6 +251,58 @@ def test_a_patch_that_a_person_took_out_is_applied_again(
     assert run(given) == patched
 
 
+def _commit(tree: Path, text: str) -> None:
+    (tree / "setup.py").write_text(text, encoding="utf-8")
+    run_git(tree, "commit", "--all", "--quiet", "--message", "upstream")
+
+
+@needs_git
+def test_a_patch_that_a_pull_made_not_fit_is_not_taken_for_applied(
+    tmp_path: Path, checkout: Path, patch: Path
+) -> None:
+    given = job(tmp_path, "path", checkout, patch)
+    run(given)
+    _commit(checkout, "upstream's\n")
+    with pytest.raises(BuildError, match=r"fix\.patch does not fit"):
+        run(given)
+    run(job(tmp_path, "path", checkout))
+    assert (checkout / "setup.py").read_text(encoding="utf-8") == "upstream's\n"
+
+
+@needs_git
+def test_a_patch_that_upstream_took_in_stays_when_it_leaves_the_profile(
+    tmp_path: Path, checkout: Path, patch: Path, heard: Heard
+) -> None:
+    given = job(tmp_path, "path", checkout, patch)
+    run(given)
+    _commit(checkout, "patched\n")
+    assert not run(given).edits
+    clean = run(job(tmp_path, "path", checkout))
+    assert (checkout / "setup.py").read_text(encoding="utf-8") == "patched\n"
+    assert not clean.edits
+    assert not heard
+
+
+@needs_git
+def test_a_patch_of_a_submodule_is_taken_back(tmp_path: Path, checkout: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (inner / "setup.py").write_text("one\n", encoding="utf-8")
+    run_git(inner, "init", "--quiet")
+    run_git(inner, "add", "--all")
+    run_git(inner, "commit", "--quiet", "--message", "inner")
+    added = ("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner))
+    run_git(checkout, *added, "third_party/inner")
+    run_git(checkout, "commit", "--quiet", "--message", "with inner")
+    patch = tmp_path / "inner.patch"
+    patch.write_text(PATCH.replace("/setup.py", "/third_party/inner/setup.py"), encoding="utf-8")
+    theirs = checkout / "third_party" / "inner" / "setup.py"
+    run(job(tmp_path, "path", checkout, patch))
+    assert theirs.read_text(encoding="utf-8") == "patched\n"
+    run(job(tmp_path, "path", checkout))
+    assert theirs.read_text(encoding="utf-8") == "one\n"
+
+
 def other_build(tmp_path: Path, location: Path, name: str, ref: str = "v1") -> SourceJob:
     """The same source in a build of another name."""
     build = tmp_path / "build" / name
