@@ -142,7 +142,7 @@ def _follow_pull(job: SourceJob) -> None:
         return
     stale = git.stale_submodules(job.tree, _seen(job).commit)
     if stale:
-        say(f"submodules brought to what the tree records: {', '.join(stale)}")
+        say(f"bringing submodules to what the tree records: {', '.join(stale)}")
         manifests.withdraw(job.manifest)
         git.update_submodules(job.tree, stale, mirrors=job.mirrors, log=job.log)
 
