@@ -67,7 +67,7 @@ def _forget_gone(tree: PurePath, state: PurePath, goal: Sequence[str]) -> None:
     for number, digest in enumerate(series):
         if _is_gone(tree, copy_of(state, digest)):
             if digest in goal:
-                say(f"a patch of this profile is no longer in {tree}: it is applied again")
+                say(f"a patch of this profile is no longer in {tree}: applying it again")
             _write(tree, state, series[:number])
             return
 

@@ -281,7 +281,7 @@ def test_a_patch_that_upstream_took_in_stays_when_it_leaves_the_profile(
     clean = run(job(tmp_path, "path", checkout))
     assert (checkout / "setup.py").read_text(encoding="utf-8") == "patched\n"
     assert not clean.edits
-    assert "applied again" not in heard.text
+    assert "applying it again" not in heard.text
 
 
 def _with_inner(tmp_path: Path, checkout: Path) -> Path:
