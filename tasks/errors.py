@@ -20,10 +20,12 @@ class BuildError(Exception):
 
     `what` happened is one sentence; `where` is a file with a dotted key, or a log with a line;
     `todo` is what to do next, a command where there is one. What a log told of it later: the
-    `cause` in a sentence, the whole `log`, and the `diagnosis` for programs, None without one.
+    `cause` in a sentence, an `excerpt` of what a compiler showed, the whole `log`, and the
+    `diagnosis` for programs, None without one.
     """
 
     cause = ""
+    excerpt: tuple[str, ...] = ()
     log = ""
     diagnosis: Mapping[str, Any] | None = None
 
@@ -35,6 +37,7 @@ class BuildError(Exception):
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what
+        text = "\n".join([text, *(f"    {line}" for line in self.excerpt)])
         if self.cause:
             text = f"{text}\n  cause: {self.cause}"
         if self.todo:

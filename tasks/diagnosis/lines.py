@@ -52,8 +52,12 @@ class Line:
 
 def bare(text: str) -> str:
     """The line without colours, a CI's clock, docker's step, pip's frame; and in English."""
-    text = _ESCAPES.sub("", text).rstrip()[:_LONGEST]
-    return in_english(_AROUND.sub("", text, count=1))
+    return in_english(_AROUND.sub("", uncoloured(text), count=1))
+
+
+def uncoloured(text: str) -> str:
+    """The line as it was written, with its frame, without colours."""
+    return _ESCAPES.sub("", text).rstrip()[:_LONGEST]
 
 
 def is_debug(text: str, before: bool) -> bool:

@@ -8,11 +8,13 @@ import json
 import os
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.diagnosis.decide import Diagnosis, diagnose
 from tasks.diagnosis.document import document
+from tasks.diagnosis.excerpt import AFTER, BEFORE, excerpt
 from tasks.diagnosis.facts import Facts, judged_by
 from tasks.diagnosis.original import of_original
 from tasks.diagnosis.remedy import remedy
@@ -37,6 +39,7 @@ class Diagnosed:
     log: Path
     found: Diagnosis
     remedy: str
+    excerpt: tuple[str, ...] = ()
 
     @property
     def document(self) -> dict[str, Any]:
@@ -67,14 +70,24 @@ def read(
     with spooled(log) as file:
         raws = read_log(file, facts.begun if facts else 0)
         found = judged_by(facts, diagnose(failures, raws), failures)
+        shown = _excerpt(file, found, facts.begun if facts else 0)
     if stage and stage.room == "extensions":
         found = of_original(found, stage.job.tree, stage.job.original, os.path.exists)
     if found.failure is None:
-        return Diagnosed(log, found, _around(log, found))
+        return Diagnosed(log, found, _around(log, found), shown)
     if profile is None:
         return Diagnosed(log, found, remedy(found.failure, onsite.of_host(knowledge)))
     todo = remedy(found.failure, onsite.of_profile(profile, stage, facts))
     return Diagnosed(log, found, for_profile(todo, profile.layout.profile))
+
+
+def _excerpt(log: Path, found: Diagnosis, begun: int) -> tuple[str, ...]:
+    """Where no cause is known, what the compiler showed is the most there is."""
+    if found.failure or not found.first_error:
+        return ()
+    number = found.first_error.number
+    around = (raw for raw in read_log(log, begun) if raw.number >= number - BEFORE)
+    return excerpt(tuple(takewhile(lambda raw: raw.number <= number + AFTER, around)), number)
 
 
 def _around(log: Path, found: Diagnosis) -> str:
@@ -104,7 +117,7 @@ def _tell(error: BuildError, told: Diagnosed, slugs: Collection[str]) -> None:
     """A hand-written `todo` stays, and so does its word for the cause, unless the facts of the run
     say that it was another one of `slugs`.
     """
-    error.diagnosis, error.log = told.document, str(told.log)
+    error.diagnosis, error.log, error.excerpt = told.document, str(told.log), told.excerpt
     failure, first = told.found.failure, told.found.first_error
     if failure and told.found.by and _names_another(error.todo, failure.slug, slugs):
         error.todo = ""

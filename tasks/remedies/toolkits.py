@@ -32,7 +32,10 @@ def installed(trial: Trial) -> Iterator[Remedy]:
     """
     if trial.settings.toolkit.provider == "path":
         return
+    every = trial.with_every_toolkit().of()
+    meant = every.toolkit.version if every else ""  # what the refusal says is needed
     kits = [cuda for cuda in _versions(trial) if cuda != "auto"]
+    kits.sort(key=lambda cuda: cuda != meant)
     tries = [(cuda, keys) for keys in _with_provider(trial, {}, "system") for cuda in kits]
     for cuda, keys in [*tries, *((cuda, {"version": cuda}) for cuda in kits)]:
         choice = trial.of(_having(trial.host, cuda), toolkit=keys)

@@ -112,7 +112,7 @@ def _rows(told: Diagnosed, of: Failed) -> Rows:
     if error := found.first_error:
         rows.append(("first error", error.text))
         edge = f", of {found.edge}" if found.edge else ""
-        rows.append(("", f"line {error.number} of the log{edge}"))
+        rows += [("", line) for line in (*told.excerpt, f"line {error.number} of the log{edge}")]
     rows.append(("cause", told.cause or "nothing in this log reads like a failure"))
     if found.by:
         rows.append(("by", found.by))

@@ -46,7 +46,7 @@ EXAMPLES: Mapping[str, Example] = {
     "source.sha256": Example(_DIGEST, ("source",)),
     "source.patches": Example(["patches/mine.patch"], ("source",)),
     "source.mirrors": Example({"https://github.com/": "https://mirror.example/"}),
-    "build.type": Example("RelWithDebInfo", ("env", "compile")),
+    "build.type": Example("RelWithDebInfo", ("env", "compile", "wheel")),
     "build.flags": Example({"USE_NCCL": False, "BUILD_TEST": False}, ("env", "compile")),
     "build.env": Example({"CC": "gcc-13", "CXX": "g++-13"}, ("deps", "env", "compile")),
     "build.jobs": Example(8),

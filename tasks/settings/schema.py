@@ -104,7 +104,8 @@ class Wheel(Section):
     """What is made of the build."""
 
     local_version: str = Field(default="auto", pattern=forms.LOCAL_VERSION)
-    """`auto` names CUDA, archs and commit (2.6.0+cu130.sm120.g1a2b3c4); `none` leaves it out."""
+    """`auto` names CUDA, archs, a build.type other than Release, and commit
+    (2.6.0+cu130.sm120.g1a2b3c4, 2.6.0+cpu.debug.g1a2b3c4); `none` leaves it out."""
     cuda: Literal["auto", "packages", "toolkit"] = "auto"
     """Where a torch built on Linux takes CUDA from: NVIDIA's `packages`, declared, or `toolkit`."""
     wheelhouse: Place = "wheelhouse"

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from tasks.effects.git.checkout import clone_at, is_at
 from tasks.effects.git.ownwork import own_work
-from tasks.effects.git.patches import applies, apply
+from tasks.effects.git.patches import applies, apply, is_as_committed
 from tasks.effects.git.patching import restore
 from tasks.effects.git.reach import reachable
 from tasks.effects.git.remote import commit_of, tell_of_newer
 from tasks.effects.git.seed import seed
 from tasks.effects.git.state import GitState, date, is_checkout, state, unignored
-from tasks.effects.git.submodules import stale_submodules, update_submodules
+from tasks.effects.git.submodules import moved_submodules, stale_submodules, update_submodules
 
 __all__ = [
     "GitState",
@@ -24,8 +24,10 @@ __all__ = [
     "clone_at",
     "commit_of",
     "date",
+    "is_as_committed",
     "is_at",
     "is_checkout",
+    "moved_submodules",
     "own_work",
     "reachable",
     "restore",

@@ -11,6 +11,7 @@ from tasks.effects.network import insisting, offline
 from tasks.errors import CommandFailedError, FetchError, LostEditsError, redact
 from tasks.model import Command
 from tasks.sourcing.bundled import WITHOUT_NETWORK
+from tasks.words.few import few
 
 _OPTIONS = (
     "protocol.ext.allow=never",  # a URL, a submodule's above all, must not be able to run a command
@@ -25,6 +26,9 @@ _NO_RETRY = re.compile(
     r"|not a git repository|overwritten by checkout|cannot change to",
     re.IGNORECASE,
 )
+
+_IN_THE_WAY = re.compile(r"(?P<which>.*)overwritten by checkout:\n(?P<names>(?:\t.*\n?)+)")
+_SUBMODULE = re.compile(r"in submodule path '(?P<path>[^']+)'")
 
 
 def command(
@@ -114,14 +118,26 @@ def guarded(tree: PurePath, action: Callable[[], None]) -> None:
         action()
     except CommandFailedError as error:
         if "overwritten by checkout" in error.said:
-            raise lost_edits(tree, error.what) from error
+            raise _refusal(tree, error) from error
         raise
 
 
-def lost_edits(tree: PurePath, what: str) -> LostEditsError:
+def _refusal(tree: PurePath, error: CommandFailedError) -> LostEditsError:
+    """Which files, and of which repository: git names a submodule behind what it says of it."""
+    found, submodule = _IN_THE_WAY.search(error.said), _SUBMODULE.search(error.said)
+    at = Path(tree) / submodule["path"] if submodule else tree
+    if not found:
+        return lost_edits(at, error.what)
+    names = few([name.strip() for name in found["names"].splitlines()], 5)
+    what = f"{error.ended}: what you have in these files would be overwritten: {names}"
+    return lost_edits(at, what, stash="stash -u" if "untracked" in found["which"] else "stash")
+
+
+def lost_edits(tree: PurePath, what: str, stash: str = "stash") -> LostEditsError:
     """The refusal to go on over a person's work."""
     return LostEditsError(
         what,
         where=str(tree),
-        todo=f"commit them, or put them away (git -C {tree} stash), and run the same command again",
+        todo=f"commit them, or put them away (git -C {tree} {stash}), and run the same command "
+        "again",
     )

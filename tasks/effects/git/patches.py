@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path, PurePath
 
 from tasks.effects import shell
 from tasks.effects.git import patching
 from tasks.effects.git.command import command
+from tasks.effects.git.state import ask, is_checkout, submodules_of
 from tasks.errors import CommandFailedError
 from tasks.model import Command
 
@@ -19,6 +21,23 @@ def applies(tree: PurePath, patch: PurePath, *, reverse: bool = False) -> bool:
     except CommandFailedError:
         return False
     return True
+
+
+def is_as_committed(tree: PurePath, patch: Path) -> bool:
+    """Whether git sees no change in any file of the patch: a person took it out by hand, or a
+    commit holds it now. Never so where git does not know the tree.
+    """
+    if not is_checkout(tree):
+        return False
+    repositories = [path for path, _ in submodules_of(tree)]
+    return not any(_status(tree, name, repositories) for name in patching.names(tree, patch))
+
+
+def _status(tree: PurePath, name: str, repositories: Sequence[str]) -> str:
+    inner = max((path for path in repositories if name.startswith(f"{path}/")), key=len, default="")
+    at, within = Path(tree) / inner, name.removeprefix(f"{inner}/")
+    options = ("--porcelain", "--ignored", "--untracked-files=all")
+    return ask(at, "--literal-pathspecs", "status", *options, "--", within)
 
 
 def apply(

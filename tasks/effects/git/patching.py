@@ -27,7 +27,7 @@ def kept(tree: PurePath, patch: Path, folder: Path) -> Iterator[None]:
     Raises `BuildError` where the patch names a file outside of the tree.
     """
     restore(tree, folder)
-    there = {name: _is_there(Path(tree) / name) for name in _names(tree, patch)}
+    there = {name: _is_there(Path(tree) / name) for name in names(tree, patch)}
     for name in (name for name, was in there.items() if was):
         _duplicate(Path(tree) / name, folder / _FILES / name)
     files.write_atomic(folder / _LIST, json.dumps(there))
@@ -58,7 +58,7 @@ def restore(tree: PurePath, folder: Path) -> None:
     _drop(folder)
 
 
-def _names(tree: PurePath, patch: Path) -> list[str]:
+def names(tree: PurePath, patch: Path) -> list[str]:
     """Of the files that git would change: a rename has one in each direction."""
     found: set[str] = set()
     for direction in ((), ("--reverse",)):

@@ -37,6 +37,11 @@ def _stale(tree: PurePath, seen: str) -> Iterator[str]:
             yield path
 
 
+def moved_submodules(tree: PurePath) -> tuple[str, ...]:
+    """Those that are not where the tree records them."""
+    return tuple(path for flag, path, _ in submodule_lines(tree) if flag == "+")
+
+
 def _recorded(tree: PurePath, commit: str) -> dict[str, str]:
     """Path → commit of the submodules in a commit of the tree; empty where that commit is gone."""
     try:

@@ -71,8 +71,13 @@ def reasons(stage: Stage, told: Told = _nothing) -> tuple[str, ...]:
         return newer
     gone = [Path(path).name for path in (*stage.leaves, *stage.also) if not Path(path).exists()]
     if gone:
-        return (f"{', '.join(gone)} is not there",)
+        return (f"{', '.join(gone)} is not there" + _withdrawn(gone[0], stage),)
     return () if intact(stage) else (f"{stage.leaves[0].name} is not what this stage left",)
+
+
+def _withdrawn(gone: str, stage: Stage) -> str:
+    """What takes a manifest away where no person did."""
+    return ", as after a failure or doit clean" if gone == stage.leaves[0].name else ""
 
 
 def _newer(stage: Stage, before: Mapping[str, str], told: Told) -> Iterator[str]:

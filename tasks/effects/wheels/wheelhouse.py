@@ -48,7 +48,10 @@ def _tell_of_another(place: Path, asked: str, source: str) -> None:
     except BuildError:
         return
     if place.is_file() and (before.asked, before.source) != (asked, redact(source)):
-        warn(f"{place.name} takes the place of another wheel of that name, made by {before.source}")
+        warn(
+            f"{place.name} takes the place of another wheel of that name, made by {before.source}; "
+            "a wheel.wheelhouse or wheel.local_version of its own in one of the profiles keeps both"
+        )
 
 
 def kept(wheelhouse: PurePath, asked: str, source: str) -> tuple[Path, Artifact] | None:

@@ -15,6 +15,7 @@ from tasks.effects.voice import say, warn
 from tasks.errors import BuildError, LostEditsError
 from tasks.sourcing.mirrors import mirrored
 from tasks.stages.source import series
+from tasks.stages.source.foresee import kept_back, moved
 from tasks.stages.source.job import NEW_FILES, Kind, SourceJob, SourceTree
 from tasks.stages.source.shape import A_TREE, VERSION, lacking, other_release
 from tasks.stages.source.tree import digest
@@ -46,6 +47,7 @@ def run(job: SourceJob) -> tuple[SourceTree]:
     lost.
     """
     files.own(job.state)
+    before = _last(job)
     match job.kind:
         case "git":
             _clone(job)
@@ -55,7 +57,25 @@ def run(job: SourceJob) -> tuple[SourceTree]:
             pass
     _require_pytorch(job)
     _follow_pull(job)
-    return (_read(job, _patch(job)),)
+    now = _read(job, _patch(job))
+    _tell(job, before, now)
+    return (now,)
+
+
+def _last(job: SourceJob) -> SourceTree | None:
+    """What a finished run read of the same tree."""
+    path = Path(job.manifest)
+    last = manifests.read(path, SourceTree) if path.exists() else None
+    return last if last and last.tree == str(job.tree) else None
+
+
+def _tell(job: SourceJob, before: SourceTree | None, now: SourceTree) -> None:
+    """Why what follows runs: the stage itself is asked each time."""
+    if not before or not git.is_checkout(job.tree):
+        return
+    if lines := tuple(moved(before, now)):
+        for line in (*lines, *kept_back(job)):
+            say(line)
 
 
 def _clone(job: SourceJob) -> None:
@@ -142,7 +162,7 @@ def _follow_pull(job: SourceJob) -> None:
         return
     stale = git.stale_submodules(job.tree, _seen(job).commit)
     if stale:
-        say(f"submodules brought to what the tree records: {', '.join(stale)}")
+        say(f"bringing submodules to what the tree records: {', '.join(stale)}")
         manifests.withdraw(job.manifest)
         git.update_submodules(job.tree, stale, mirrors=job.mirrors, log=job.log)
 

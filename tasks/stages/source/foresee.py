@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tasks.effects import git, manifests
@@ -29,11 +30,28 @@ def _moves(job: SourceJob) -> Iterator[str]:
 def _since(job: SourceJob, last: SourceTree) -> Iterator[str]:
     now = git.state(job.tree)
     stale = git.stale_submodules(job.tree, last.commit) if job.submodules else ()
-    if now.commit != last.commit:
-        yield f"commit {last.commit[:8]} → {now.commit[:8]}"
+    found = tuple(moved(last, replace(now, submodules=last.submodules) if stale else now))
+    yield from found
     if stale:
         yield f"submodules to bring along: {', '.join(stale)}"
-    elif dict(now.submodules) != dict(last.submodules):
+    if found:
+        yield from kept_back(job, stale)
+
+
+def moved(last: SourceTree, now: git.GitState | SourceTree) -> Iterator[str]:
+    """What of a checkout is not as it was when it was last read."""
+    if last.commit and now.commit != last.commit:
+        yield f"commit {last.commit[:8]} → {now.commit[:8]}"
+    if dict(now.submodules) != dict(last.submodules):
         yield "submodules moved"
     if now.edits != last.edits:
         yield "uncommitted edits changed" if now.edits else "uncommitted edits are gone"
+
+
+def kept_back(job: SourceJob, stale: Sequence[str] = ()) -> Iterator[str]:
+    """Submodules that a person moved, which a pull does not move along; `stale` are no such."""
+    if job.submodules and (own := sorted({*git.moved_submodules(job.tree)} - {*stale})):
+        yield (
+            f"submodules left at a commit that the tree does not record: {', '.join(own)} "
+            f"(git -C {job.tree} submodule update brings them to theirs)"
+        )

@@ -49,7 +49,7 @@ def bring(
     """Make the series in the tree the wanted one; a common beginning stays. The sha256 of each."""
     goal = wanted(patches)
     git.restore(tree, _under_way(state))
-    _forget_gone(tree, state)
+    _forget_gone(tree, state, goal)
     keep = sum(1 for _ in _common(applied(tree, state), goal))
     take_back(tree, state, log, keep=keep)
     for patch, digest in list(zip(patches, goal, strict=True))[keep:]:
@@ -61,18 +61,24 @@ def bring(
     return goal
 
 
-def _forget_gone(tree: PurePath, state: PurePath) -> None:
-    """A person's `git stash` or `git checkout .` takes patches out, and no record knows of it.
-
-    One that fits only forward is gone. One that fits in neither direction has something over it.
-    """
+def _forget_gone(tree: PurePath, state: PurePath, goal: Sequence[str]) -> None:
+    """A person's `git stash` or `git checkout .` takes patches out, and no record knows of it."""
     series = applied(tree, state)
     for number, digest in enumerate(series):
-        patch = copy_of(state, digest)
-        if git.applies(tree, patch) and not git.applies(tree, patch, reverse=True):
-            say(f"a patch of this profile is no longer in {tree}: it is applied again")
+        if _is_gone(tree, copy_of(state, digest)):
+            if digest in goal:
+                say(f"a patch of this profile is no longer in {tree}: applying it again")
             _write(tree, state, series[:number])
             return
+
+
+def _is_gone(tree: PurePath, patch: Path) -> bool:
+    """One that fits only forward is gone. One that fits in neither direction has something over
+    it, or is gone from lines that a pull moved as well.
+    """
+    if git.applies(tree, patch, reverse=True):
+        return False
+    return git.applies(tree, patch) or git.is_as_committed(tree, patch)
 
 
 def _common(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
@@ -88,7 +94,9 @@ def take_back(tree: PurePath, state: PurePath, log: PurePath, keep: int = 0) -> 
     series = applied(tree, state)
     for number in range(len(series), keep, -1):
         patch = copy_of(state, series[number - 1])
-        if git.applies(tree, patch, reverse=True):
+        if git.is_as_committed(tree, patch):
+            pass  # a commit holds it: upstream took it in, or the person did, and it is theirs now
+        elif git.applies(tree, patch, reverse=True):
             git.apply(tree, patch, reverse=True, log=log, keep=_under_way(state))
         elif not git.applies(tree, patch):  # it fits forward where a killed run had taken it back
             raise LostEditsError(

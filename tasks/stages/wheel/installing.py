@@ -83,7 +83,7 @@ def _renewed(job: BuiltJob, deps: Deps, wheel: Path, site: Path, before: Content
     scratch = Path(job.landing) / "install"
     written = renewal.renew(Renewal(here, kept, places, wheel, scratch, deps.python, job.log))
     if written is not None:
-        say(f"installed what changed: {written:,} files")
+        say(f"installed what changed: {written:,} file{'s' if written != 1 else ''}")
     return written is not None
 
 

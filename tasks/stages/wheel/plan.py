@@ -107,11 +107,20 @@ def _existing(layout: Layout, choice: Choice, reading: Reading) -> ExistingJob:
     )
 
 
+# so that a Debug and a Release build of one commit are two wheels; both sort below the commit, and
+# who asks an index for the release alone gets that of Release
+_TYPES = {"Debug": ".debug", "RelWithDebInfo": ".debinfo"}
+
+
+def _label(settings: Settings, choice: Choice) -> str:
+    return choice.label + _TYPES.get(settings.build.type, "")
+
+
 def _built(settings: Settings, layout: Layout, choice: Choice, reading: Reading) -> BuiltJob:
     asked = settings.wheel.local_version
     return BuiltJob(
         release=choice.torch,
-        local={"auto": choice.label, "none": None}.get(asked, asked),
+        local={"auto": _label(settings, choice), "none": None}.get(asked, asked),
         local_is_whole=asked not in {"auto", "none"},
         cuda=choice.cuda,
         wheelhouse=layout.wheelhouse,

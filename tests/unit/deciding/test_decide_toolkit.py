@@ -77,6 +77,13 @@ def test_cuda_12_4_that_is_not_here_is_told_with_every_way_out(
     assert refused(host(toolkits=(CUDA_130,)), **asked) == f"{needed} {here}\n  → {way}{newer}"
 
 
+def test_the_toolkit_to_install_is_the_one_that_is_said_to_be_needed() -> None:
+    torch = {"strategy": "source", "version": "2.6.0"}
+    told = refused(host(toolkits=(CUDA_130,)), target={"gpus": ["H100"]}, torch=torch)
+    assert told.startswith("toolkit: CUDA 12.4 is needed")
+    assert "install CUDA 12.4 (" in told
+
+
 def test_cuda_12_4_of_the_system_builds_torch_2_5() -> None:
     asked = {**SOURCE_124, "toolkit": {"version": "12.4", "provider": "system"}}
     choice = chosen(host(toolkits=(CUDA_130, CUDA_124)), **asked)

@@ -142,6 +142,12 @@ def test_a_missing_result_is_the_reason(finished: Path) -> None:
     assert records.reason(stage(finished, cuda="13.0")) == "surface.json, env.sh is not there"
 
 
+def test_a_manifest_that_was_withdrawn_is_missing_for_a_reason(finished: Path) -> None:
+    (finished / "wheel.json").unlink()
+    told = records.reason(stage(finished, cuda="13.0"))
+    assert told == "wheel.json is not there, as after a failure or doit clean"
+
+
 def test_a_stage_that_asks_outside_says_so(finished: Path) -> None:
     same = stage(finished, cuda="13.0")
     assert records.reason(same) == "the last run failed, or did not finish"

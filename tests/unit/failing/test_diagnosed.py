@@ -144,6 +144,28 @@ def test_what_is_not_known_says_so_and_where_to_read_on(tmp_path: Path, profile:
     ]
 
 
+@pytest.mark.parametrize("gutter", [("  408 |", "      |"), ("", "")])
+def test_what_the_compiler_showed_of_the_source_is_shown(
+    tmp_path: Path, profile: Profile, gutter: tuple[str, str]
+) -> None:
+    code = ["       { return __x < __y; }", "                ~~~~^~~~~"]
+    shown = [f"{before}{line}" for before, line in zip(gutter, code, strict=True)]
+    error = failing(
+        tmp_path / "a.log",
+        "[1/2] Building CXX object text.cpp.o",
+        "FAILED: text.cpp.o",
+        "/usr/include/c++/12/bits/stl_map.h:529:32:   required from 'operator[]'",
+        "/src/text.cpp:10:37:   required from here",
+        "/usr/include/c++/12/bits/stl_function.h:408:20: error: no match for 'operator<'",
+        *shown,
+        "/usr/include/c++/12/bits/stl_iterator.h:451:5: note: candidate",
+    )
+    lines = explained(profile, error).splitlines()
+    assert lines[1] == "    /src/text.cpp:10:37:   required from here"
+    assert lines[2:4] == [f"    |{line}" for line in code]
+    assert lines[4] == "  cause: not known"
+
+
 def test_our_commands_in_a_remedy_are_for_this_profile(
     tmp_path: Path, profile: Profile, monkeypatch: pytest.MonkeyPatch
 ) -> None:

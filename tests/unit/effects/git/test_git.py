@@ -141,8 +141,9 @@ def test_untracked_file_in_the_way_is_refused(upstream: Path, dest: Path) -> Non
     git.clone_at(str(upstream), "v1", dest)
     (dest / "b").write_text("mine\n", encoding="utf-8")
     for _ in range(2):
-        with pytest.raises(LostEditsError, match="overwritten"):
+        with pytest.raises(LostEditsError, match=r"overwritten: b\n") as caught:
             git.clone_at(str(upstream), "main", dest)
+        assert f"git -C {dest} stash -u" in caught.value.todo
     assert (dest / "b").read_text(encoding="utf-8") == "mine\n"
 
 
@@ -243,6 +244,24 @@ def test_submodule_left_behind_by_a_pull_is_stale_and_one_moved_by_hand_is_not(
     assert git.state(dest).submodules == {"third_party/part": new}
     commit(dest / "third_party/part", code="mine\n")
     assert git.stale_submodules(dest, git.state(dest).commit) == ()
+
+
+def test_an_edit_in_the_way_of_a_submodule_is_named_with_the_repository_that_holds_it(
+    with_submodule: Path, dest: Path, tmp_path: Path
+) -> None:
+    git.clone_at(str(with_submodule), "main", dest)
+    part = with_submodule / "third_party/part"
+    new = commit(tmp_path / "part", code="2\n")
+    run(part, "fetch", "--quiet", str(tmp_path / "part"), "main")
+    run(part, "checkout", "--quiet", new)
+    commit(with_submodule)
+    run(dest, "pull", "--quiet", str(with_submodule), "main")
+    edited = dest / "third_party/part/code"
+    edited.write_text("mine\n", encoding="utf-8")
+    with pytest.raises(LostEditsError, match=r"overwritten: code\n") as caught:
+        git.update_submodules(dest, ("third_party/part",))
+    assert f"git -C {edited.parent} stash)" in caught.value.todo
+    assert edited.read_text(encoding="utf-8") == "mine\n"
 
 
 def test_patch_applies_once_and_comes_back(tmp_path: Path, upstream: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tasks.effects import files, git, manifests
 from tasks.errors import BuildError, LostEditsError
 from tasks.stages.source import action
+from tasks.stages.source.foresee import foresee
 from tasks.stages.source.job import Kind, SourceJob, SourceTree
 from tests.checkout import Heard
 from tests.systems import needs_git
@@ -249,6 +250,83 @@ def test_a_patch_that_a_person_took_out_is_applied_again(
     assert run(given) == patched
     assert (checkout / "setup.py").read_text(encoding="utf-8") == "patched\n"
     assert run(given) == patched
+
+
+def _commit(tree: Path, text: str) -> None:
+    (tree / "setup.py").write_text(text, encoding="utf-8")
+    run_git(tree, "commit", "--quiet", "--message", "upstream", "--", "setup.py")
+
+
+@needs_git
+def test_a_patch_that_a_pull_made_not_fit_is_not_taken_for_applied(
+    tmp_path: Path, checkout: Path, patch: Path
+) -> None:
+    given = job(tmp_path, "path", checkout, patch)
+    run(given)
+    _commit(checkout, "upstream's\n")
+    with pytest.raises(BuildError, match=r"fix\.patch does not fit"):
+        run(given)
+    run(job(tmp_path, "path", checkout))
+    assert (checkout / "setup.py").read_text(encoding="utf-8") == "upstream's\n"
+
+
+@needs_git
+def test_a_patch_that_upstream_took_in_stays_when_it_leaves_the_profile(
+    tmp_path: Path, checkout: Path, patch: Path, heard: Heard
+) -> None:
+    given = job(tmp_path, "path", checkout, patch)
+    run(given)
+    _commit(checkout, "patched\n")
+    assert not run(given).edits
+    clean = run(job(tmp_path, "path", checkout))
+    assert (checkout / "setup.py").read_text(encoding="utf-8") == "patched\n"
+    assert not clean.edits
+    assert "applying it again" not in heard.text
+
+
+def _with_inner(tmp_path: Path, checkout: Path) -> Path:
+    """A submodule of the checkout."""
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (inner / "setup.py").write_text("one\n", encoding="utf-8")
+    run_git(inner, "init", "--quiet")
+    run_git(inner, "add", "--all")
+    run_git(inner, "commit", "--quiet", "--message", "inner")
+    added = ("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner))
+    run_git(checkout, *added, "third_party/inner")
+    run_git(checkout, "commit", "--quiet", "--message", "with inner")
+    return checkout / "third_party" / "inner"
+
+
+@needs_git
+def test_a_patch_of_a_submodule_is_taken_back(tmp_path: Path, checkout: Path) -> None:
+    theirs = _with_inner(tmp_path, checkout) / "setup.py"
+    patch = tmp_path / "inner.patch"
+    patch.write_text(PATCH.replace("/setup.py", "/third_party/inner/setup.py"), encoding="utf-8")
+    run(job(tmp_path, "path", checkout, patch))
+    assert theirs.read_text(encoding="utf-8") == "patched\n"
+    run(job(tmp_path, "path", checkout))
+    assert theirs.read_text(encoding="utf-8") == "one\n"
+
+
+@needs_git
+def test_what_moved_in_a_tree_is_said_and_which_submodule_did_not_come_along(
+    tmp_path: Path, checkout: Path, heard: Heard
+) -> None:
+    inner = _with_inner(tmp_path, checkout)
+    given = job(tmp_path, "path", checkout)
+    before = run(given)
+    assert not heard
+    (inner / "setup.py").write_text("mine\n", encoding="utf-8")
+    run_git(inner, "commit", "--all", "--quiet", "--message", "mine")
+    _commit(checkout, "upstream's\n")
+    (outputs,) = action.run(given)
+    moved, submodules, left = heard
+    assert moved == f"commit {before.commit[:8]} → {outputs.commit[:8]}"
+    assert submodules == "submodules moved"
+    assert "third_party/inner" in left
+    assert "submodule update" in left
+    assert tuple(foresee(given)) == (moved, submodules, left)
 
 
 def other_build(tmp_path: Path, location: Path, name: str, ref: str = "v1") -> SourceJob:

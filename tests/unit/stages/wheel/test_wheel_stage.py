@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
+from packaging.version import Version
 
 from tasks.deciding.choice import Choice, ToolkitChoice
 from tasks.digest import sha256_text
@@ -59,6 +60,17 @@ def test_the_local_version_names_cuda_and_archs(
     choice = replace(CHOICE, targets=tuple(targets), cuda=cuda)
     assert choice.label == named
     assert version(choice=choice) == f"2.6.0+{named}.g1a2b3c4"
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"), [("Release", ""), ("Debug", ".debug"), ("RelWithDebInfo", ".debinfo")]
+)
+def test_another_type_of_build_has_a_wheel_of_its_own_below_that_of_release(
+    kind: str, named: str
+) -> None:
+    version = version_of(stage(build={"type": kind}).job, TREE)
+    assert version == f"2.6.0+cu130.sm120{named}.g1a2b3c4"
+    assert Version(version) <= Version("2.6.0+cu130.sm120.g1a2b3c4")
 
 
 def test_a_tree_without_commit_is_named_by_its_digest() -> None:
