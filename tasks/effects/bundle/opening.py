@@ -17,6 +17,7 @@ from tasks.errors import BadArtifactError, BuildError, SettingsError
 from tasks.sourcing.bundled import MANIFEST, SCHEMA, WHEELS, Bundle
 
 _AGAIN = "make it where there is a network: doit bundle --dest PATH"
+_COPY = "copy the bundle again, or make it again: doit bundle"
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,17 @@ def read(place: Path) -> Bundle:
     if found.schema != SCHEMA or any(map(_leads_out, names)):
         raise SettingsError(f"the bundle {place} is of another make", where="offline", todo=_AGAIN)
     return found
+
+
+def require_whole(place: Path, bundle: Bundle) -> None:
+    """A copy of a tar that was cut off begins well and is too short: `SettingsError`."""
+    there, least = place.stat().st_size, sum(packed.size for packed in bundle.files.values())
+    if place.is_file() and there < least:
+        raise SettingsError(
+            f"the bundle {place} is cut off: {there} bytes, and its files alone have {least}",
+            where="offline",
+            todo=f"copy it again; or {_AGAIN}",
+        )
 
 
 def _manifest(place: Path) -> bytes:
@@ -84,7 +96,10 @@ def _unpack(place: Path, bundle: Bundle, folder: Path) -> None:
         return
     files.remove_owned(folder)
     tick(f"unpacking {place.name}")
-    archive.extract(place, folder)
+    try:
+        archive.extract(place, folder)
+    except BadArtifactError as error:
+        raise BadArtifactError(error.what, where=error.where, todo=_COPY) from error
 
 
 def _same(one: Bundle | None, other: Bundle) -> bool:
@@ -118,5 +133,5 @@ def _bad(path: Path, what: str) -> BadArtifactError:
     return BadArtifactError(
         f"{path.name} of the bundle {what}",
         where=str(path),
-        todo="copy the bundle again, or make it again: doit bundle",
+        todo=_COPY,
     )

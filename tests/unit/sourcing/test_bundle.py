@@ -14,8 +14,10 @@ from tasks.effects.bundle import opening, packing, repositories
 from tasks.effects.network import download, offline
 from tasks.effects.python.packages import Download, Extra, Packages, download_argv
 from tasks.errors import BadArtifactError, FetchError, NotOwnedError, SettingsError
+from tasks.locking.pinning import machine
 from tasks.model import Layout, Plan
 from tasks.settings.schema import Settings
+from tasks.sourcing.anchored import anchored
 from tasks.sourcing.bundled import MANIFEST, SCHEMA, WHEELS, Bundle, redirected
 from tasks.stages.extensions.plan import plan
 from tests.actionyard import CHOICE
@@ -98,6 +100,44 @@ def test_a_bundle_is_verified_and_a_file_with_other_bytes_is_named(
     wheel.unlink()
     with pytest.raises(BadArtifactError, match="is not there"):
         opening.begin(place, bundle, build)
+
+
+def test_a_copy_that_was_cut_off_is_known_by_its_size_and_is_to_be_copied_again(
+    tmp_path: Path,
+) -> None:
+    place = tmp_path / "archive.tar"
+    folder = packing.begun(place)
+    (folder / "big").write_bytes(bytes(100_000))
+    bundle = packing.finish(folder, place, BUNDLE)
+    opening.require_whole(place, bundle)
+    os.truncate(place, 60_000)
+    assert opening.read(place) == bundle
+    with pytest.raises(SettingsError, match="is cut off: 60000 bytes") as told:
+        opening.require_whole(place, bundle)
+    assert told.value.todo.startswith("copy it again; or make it where there is a network")
+    with pytest.raises(BadArtifactError, match="cannot be read as an archive") as unread:
+        opening.begin(place, bundle, files.own(tmp_path / "build"))
+    assert unread.value.todo.startswith("copy the bundle again")
+
+
+@pytest.mark.parametrize(
+    ("platform", "todo"),
+    [
+        (machine(CHOICE)[1], 'choose that Python (python: "3.4"), or make a bundle on a machine'),
+        ("windows amd64", "make a bundle on a machine like this one"),
+    ],
+)
+def test_of_a_bundle_for_another_machine_a_python_is_named_where_that_helps(
+    platform: str, todo: str, tmp_path: Path
+) -> None:
+    bundle = replace(BUNDLE, python="3.4", platform=platform)
+    manifests.publish(tmp_path / MANIFEST, bundle)
+    layout = Layout(tmp_path, "mine", tmp_path / "wheels")
+    asked = Settings.model_validate({"offline": str(tmp_path), "extensions": ["simple-knn"]})
+    extension = plan(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE)
+    with pytest.raises(SettingsError, match=f"for Python 3.4 on {platform}") as told:
+        anchored(asked, layout, CHOICE, Plan((), extension, ()))
+    assert told.value.todo.startswith(todo)
 
 
 @pytest.mark.parametrize(
