@@ -56,6 +56,7 @@ def anchored(
     from tasks.sourcing.bundled import redirected  # noqa: PLC0415 - most ask a network
 
     bundle = opening.read(place)
+    opening.require_whole(place, bundle)
     _require_for(bundle, choice, place)
     folder = opening.folder_of(place, layout.build)
     return Anchored(redirected(plan, bundle, folder), section, bundle)
@@ -92,10 +93,11 @@ def _require_for(bundle: Bundle, choice: Choice, place: Path) -> None:
 
     python, platform = machine(choice)
     if (bundle.python, bundle.platform) != (python, platform):
+        alike = "make a bundle on a machine like this one"
+        other = f'choose that Python (python: "{bundle.python}"), or {alike}'
         raise SettingsError(
             f"the bundle {place} is for Python {bundle.python} on {bundle.platform}, and this is "
             f"Python {python} on {platform}",
             where="offline",
-            todo=f'choose that Python (python: "{bundle.python}"), or make a bundle on a machine '
-            "like this one",
+            todo=other if bundle.platform == platform else alike,
         )
