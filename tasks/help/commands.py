@@ -117,6 +117,7 @@ COMMANDS = (
             Option("check", "read all that is on it, and change nothing"),
             Option("yank", "keep the wheel NAME from who does not ask for exactly it", "NAME"),
             Option("because", "why it is yanked", "TEXT"),
+            Option("unyank", "give the yanked wheel NAME to everybody again", "NAME"),
         ),
     ),
     Command(

@@ -12,6 +12,7 @@ from tasks.effects.published import sending, shelf, verified
 from tasks.effects.voice import show
 from tasks.errors import BadArtifactError, BuildError
 from tasks.model import Artifact
+from tasks.publishing.pages import File
 from tasks.publishing.retention import kept
 from tasks.reports.subject import Profile, Subject
 from tasks.stages.extensions.job import Built
@@ -19,10 +20,15 @@ from tasks.stages.wheel.job import Wheel
 from tasks.words.size import size
 
 
-def run(
-    subject: Subject, dest: str = "", check: bool = False, yank: str = "", because: str = ""
+def run(  # noqa: PLR0913, PLR0917 - an option each
+    subject: Subject,
+    dest: str = "",
+    check: bool = False,
+    yank: str = "",
+    because: str = "",
+    unyank: str = "",
 ) -> None:
-    """Publish, check or yank. Raises `BuildError` with all that is wrong."""
+    """Publish, check, yank or take that back. Raises `BuildError` with all that is wrong."""
     profile = subject.of_build()
     asked = profile.loaded.settings.publish
     place = dest or asked.dest
@@ -38,7 +44,7 @@ def run(
         return
     files.own(index)
     with files.lock(index):
-        _publish(index, profile, yank, because)
+        _publish(index, profile, yank or unyank, "" if unyank else because or "yanked")
     if not sending.is_folder(place):
         sending.send(place, index, profile.layout.logs / "publish.log")
         show(f"sent to {place}")
@@ -66,19 +72,27 @@ def _check(index: Path, profile: Profile, newest: int | None) -> None:
     named = shelf.listed(index)
     total = sum(file.size for file in named.values())
     show(f"{len(named)} wheels, {size(total // 2**20)}: all of it is what the pages say")
+    for file in named.values():
+        if file.yanked:
+            show(f"{file.filename}{_yanked(file)}")
 
 
-def _publish(index: Path, profile: Profile, yank: str, because: str) -> None:
+def _yanked(file: File) -> str:
+    return f", yanked: {file.yanked}; --unyank takes that back" if file.yanked else ""
+
+
+def _publish(index: Path, profile: Profile, judged: str, because: str) -> None:
     named = shelf.listed(index)
-    if yank:
-        named = shelf.yank(named, yank, because or "yanked")
-        show(f"yanked {yank}: only who asks for exactly it gets it")
+    if judged:
+        named = shelf.yank(named, judged, because)
+        told = "only who asks for exactly it gets it" if because else "for everybody again"
+        show(f"{'yanked' if because else 'no longer yanked'} {judged}: {told}")
     else:
         for wheel in _wheels(profile):
             new = wheel.name not in named
             entry = shelf.add(index, wheel)
             named[wheel.name] = entry if new else named[wheel.name]
-            show(f"{'published' if new else 'is there'} {wheel.name}")
+            show(f"{'published' if new else 'is there'} {wheel.name}{_yanked(named[wheel.name])}")
     staying = kept(named.values(), profile.loaded.settings.publish.keep)
     for filename in sorted(named.keys() - {file.filename for file in staying}):
         show(f"leaves {filename}: older than what publish.keep says")

@@ -121,6 +121,17 @@ def test_what_is_yanked_is_taken_by_who_asks_for_it_alone(
         assert plain.returncode != 0
 
 
+def test_what_was_yanked_is_named_and_taken_back(yard: Yard) -> None:
+    yard.must("publish", "--dest", "index")
+    name = f"simple_knn-1.0+{LABEL}-py3-none-any.whl"
+    yard.must("publish", "--dest", "index", "--yank", name, "--because", "wrong archs")
+    told = f"{name}, yanked: wrong archs; --unyank takes that back"
+    assert told in yard.must("publish", "--dest", "index", "--check")
+    assert f"is there {told}" in yard.must("publish", "--dest", "index")
+    assert "no longer yanked" in yard.must("publish", "--dest", "index", "--unyank", name)
+    assert "yanked" not in yard.must("publish", "--dest", "index", "--check")
+
+
 def test_published_again_nothing_moves(yard: Yard) -> None:
     yard.must("publish", "--dest", "index")
     before = {path: path.read_bytes() for path in (yard.folder / "index").rglob("*.*")}

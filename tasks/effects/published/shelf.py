@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import difflib
 import json
 import os
 import shutil
@@ -93,8 +94,14 @@ def _beside(wheel: Path) -> Path:
 def yank(named: Mapping[str, File], filename: str, reason: str) -> dict[str, File]:
     """The same with one that is taken only by who asks for exactly it; "" takes that back."""
     if filename not in named:
-        raise BuildError(f"{filename} is not on the index", todo="doit publish --check lists it")
+        raise BuildError(f"{filename} is not on the index", todo=_meant(named, filename))
     return {**named, filename: replace(named[filename], yanked=reason)}
+
+
+def _meant(named: Collection[str], filename: str) -> str:
+    """The whole name of one that is there; the nearest, where several are."""
+    near = difflib.get_close_matches(filename, named, n=3, cutoff=0.0)
+    return f"name a wheel that is: {', '.join(near)}" if near else "doit publish puts it there"
 
 
 def write(index: PurePath, templates: PurePath, named: Collection[File]) -> None:

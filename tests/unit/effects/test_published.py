@@ -104,6 +104,13 @@ def test_nothing_is_yanked_that_is_not_there(index: Path) -> None:
         shelf.yank({}, "x.whl", "bad")
 
 
+def test_a_name_that_is_not_quite_that_of_a_wheel_is_answered_with_the_wheel_s() -> None:
+    there = entry("torch2.15.0.s1a2b3c4d.cu132.sm120", 1)
+    with pytest.raises(BuildError, match="is not on the index") as told:
+        shelf.yank({there.filename: there}, "simple-knn", "bad")
+    assert told.value.todo == f"name a wheel that is: {there.filename}"
+
+
 def entry(label: str, day: int, python: str = "cp311") -> File:
     name = f"simple_knn-1.0+{label}-{python}-{python}-linux_x86_64.whl"
     return File(name, "0" * 64, 1, "0" * 64, f"2026-11-{day:02}T10:00:00Z")
