@@ -151,9 +151,9 @@ def _outside(found: Looked) -> Check:
     needs = [*outside(found.held, beside), *dlls.outside(found.dlls, beside)]
     helper = "auditwheel" if found.held else "delvewheel"
     if bad := [one for one in needs if one.status == "failed"]:
-        return Check(name, "failed", "; ".join(map(_whose, bad)), "let Requires-Dist bring it")
+        return Check(name, "failed", _whose(bad), "let Requires-Dist bring it")
     if unsure := [one for one in needs if one.status == "not run"]:
-        return Check(name, "not run", "; ".join(map(_whose, unsure)), f"pip install {helper}")
+        return Check(name, "not run", _whose(unsure), f"pip install {helper}")
     brought: dict[str, list[str]] = {}
     for one in needs:
         brought.setdefault(one.by, []).append(one.name)
@@ -173,5 +173,9 @@ def _labelled(version: str) -> str:
     return label[1] if label else ""
 
 
-def _whose(one: Outside) -> str:
-    return f"{one.name} (needed by {few(one.users, _FEW)}): {one.by}"
+def _whose(needs: Iterable[Outside]) -> str:
+    """What is said of several is said once, behind all of them."""
+    users: dict[str, list[str]] = {}
+    for one in needs:
+        users.setdefault(one.by, []).append(f"{one.name} (needed by {few(one.users, _FEW)})")
+    return "; ".join(f"{', '.join(names)}: {by}" for by, names in users.items())

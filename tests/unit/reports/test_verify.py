@@ -197,6 +197,15 @@ def test_what_it_needs_and_does_not_declare_is_listed_with_who_needs_it(tmp_path
     assert "nvidia-cuda-runtime: libcudart.so.13" in declared.told()["needs from outside"].detail
 
 
+@linux
+def test_what_is_said_of_several_libraries_is_said_once(tmp_path: Path) -> None:
+    needed = [make_library(tmp_path / "elsewhere" / f"lib{name}.so.1") for name in ("one", "two")]
+    library = make_library(tmp_path / "_C.so", *needed).read_bytes()
+    check = make(tmp_path / "a", {"toy/_C.so": library}, archs=()).told()["needs from outside"]
+    both = "libone.so.1 (needed by _C.so), libtwo.so.1 (needed by _C.so): "
+    assert check.detail.startswith(both)
+
+
 @posix_only
 def test_a_wheel_without_an_sbom_says_by_its_version_which_torch_it_was_built_against(
     tmp_path: Path,
