@@ -16,7 +16,7 @@ _NOT_TRUSTED = (
 )
 _NO_ANSWER = (
     "the package index did not answer: check the network, proxy and index settings "
-    "(UV_INDEX_URL, PIP_INDEX_URL), then run the same command again; "
+    "(UV_INDEX_URL, PIP_INDEX_URL, torch.index), then run the same command again; "
     f"{WITHOUT_NETWORK}"
 )
 _BROKE = (
@@ -65,6 +65,11 @@ _OTHER_BYTES = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 
+# uv: Failed to fetch: `https://host/torch/`; pip: HTTPSConnectionPool(host='host', port=443)
+_HOST = re.compile(
+    r"Failed to fetch: `?https?://(?:[^@/\s]*@)?(?P<uv>[^/\s`]+)|Pool\(host='(?P<pip>[^']+)'"
+)
+
 
 def explained(
     error: CommandFailedError,
@@ -78,8 +83,16 @@ def explained(
     for todo, _, signs in _KINDS:
         if any(sign in text for sign in signs):
             remedy = _NOT_BUNDLED if offline.is_offline() else todo
-            return FetchError(error.what, where=error.where, todo=remedy)
+            return FetchError(error.what, where=error.where, todo=_naming_host(remedy, text))
     return error
+
+
+def _naming_host(remedy: str, text: str) -> str:
+    """Of several indexes one may answer: the host that did not, without a name and password."""
+    hosts = [found["uv"] or found["pip"] for found in _HOST.finditer(text)]
+    if remedy != _NO_ANSWER or not hosts:
+        return remedy
+    return remedy.replace("did not answer", f"did not answer ({hosts[-1]})", 1)
 
 
 def passing(error: Exception) -> str:

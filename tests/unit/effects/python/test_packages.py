@@ -138,9 +138,10 @@ def test_what_landed_before_is_thrown_away(runs: Runs, tmp_path: Path) -> None:
 
 NO_ANSWER = (
     "the package index did not answer: check the network, proxy and index settings "
-    "(UV_INDEX_URL, PIP_INDEX_URL), then run the same command again; without a network: doit "
-    "bundle where there is one, then offline: PATH here (docs/offline.md)"
+    "(UV_INDEX_URL, PIP_INDEX_URL, torch.index), then run the same command again; without a "
+    "network: doit bundle where there is one, then offline: PATH here (docs/offline.md)"
 )
+OF_I = NO_ANSWER.replace("did not answer", "did not answer (i)")
 NOT_TRUSTED = (
     "the certificate of the package index is not trusted: set SSL_CERT_FILE, and PIP_CERT for pip, "
     "to your organisation's bundle"
@@ -151,7 +152,8 @@ NO_VERSION = "the index has no such version for this Python and platform"
 @pytest.mark.parametrize(
     ("said", "todo"),
     [
-        ("error: Failed to fetch: `https://i/torch/`\n  Caused by: dns error", NO_ANSWER),
+        ("error: Failed to fetch: `https://me:secret@i/torch/`\n  dns error", OF_I),
+        ("Retrying HTTPSConnectionPool(host='i', port=443): Max retries exceeded", OF_I),
         ("WARNING: Retrying ... NewConnectionError('...: refused')", NO_ANSWER),
         ("Temporary failure in name resolution", NO_ANSWER),
         ("Failed to fetch: `https://i`\n invalid peer certificate: UnknownIssuer", NOT_TRUSTED),
