@@ -147,9 +147,12 @@ def _archives(finished: Finished, folder: Path) -> Iterator[tuple[str, str]]:
 def _tell(place: Path, bundle: Bundle) -> None:
     mib = sum(packed.size for packed in bundle.files.values()) // 2**20
     wheels = sum(name.startswith(f"{WHEELS}/") for name in bundle.files)
-    repositories_ = len(bundle.repositories)
+    git = len(bundle.repositories)
     show(
-        f"{place}: {wheels} packages, {repositories_} repositories, {size(mib)}, for Python "
-        f"{bundle.python} on {bundle.platform}"
+        f"{place}: {wheels} packages, {git} repositor{'y' if git == 1 else 'ies'}, {size(mib)}, "
+        f"for Python {bundle.python} on {bundle.platform}"
     )
-    show(f"to build from it: offline: {place} in config/local.yaml, or TORCHYARD__OFFLINE={place}")
+    show(
+        f"to build from it: offline: {place} in config/local.yaml, or TORCHYARD__OFFLINE={place}, "
+        "as the path is there; torchyard.lock and the settings in config/ are not in it: bring them"
+    )
