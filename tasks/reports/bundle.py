@@ -57,7 +57,8 @@ def _section(finished: Finished, subject: Subject) -> Profile:
     if locked and (told := list(differences(locked, now))):
         raise BuildError(
             f"what was built is not what torchyard.lock holds: {told[0]}",
-            todo=f"doit lock --check profile={subject.name} tells all of it",
+            todo="doit build takes what is locked, doit lock locks what was built; "
+            f"doit lock --check profile={subject.name} tells all of it",
         )
     return built
 
