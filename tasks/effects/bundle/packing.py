@@ -20,7 +20,7 @@ def begun(dest: Path) -> Path:
     `NotOwnedError` where `dest` holds something else than a bundle of ours.
     """
     is_tar = dest.suffix == _TAR
-    if dest.exists() and not (_is_bundle(dest) if is_tar else files.is_marked(dest)):
+    if dest.exists() and not (_is_bundle(dest) and (is_tar or files.is_marked(dest))):
         raise NotOwnedError(
             "this is there already, and no bundle that torchyard made",
             where=str(dest),
@@ -32,9 +32,9 @@ def begun(dest: Path) -> Path:
     return folder
 
 
-def _is_bundle(archive: Path) -> bool:
+def _is_bundle(place: Path) -> bool:
     try:
-        return bool(opening.read(archive))
+        return bool(opening.read(place))
     except BuildError:
         return False
 

@@ -67,6 +67,16 @@ def test_what_is_not_ours_stays(place: Path) -> None:
     assert list(place.parent.iterdir()) == [place]
 
 
+def test_a_folder_of_ours_that_is_no_bundle_stays_such_as_a_published_index(
+    tmp_path: Path,
+) -> None:
+    index = files.own(tmp_path / "index")
+    (index / "simple").mkdir()
+    with pytest.raises(NotOwnedError, match="no bundle that torchyard made"):
+        packing.begun(index)
+    assert (index / "simple").is_dir()
+
+
 def test_an_attempt_that_was_cut_off_is_gone_on_with_and_is_no_bundle(place: Path) -> None:
     first = packing.begun(place)
     (first / "arrived").touch()
