@@ -151,6 +151,19 @@ class TorchSeen:
 
 
 @dataclass(frozen=True)
+class Unfetched:
+    """Submodules of `tree` with nothing in their `folders`; `source` is what is built of an
+    extension. `cloned` where git can fetch them there. Paths are absolute.
+    """
+
+    extension: str
+    source: PurePath
+    tree: PurePath
+    folders: tuple[PurePath, ...]
+    cloned: bool
+
+
+@dataclass(frozen=True)
 class Wanted:
     """A URL that a build asks something of; `usual` is an index that pip's settings replace,
     `instead_of` what it is a mirror of.
@@ -167,8 +180,8 @@ class Wanted:
 class Asked:
     """Where to look. Paths are absolute; `build` is "" where no profile says it. `torch` is the
     folder of one that is there already, None where it comes into `venv`. `sources` are folders of
-    extensions, which may have yet to be fetched. `into` is install.into as it is written, and
-    `installed` the manifest that says that all of it is there.
+    extensions, which may have yet to be fetched, `own` those of a person, with what is built in
+    each. `into` is install.into as written, `installed` the manifest that says that all is there.
     """
 
     root: PurePath
@@ -187,6 +200,7 @@ class Asked:
     urls: tuple[Wanted, ...] = ()
     distributions: tuple[str, ...] = ()
     sources: tuple[tuple[str, PurePath], ...] = ()
+    own: tuple[tuple[str, PurePath, PurePath], ...] = ()
     workers: Workers = field(default_factory=Workers)
 
 
@@ -219,6 +233,7 @@ class Surroundings:
     nvcc: Tool | None = None
     torch: TorchSeen | None = None
     without_cuda: frozenset[str] | None = None
+    unfetched: tuple[Unfetched, ...] | None = None
     nvidia: Nvidia | None = None
     cmake: Tool | None = None
     ninja: Tool | None = None

@@ -23,6 +23,7 @@ from tasks.surroundings import (
     Surroundings,
     Tool,
     TorchSeen,
+    Unfetched,
     VisualStudio,
 )
 from tests.surroundings import (
@@ -98,6 +99,7 @@ CUDA_12_8: dict[str, Any] = {
 }
 ASKED_2_11: dict[str, Any] = {"torch": {"version": "2.11.0"}, "toolkit": {"version": "12.8"}}
 NO_CPP = VisualStudio("Visual Studio Community 2022", "17.14.13", "C:\\VS")
+TOY = LINUX.root / "toy"
 SITUATIONS: dict[str, Situation] = {
     "a workstation": linux({}),
     "a workstation that builds torch": linux({}, SOURCE),
@@ -184,6 +186,9 @@ SITUATIONS: dict[str, Situation] = {
     ),
     "a compiler that torch refuses and nvcc takes": linux(
         {"known-bad": "warning", "torch-checks": "problem"}, ASKED_2_11, **CUDA_12_8
+    ),
+    "an extension that was cloned without a submodule": linux(
+        {"submodules": "warning"}, unfetched=(Unfetched("toy", TOY, TOY, (TOY / "glm",), True),)
     ),
     "a disk for torch without CUDA": linux({"disk": "warning"}, SOURCE | CPU, disks=disk(5)),
     "a build folder in memory": linux({"filesystem": "warning"}, disks=disk(90, "tmpfs")),

@@ -84,6 +84,7 @@ LINUX = Surroundings(
     reach=(Reach("the package index", INDEX, answers=True),),
     leftovers=(),
     exposed=(),
+    unfetched=(),
     shadows=(),
     installed=(),
     environ=(),

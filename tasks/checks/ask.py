@@ -46,6 +46,7 @@ def ask(root: PurePath, host: Host, profile: Profile | None) -> Asked:
         urls=tuple(_urls(profile)),
         distributions=tuple(stage.job.name for stage in _extensions(profile)),
         sources=tuple((stage.job.name, stage.job.original) for stage in _extensions(profile)),
+        own=tuple(_own(profile)),
         workers=workers.asked(build.distribute, build.hosts, layout.build),
     )
 
@@ -59,6 +60,13 @@ def _source(profile: Profile) -> SourceJob | None:
 
 def _extensions(profile: Profile) -> Iterator[Stage]:
     return (stage for stage in profile.plan.stages if stage.room == "extensions")
+
+
+def _own(profile: Profile) -> Iterator[tuple[str, PurePath, PurePath]]:
+    for stage in _extensions(profile):
+        if stage.job.kind == "path":
+            folder = type(profile.layout.build)(stage.job.location)
+            yield stage.job.name, folder, folder / stage.job.subdirectory
 
 
 def _torch(profile: Profile) -> PurePath | None:

@@ -15,6 +15,7 @@ CheckId = Literal[
     "windows-sdk",
     "toolkit",
     "torch-checks",
+    "submodules",
     "cards",
     "targets",
     "driver",
@@ -47,7 +48,7 @@ ALL = frozenset(IDS)
 GATE: frozenset[CheckId] = frozenset(
     {
         *("os", "python", "git", "compiler", "toolkit", "cards", "driver"),
-        "torch-checks",
+        *("torch-checks", "submodules"),
         *("known-bad", "disk", "memory", "paths"),
     }
 )

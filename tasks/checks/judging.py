@@ -14,6 +14,7 @@ from tasks.checks import (
     places,
     programs,
     python,
+    submodules,
     torchchecks,
     trust,
     workers,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 _SUBJECTS = (
     *(machine, python, programs, compilers, cards, torchchecks),
-    *(combination, places, network, workers, trust),
+    *(submodules, combination, places, network, workers, trust),
 )
 
 

@@ -21,7 +21,7 @@ from tasks.effects.files import deliver
 from tasks.effects.machine import probe
 from tasks.effects.surroundings import look
 from tasks.effects.typed import for_profile
-from tasks.effects.voice import show
+from tasks.effects.voice import show, warn
 from tasks.errors import BuildError, redact
 from tasks.knowledge import load
 from tasks.model import Host
@@ -59,6 +59,7 @@ def gate(subject: Subject) -> None:
     found = diagnose(subject, GATE)
     problems = _of(found, "problem")
     if not problems:
+        _warn(subject, found)
         return
     told = "\n".join(_told(symptom) for symptom in problems)
     names = dict.fromkeys(symptom.id for symptom in (*_of(found, "ignored"), *problems))
@@ -67,6 +68,14 @@ def gate(subject: Subject) -> None:
         todo += f", or build all the same with doctor.ignore: [{', '.join(names)}]"
         todo += " in config/local.yaml"
     raise BuildError(f"{_counted(found)}; nothing was built or changed\n{told}", todo=todo)
+
+
+def _warn(subject: Subject, found: Iterable[Symptom]) -> None:
+    """Of what else would be known only when torch is there, after gigabytes or hours."""
+    ignored = subject.opened.loaded.settings.doctor.ignore if subject.opened else ()
+    for symptom in _of(found, "warning"):
+        if symptom.id == "submodules" and symptom.id not in ignored:
+            warn(_told(symptom).strip())
 
 
 def diagnose(subject: Subject, wanted: frozenset[CheckId] = ALL) -> tuple[Symptom, ...]:

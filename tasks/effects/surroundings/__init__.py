@@ -7,7 +7,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tasks.checks.ids import CheckId
-from tasks.effects.surroundings import cards, machine, network, places, programs, python
+from tasks.effects.surroundings import (
+    cards,
+    machine,
+    network,
+    places,
+    programs,
+    python,
+    submodules,
+)
 from tasks.surroundings import Asked, Surroundings
 
 
@@ -15,6 +23,6 @@ def look(asked: Asked, wanted: frozenset[CheckId]) -> Surroundings:
     """Everything that the wanted checks judge. Hosts are asked while the rest is looked at."""
     answers = network.ask(asked, wanted)
     found = Surroundings(asked.host, asked.root)
-    for part in (machine, programs, cards, python, places):
+    for part in (machine, programs, cards, python, submodules, places):
         found = replace(found, **part.look(asked, wanted))
     return replace(found, **answers())
