@@ -76,8 +76,10 @@ class _Telling(DoitCmdBase):  # type: ignore[misc]
         except (CmdParseError, InvalidCommand) as error:
             if _checkout() is None:
                 raise
-            from tasks.lookups import refused  # noqa: PLC0415 - only in a checkout
+            from tasks.lookups import helped, refused  # noqa: PLC0415 - only in a checkout
 
+            if helped(error, sys.argv[1:], self.task_list):
+                return 0
             raise refused(error, sys.argv[1:], in_args, self.task_list) from None
 
 
