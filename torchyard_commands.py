@@ -70,7 +70,7 @@ class _Telling(DoitCmdBase):  # type: ignore[misc]
     task_list: Any = ()  # until dodo.py is read
 
     def parse_execute(self, in_args: list[str]) -> Any:
-        """Raises `InvalidCommand` in our words."""
+        """Raises `InvalidCommand` in our words; `--help` and `-h` are no mistake."""
         try:
             return super().parse_execute(in_args)
         except (CmdParseError, InvalidCommand) as error:

@@ -58,12 +58,9 @@ def _now(subject: Subject) -> Iterator[tuple[str, str, str]]:
 
 def _nothing(subject: Subject) -> tuple[str, str, str]:
     """What was found where nothing failed, and where it was looked for."""
-    return (
-        "last run",
-        f"no failed run: no failure in the newest record of {folder_of_records(subject)}, and "
-        f"no log of an unfinished stage in {folder_of_logs(subject)}",
-        "to read another log: doit diagnose --log FILE",
-    )
+    runs, logs = folder_of_records(subject), folder_of_logs(subject)
+    what = f"no failure in the newest record of {runs}, and no log of an unfinished stage in {logs}"
+    return "no failed run", what, "to read another log: doit diagnose --log FILE"
 
 
 def _rows_now(key: str, what: str, todo: str) -> Rows:

@@ -254,7 +254,7 @@ def test_that_nothing_failed_is_an_answer_with_where_it_looked(
     assert "doit diagnose --log FILE" in said
     found = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
     assert (found["cause"], found["log"]) == (None, None)
-    assert "no failed run" in found["explanation"]
+    assert found["where"] == "no failed run"
 
 
 @posix_only
