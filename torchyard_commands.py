@@ -70,14 +70,16 @@ class _Telling(DoitCmdBase):  # type: ignore[misc]
     task_list: Any = ()  # until dodo.py is read
 
     def parse_execute(self, in_args: list[str]) -> Any:
-        """Raises `InvalidCommand` in our words."""
+        """Raises `InvalidCommand` in our words; `--help` and `-h` are no mistake."""
         try:
             return super().parse_execute(in_args)
         except (CmdParseError, InvalidCommand) as error:
             if _checkout() is None:
                 raise
-            from tasks.lookups import refused  # noqa: PLC0415 - only in a checkout
+            from tasks.lookups import helped, refused  # noqa: PLC0415 - only in a checkout
 
+            if helped(error, sys.argv[1:], self.task_list):
+                return 0
             raise refused(error, sys.argv[1:], in_args, self.task_list) from None
 
 

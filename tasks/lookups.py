@@ -12,6 +12,7 @@ from getopt import GetoptError
 from pathlib import Path
 from typing import Any
 
+from doit import get_var
 from doit.cmd_help import Help
 from doit.cmd_list import List
 from doit.exceptions import InvalidCommand
@@ -113,6 +114,23 @@ def overview() -> None:
     console = Console(None, sys.stdout)
     for line in overview(terminal.width(), usual()):
         console.show(line)
+
+
+def helped(error: Any, words: Sequence[str], tasks: Iterable[Any]) -> bool:
+    """Whether doit refused `--help` or `-h`, as in `doit init --help`: the page is shown then."""
+    from tasks.help.refused import Line, helped  # noqa: PLC0415 - not at load
+
+    wrong = error.__context__
+    docs = {task.name: task.doc or "" for task in tasks}
+    if not isinstance(wrong, GetoptError) or not wrong.opt:
+        return False
+    name = helped(Line(tuple(words), tuple(docs), ()), wrong.opt)
+    if name:
+        for line in _page(name, docs, get_var("profile", usual())):
+            Console(None, sys.stdout).show(line)
+    elif name is not None:
+        overview()
+    return name is not None
 
 
 def refused(error: Any, words: Sequence[str], rest: Sequence[str], tasks: Any) -> Any:

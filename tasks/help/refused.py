@@ -11,6 +11,7 @@ from tasks.help.page import Command
 from tasks.help.text import PAGES
 from tasks.settings.suggest import did_you_mean, nearest
 
+_HELP = ("--help", "-h")
 _NAMED = "a profile is named with profile=NAME"
 _SETTINGS = "a setting goes into config/local.yaml, or is TORCHYARD__SECTION__KEY"
 
@@ -63,6 +64,12 @@ def option(line: Line, name: str, said: str) -> BuildError:
         dropped = [line.words[at], *([] if value else after)]
         return _profile(line, f"{typed} is no option", dropped, *after)
     return _no_option(line, at, said)
+
+
+def helped(line: Line, name: str) -> str | None:
+    """Whose page `--help` or `-h` asks for, "" for that of all; None where `name` is no such."""
+    at = next((n for n, one in enumerate(line.words) if _has(one, name)), 0)
+    return _owner(line, at) if line.words[at] in _HELP else None
 
 
 def _no_option(line: Line, at: int, said: str) -> BuildError:

@@ -16,11 +16,11 @@ from tasks.effects import terminal
 from tasks.effects.files import deliver
 from tasks.effects.history.witness import kept
 from tasks.effects.voice import show
-from tasks.errors import BuildError, redact
+from tasks.errors import redact
 from tasks.failing.diagnosed import Diagnosed, read
 from tasks.knowledge import load
 from tasks.reports import doctor
-from tasks.reports.failed import Failed, failed, folder_of_logs
+from tasks.reports.failed import Failed, failed, folder_of_logs, folder_of_records
 from tasks.reports.subject import Subject
 from tasks.words import lines
 
@@ -29,17 +29,13 @@ Rows = list[tuple[str, str]]
 
 
 def run(subject: Subject, log: str = "", json: str = "") -> None:
-    """Print the diagnosis of `log`, or of what failed last; `json` is a file to write it to. Raises
-    `BuildError` where there is nothing to tell.
+    """Print the diagnosis of `log`, or of what failed last; `json` is a file to write it to. That
+    nothing failed is an answer, too.
     """
     now = () if log else tuple(_now(subject))
     ones = (Failed("", Path(log)),) if log else failed(subject)
     if not ones and not now:
-        raise BuildError(
-            "no stage of this profile has failed: there is no log of one",
-            where=str(folder_of_logs(subject)),
-            todo="name a log: doit diagnose --log FILE",
-        )
+        now = (_nothing(subject),)
     told = [(one, _told(subject, one.log) if one.log else None) for one in ones]
     if json:
         documents = [_document(one, found) for one, found in told] + [_of_now(*row) for row in now]
@@ -58,6 +54,13 @@ def _now(subject: Subject) -> Iterator[tuple[str, str, str]]:
     for symptom in doctor.diagnose(subject, GATE):
         if symptom.level == "problem":
             yield "doctor", f"{symptom.id}: {symptom.seen}", symptom.todo
+
+
+def _nothing(subject: Subject) -> tuple[str, str, str]:
+    """What was found where nothing failed, and where it was looked for."""
+    runs, logs = folder_of_records(subject), folder_of_logs(subject)
+    what = f"no failure in the newest record of {runs}, and no log of an unfinished stage in {logs}"
+    return "no failed run", what, "to read another log: doit diagnose --log FILE"
 
 
 def _rows_now(key: str, what: str, todo: str) -> Rows:

@@ -28,7 +28,7 @@ def failed(subject: Subject) -> tuple[Failed, ...]:
     """What the newest run could not do; where it failed in nothing, or there is no record of it,
     the newest log of a stage that left no manifest; () for nothing at all.
     """
-    newest = next(runrecords.runs(subject.build / "records" / "runs"), None)
+    newest = next(runrecords.runs(folder_of_records(subject)), None)
     stages = [one for one in newest.stages if one.outcome == "failed"] if newest else []
     if not stages:
         log = _newest_log(subject)
@@ -40,6 +40,11 @@ def failed(subject: Subject) -> tuple[Failed, ...]:
         Failed(", ".join(one.name for one in ones), _log(ones[0]), ones[0].error)
         for ones in alike.values()
     )
+
+
+def folder_of_records(subject: Subject) -> Path:
+    """Where each run of a profile leaves one."""
+    return subject.build / "records" / "runs"
 
 
 def folder_of_logs(subject: Subject) -> Path:

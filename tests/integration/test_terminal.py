@@ -51,6 +51,12 @@ def test_help_says_what_to_type_when(yard: Yard) -> None:
 
 
 @installed
+def test_help_as_an_option_shows_the_page(yard: Yard) -> None:
+    asked, meant = (doit(yard.folder, *words) for words in (("init", "--help"), ("help", "init")))
+    assert (asked.returncode, asked.stderr, asked.stdout) == (0, "", meant.stdout)
+
+
+@installed
 def test_in_another_folder_help_is_doits_own(tmp_path: Path) -> None:
     assert "pydoit.org" in doit(tmp_path, "help").stdout
     (tmp_path / "dodo.py").touch()

@@ -24,6 +24,7 @@ mark = os.path.join(paths['stdlib'], 'EXTERNALLY-MANAGED')
 print(mark if sys.prefix == sys.base_prefix and os.path.isfile(mark) else '')
 folders = [paths[name] for name in ('purelib', 'platlib', 'scripts')]
 print(*[one for one in folders if os.path.isdir(one) and not os.access(one, os.W_OK | os.X_OK)][:1])
+print(*sorted({paths['purelib'], paths['platlib']}), sep='\\n')
 """
 
 
@@ -32,7 +33,7 @@ class Glance:
     """What a Python is: `implementation` as it says itself ("cpython"), `kind` "usual" or
     "free-threaded", `prefix` the folder of its environment, with links followed. `managed` is its
     file EXTERNALLY-MANAGED, `closed` a folder of it that may not be written to, both "" where there
-    is none.
+    is none. `sites` are the folders that its packages lie in.
     """
 
     implementation: str
@@ -41,6 +42,7 @@ class Glance:
     prefix: str
     managed: str = ""
     closed: str = ""
+    sites: tuple[str, ...] = ()
 
     @property
     def minor(self) -> str:
@@ -96,14 +98,15 @@ def glance(python: Path, key: str = KEY) -> Glance:
     argv = (str(python), "-I", "-B", "-c", _GLANCE)
     command = Command(argv, shell.host_env(), "ask Python what it is", timeout=_TIMEOUT)
     try:
-        said, managed, closed, *_ = [*shell.capture(command).splitlines(), "", "", ""]
+        said, managed, closed, *sites = [*shell.capture(command).splitlines(), "", "", ""]
     except (CommandFailedError, MissingToolError) as error:
         raise _no_python(python, key) from error
     word, _, rest = said.partition(" ")
     if word != "torchyard" or rest.count(" ") < 3:
         raise _no_python(python, key)
     implementation, version, kind, prefix = rest.split(" ", 3)
-    return Glance(implementation, version, kind, prefix, managed, closed)
+    found = tuple(filter(None, sites))
+    return Glance(implementation, version, kind, prefix, managed, closed, found)
 
 
 def not_writable(folder: str) -> BuildError:

@@ -11,6 +11,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from difflib import unified_diff
 from pathlib import Path
 
@@ -23,8 +24,8 @@ from tasks.knowledge import Knowledge
 from tasks.opening import open_profile
 from tasks.reports.decisions import Found, decisions
 from tasks.reports.explain import show_decisions
-from tasks.reports.init.answers import local_yaml
-from tasks.reports.init.here import look, usual
+from tasks.reports.init.answers import Answers, local_yaml
+from tasks.reports.init.here import Here, look, usual
 from tasks.reports.init.questions import Given, answered, is_asked
 from tasks.reports.subject import Profile, Subject
 from tasks.settings.told import masked
@@ -52,7 +53,8 @@ def run(  # noqa: PLR0913, PLR0917 - an option each
         _require_absent(path, with_profile(subject.name))
     known = look(subject)
     given = Given(card, way, extensions, into)
-    text = local_yaml(answered(given, known, usual(known), ask=ask, room=terminal.width()))
+    got = answered(given, known, usual(known), ask=ask, room=terminal.width())
+    text = local_yaml(got if known.companions.set else _with_companions(subject, got, known))
     planned, problem = _planned(subject, text, known.knowledge)
     _write(path, text, force=force)
     if planned:
@@ -71,6 +73,28 @@ def _require_absent(path: Path, profile: str) -> None:
             where=LOCAL,
             todo=f"edit it; or doit init --force{profile}, which keeps it as {_kept(path).name}",
         )
+
+
+def _with_companions(subject: Subject, got: Answers, known: Here) -> Answers:
+    """With those that were found and can be planned: nobody asked for them, and none may stop what
+    somebody did ask for. Raises `BuildError` where that cannot be planned.
+    """
+    if not got.companions:
+        return got
+    taken: tuple[str, ...] = ()
+    _planned(subject, local_yaml(replace(got, companions=None)), known.knowledge)
+    for name in got.companions:
+        tried = replace(got, companions=(*taken, name))
+        try:
+            _planned(subject, local_yaml(tried), known.knowledge)
+        except BuildError as error:
+            warn(f"{got.into} has {name}, which may not work with another torch: {error.what}")
+        else:
+            taken = tried.companions or ()
+    if taken:
+        why = f"found in {got.into}; each belongs to one torch, and moves with it"
+        show(f"companions: {', '.join(taken)} ({why})")
+    return replace(got, companions=taken or None)
 
 
 def _planned(

@@ -41,6 +41,7 @@ Listed = str | Mapping[str, str]  # an extension by its name, or with its source
 class Answers:
     """The four of them. None leaves a key to the profile. `python` is the interpreter that has the
     torch, or the one that an environment of another Python asks for; `into` where all of it goes.
+    `companions` are asked of nobody: they follow from what lies there.
     """
 
     gpus: tuple[str, ...] | str | None = None
@@ -48,6 +49,7 @@ class Answers:
     extensions: tuple[Listed, ...] | None = None
     python: str = ""
     into: str = ""
+    companions: tuple[str, ...] | None = None
 
 
 def cards(text: str, knowledge: Knowledge) -> tuple[str, ...] | str:
@@ -139,6 +141,8 @@ def _lines(answers: Answers) -> Iterator[str]:
         yield from ("torch:", f"  strategy: {answers.way}", "")
     if answers.into:
         yield from ("install:", f"  into: {_written(answers.into)}", "")
+    if answers.companions is not None:
+        yield from (f"companions: [{', '.join(answers.companions)}]", "")
     if answers.extensions == ():
         yield "extensions: []"
     elif answers.extensions:

@@ -21,12 +21,21 @@ from tasks.opening import asked
 from tasks.plan import layout_of
 from tasks.reports.init.answers import Answers
 from tasks.reports.subject import Subject
+from tasks.settings.load import DEFAULTS, LOCAL
 from tasks.settings.load import load as load_settings
 from tasks.settings.schema import Settings
 from tasks.surroundings import Asked, Disk
 from tasks.words.duration import roughly
 
 _NEW = ("RTX 5090", "RTX 5080", "RTX 5070 Ti", "RTX 5060 Ti", "RTX PRO 6000", "B200", "H200")
+
+
+@dataclass(frozen=True)
+class Companions:
+    """Whether somebody has `set` them, and those that the `local` file says, None for none."""
+
+    set: bool = False
+    local: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,7 @@ class Here:
     host: Host
     knowledge: Knowledge
     disks: tuple[Disk, ...] = ()
+    companions: Companions = Companions()
 
     @property
     def seen(self) -> tuple[str, ...]:
@@ -66,6 +76,14 @@ class Here:
     def glance(self, into: str) -> Glance:
         """What that interpreter is."""
         return glance(find(into, self.root), "install.into")
+
+    def beside_torch(self, found: Glance) -> tuple[str, ...]:
+        """The companions that lie there: each belongs to the torch that gives way."""
+        sites = list(map(Path, found.sites))
+        names = self.knowledge.companions
+        return tuple(
+            name for name in names if any((one / name / "__init__.py").is_file() for one in sites)
+        )
 
     def _card(self, gpu: Gpu) -> str:
         try:
@@ -96,7 +114,19 @@ def look(subject: Subject) -> Here:
         host,
         knowledge,
         _disks(subject, settings, host),
+        _companions(subject),
     )
+
+
+def _companions(subject: Subject) -> Companions:
+    """Where the settings cannot be read nothing is known of them, and none is to be guessed."""
+    try:
+        loaded = load_settings(subject.root / "config", subject.name, os.environ)
+    except BuildError:
+        return Companions(set=True)
+    where = loaded.origin.get("companions", DEFAULTS)
+    local = loaded.settings.companions if where.startswith(LOCAL) else None
+    return Companions(not where.startswith(DEFAULTS), local)
 
 
 def _disks(subject: Subject, settings: Settings, host: Host) -> tuple[Disk, ...]:
@@ -107,9 +137,11 @@ def _disks(subject: Subject, settings: Settings, host: Host) -> tuple[Disk, ...]
 
 
 def usual(known: Here) -> Answers:
-    """What is written where nobody answers anything."""
+    """What is written where nobody answers anything. Companions that a file to be replaced says
+    stay.
+    """
     own = known.settings.target.gpus != "auto"
-    return Answers(gpus=None if own else known.usual_cards)
+    return Answers(gpus=None if own else known.usual_cards, companions=known.companions.local)
 
 
 def with_into(answers: Answers, text: str, known: Here) -> Answers:
@@ -124,7 +156,9 @@ def with_into(answers: Answers, text: str, known: Here) -> Answers:
     if answers.way == "existing":
         return replace(answers, python=into)
     release = ".".join(known.host.python.version.split(".")[:2])
-    return replace(answers, into=into, python=into if found.minor != release else "")
+    answers = replace(answers, into=into, python=into if found.minor != release else "")
+    there = known.beside_torch(found)
+    return replace(answers, companions=there) if there and not known.companions.set else answers
 
 
 def takes(way: Way, on: tuple[Disk, ...]) -> str:

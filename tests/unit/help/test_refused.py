@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.help.refused import Line, option, word
+from tasks.help.refused import Line, helped, option, word
 
 PROFILES = ("mine", "quickstart", "rtx5090")
 TASKS = ("build", "extensions:gsplat")
@@ -57,6 +57,23 @@ def test_a_word_that_is_no_task(words: str, stray: str, told: str) -> None:
 def test_an_option_that_there_is_not(words: str, name: str, told: str) -> None:
     said = f"option {name} not recognized"
     assert told in str(option(line(*words.split()), name, said))
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "page"),
+    [
+        ("init --help", "help", "init"),
+        ("build profile=mine -h", "h", "build"),
+        ("list --help", "help", "list"),
+        ("-h", "h", ""),
+        ("init --helpp", "helpp", None),
+        ("build -ah", "h", None),
+    ],
+)
+def test_help_as_an_option_is_the_page_of_what_it_stands_behind(
+    words: str, name: str, page: str | None
+) -> None:
+    assert helped(line(*words.split()), name) == page
 
 
 def test_an_option_without_its_value_is_told_as_it_is() -> None:

@@ -242,10 +242,19 @@ def test_facts_that_were_kept_tell_who_killed_a_compiler(
     assert "the log alone" in capsys.readouterr().out
 
 
-def test_without_a_failure_it_says_how_to_name_a_log(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="no stage of this profile has failed") as told:
-        diagnose.run(subject_of(tmp_path, ("wheel", "wheel.log")))
-    assert "--log FILE" in (told.value.todo or "")
+def test_that_nothing_failed_is_an_answer_with_where_it_looked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subject = subject_of(tmp_path, ("wheel", "wheel.log"))
+    diagnose.run(subject, json=str(tmp_path / "out.json"))
+    said = capsys.readouterr().out
+    assert "no failed run" in said
+    for folder in (subject.build / "records" / "runs", subject.build / "logs"):
+        assert str(folder) in said
+    assert "doit diagnose --log FILE" in said
+    found = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert (found["cause"], found["log"]) == (None, None)
+    assert found["where"] == "no failed run"
 
 
 @posix_only

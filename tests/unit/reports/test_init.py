@@ -21,7 +21,7 @@ from tasks.model import Gpu
 from tasks.reports import init
 from tasks.reports.init import questions
 from tasks.reports.init.answers import SPLATTING, Answers, cards, extensions, local_yaml, way
-from tasks.reports.init.here import look
+from tasks.reports.init.here import look, with_into
 from tasks.reports.subject import Subject
 from tasks.settings.load import load
 from tests.checkout import CARD, HOST, KNOWLEDGE, Heard, write
@@ -110,12 +110,21 @@ def test_every_question_is_an_option_too(
     }
 
 
-def a_python(monkeypatch: pytest.MonkeyPatch, folder: Path, release: str = "3.12.9") -> str:
-    """One that lies there, and is of that release."""
+def a_python(
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    release: str = "3.12.9",
+    has: tuple[str, ...] = (),
+) -> str:
+    """One that lies there, is of that release and has these packages."""
+    site = folder / "theirs" / "site-packages"
+    for name in has:
+        (site / name).mkdir(parents=True)
+        (site / name / "__init__.py").touch()
     python = folder / "theirs" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.touch()
-    found = Glance("cpython", release, "usual", str(python.parent.parent))
+    found = Glance("cpython", release, "usual", str(python.parent.parent), sites=(str(site),))
     monkeypatch.setattr("tasks.reports.init.here.glance", lambda path, key: found)
     monkeypatch.setattr(init, "check_install", lambda *given: None)
     return str(python)
@@ -128,6 +137,54 @@ def test_an_environment_of_another_python_is_what_is_built_for(
     init.run(subject, into=python)
     found = written(subject.root)
     assert (found["python"], found["install"]) == (python, {"into": python})
+
+
+def test_what_belongs_to_the_torch_of_an_environment_follows_it(
+    subject: Subject, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = a_python(monkeypatch, subject.root, has=("torch", "torchvision", "numpy"))
+    init.run(subject, into=python)
+    assert written(subject.root)["companions"] == ["torchvision"]
+    assert f"companions: torchvision (found in {python};" in " ".join(heard.text.split())
+
+
+def test_one_that_cannot_be_planned_is_told_and_left_out(
+    subject: Subject, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profile = "torch: {strategy: prebuilt, version: '2.15.0'}\n"
+    write(subject.root, profile)
+    python = a_python(monkeypatch, subject.root, has=("torchvision", "torchaudio"))
+    init.run(subject, into=python)
+    assert written(subject.root)["companions"] == ["torchvision"]
+    assert "has torchaudio, which may not work with another torch: there is no" in heard.text
+
+
+@pytest.mark.parametrize("own", ["[torchaudio]", "[]"])
+def test_companions_of_the_profile_are_not_gone_over(
+    subject: Subject, heard: Heard, monkeypatch: pytest.MonkeyPatch, own: str
+) -> None:
+    write(subject.root, f"torch: {{version: '2.9.1'}}\ncompanions: {own}\n")
+    init.run(subject, into=a_python(monkeypatch, subject.root, has=("torchvision",)))
+    assert "companions" not in written(subject.root)
+
+
+@pytest.mark.parametrize("own", [["triton"], []])
+def test_companions_of_a_file_that_is_replaced_stay(
+    subject: Subject, heard: Heard, monkeypatch: pytest.MonkeyPatch, own: list[str]
+) -> None:
+    text = f"companions: [{', '.join(own)}]\n"
+    (subject.root / "config" / "local.yaml").write_text(text, encoding="utf-8")
+    python = a_python(monkeypatch, subject.root, has=("torchvision",))
+    init.run(subject, into=python, force=True)
+    assert written(subject.root)["companions"] == own
+
+
+def test_a_torch_that_stays_where_it_is_leaves_its_companions_alone(
+    subject: Subject, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = a_python(monkeypatch, subject.root, has=("torchvision",))
+    got = with_into(Answers(way="existing"), python, look(subject))
+    assert (got.python, got.companions) == (python, None)
 
 
 def test_the_folder_of_an_environment_stands_for_its_python(
