@@ -15,7 +15,7 @@ from tasks.effects.voice import say, warn
 from tasks.errors import BuildError, LostEditsError
 from tasks.sourcing.mirrors import mirrored
 from tasks.stages.source import series
-from tasks.stages.source.foresee import kept_back, moved
+from tasks.stages.source.foresee import kept_back, last_read, moved
 from tasks.stages.source.job import NEW_FILES, Kind, SourceJob, SourceTree
 from tasks.stages.source.shape import A_TREE, VERSION, lacking, other_release
 from tasks.stages.source.tree import digest
@@ -47,7 +47,7 @@ def run(job: SourceJob) -> tuple[SourceTree]:
     lost.
     """
     files.own(job.state)
-    before = _last(job)
+    before = last_read(job)
     match job.kind:
         case "git":
             _clone(job)
@@ -60,13 +60,6 @@ def run(job: SourceJob) -> tuple[SourceTree]:
     now = _read(job, _patch(job))
     _tell(job, before, now)
     return (now,)
-
-
-def _last(job: SourceJob) -> SourceTree | None:
-    """What a finished run read of the same tree."""
-    path = Path(job.manifest)
-    last = manifests.read(path, SourceTree) if path.exists() else None
-    return last if last and last.tree == str(job.tree) else None
 
 
 def _tell(job: SourceJob, before: SourceTree | None, now: SourceTree) -> None:

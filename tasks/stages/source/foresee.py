@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tasks.effects import git, manifests
+from tasks.errors import BuildError
 from tasks.stages.source import series
 from tasks.stages.source.job import SourceJob, SourceTree
 
@@ -23,8 +24,17 @@ def _moves(job: SourceJob) -> Iterator[str]:
         yield f"{job.at} is to be checked out"
     if series.applied(job.tree, job.state) != series.wanted(job.patches):
         yield "the series of patches changed"
-    if git.is_checkout(job.tree) and Path(job.manifest).exists():
-        yield from _since(job, manifests.read(job.manifest, SourceTree))
+    if git.is_checkout(job.tree) and (last := last_read(job)):
+        yield from _since(job, last)
+
+
+def last_read(job: SourceJob) -> SourceTree | None:
+    """What a finished run read of the same tree; None where that is not to be had any more."""
+    try:
+        last = manifests.read(job.manifest, SourceTree)
+    except BuildError:
+        return None
+    return last if last.tree == str(job.tree) else None
 
 
 def _since(job: SourceJob, last: SourceTree) -> Iterator[str]:
