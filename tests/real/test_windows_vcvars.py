@@ -46,7 +46,8 @@ exit /b 0
 """.replace("VERSION", VERSION)
 CAPTURE = """
 import json, os, sys
-from tasks.effects import shell, vcvars
+from tasks.effects import shell
+from tasks.effects.machine import vcvars
 from tasks.effects.machine.visualstudio import Installation, Taken
 from tasks.errors import MissingToolError
 from tasks.stages.deps.job import Program
