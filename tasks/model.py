@@ -243,3 +243,7 @@ class Plan:
     headline: tuple[tuple[str, str], ...]
     absent: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+
+    def of(self, room: str) -> tuple[Stage, ...]:
+        """The stages of a room, in their order."""
+        return tuple(stage for stage in self.stages if stage.room == room)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from tasks.deciding.choice import Choice, ToolkitChoice
 from tasks.effects import files, manifests
 from tasks.effects.machine import compilers
 from tasks.effects.python import environments
-from tasks.model import Interpreter, Layout
+from tasks.model import Arch, Interpreter, Layout
 from tasks.settings.schema import Settings
 from tasks.stages.compile.job import CompileJob
 from tasks.stages.compile.plan import plan as plan_compile
@@ -38,6 +38,16 @@ CHOICE = Choice(
     cuda=None,
     toolkit=ToolkitChoice("none"),
     python=Interpreter(sys.executable, "3.12.0"),
+)
+# An official wheel for one card
+PREBUILT = replace(
+    CHOICE,
+    strategy="prebuilt",
+    targets=(Arch(12, 0),),
+    torch="2.15.0",
+    cuda="13.2",
+    toolkit=ToolkitChoice("pypi"),
+    python=Interpreter("/usr/bin/python3", "3.11.7"),
 )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import PurePath
 
     from tasks.knowledge import Knowledge
-    from tasks.model import Host, Layout, Stage
+    from tasks.model import Host, Layout
     from tasks.reports.subject import Profile
     from tasks.stages.source.job import SourceJob
 
@@ -28,6 +28,7 @@ def ask(root: PurePath, host: Host, profile: Profile | None) -> Asked:
     if profile is None:
         return Asked(root, host, tuple((place, root) for place in EVERYWHERE[:-1]))
     job = deps_job(profile)
+    extensions = [stage.job for stage in profile.plan.of("extensions")]
     layout, build = profile.layout, profile.loaded.settings.build
     return Asked(
         root=root,
@@ -44,26 +45,20 @@ def ask(root: PurePath, host: Host, profile: Profile | None) -> Asked:
         limits=job.limits if job else Limits(),
         toolkit_home=profile.choice.toolkit.home,
         urls=tuple(_urls(profile)),
-        distributions=tuple(stage.job.name for stage in _extensions(profile)),
-        sources=tuple((stage.job.name, stage.job.original) for stage in _extensions(profile)),
+        distributions=tuple(one.name for one in extensions),
+        sources=tuple((one.name, one.original) for one in extensions),
         own=tuple(_own(profile)),
         workers=workers.asked(build.distribute, build.hosts, layout.build),
     )
 
 
 def _source(profile: Profile) -> SourceJob | None:
-    job: SourceJob | None = next(
-        (stage.job for stage in profile.plan.stages if stage.room == "source"), None
-    )
+    job: SourceJob | None = next((stage.job for stage in profile.plan.of("source")), None)
     return job
 
 
-def _extensions(profile: Profile) -> Iterator[Stage]:
-    return (stage for stage in profile.plan.stages if stage.room == "extensions")
-
-
 def _own(profile: Profile) -> Iterator[tuple[str, PurePath, PurePath]]:
-    for stage in _extensions(profile):
+    for stage in profile.plan.of("extensions"):
         if stage.job.kind == "path":
             folder = type(profile.layout.build)(stage.job.location)
             yield stage.job.name, folder, folder / stage.job.subdirectory
@@ -109,7 +104,7 @@ def _urls(profile: Profile) -> Iterator[Wanted]:
     source = _source(profile)
     if source and source.kind == "git":
         yield Wanted(TREE, mirrored(source.location, source.mirrors))
-    for stage in _extensions(profile):
+    for stage in profile.plan.of("extensions"):
         if stage.job.kind == "git":
             url = mirrored(stage.job.location, stage.job.mirrors)
             yield Wanted(stage.job.name, url, stage.job.optional)

@@ -31,8 +31,8 @@ def judge(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Ite
 
 def deps_job(profile: Profile | None) -> DepsJob | None:
     """What the first stage of the profile is given."""
-    stages = profile.plan.stages if profile else ()
-    job: DepsJob | None = next((stage.job for stage in stages if stage.room == "deps"), None)
+    stages = profile.plan.of("deps") if profile else ()
+    job: DepsJob | None = next((stage.job for stage in stages), None)
     return job
 
 

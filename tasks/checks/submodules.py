@@ -29,8 +29,8 @@ def judge(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Ite
     elif not s.unfetched:
         yield ok(_ID, "no extension's folder was cloned without its own")
     else:
-        optional = {stage.job.name for stage in profile.plan.stages
-                    if stage.room == "extensions" and stage.job.optional}  # fmt: skip
+        extensions = [stage.job for stage in profile.plan.of("extensions")]
+        optional = {job.name for job in extensions if job.optional}
         for one in s.unfetched:
             yield _told(one, knowledge, optional=one.extension in optional)
 

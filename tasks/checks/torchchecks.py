@@ -93,7 +93,7 @@ def _linux(s: Surroundings, torch: TorchSeen, cuda: str, cxx: Tool, profile: Pro
 
 def _extensions(s: Surroundings, profile: Profile) -> list[ExtensionJob]:
     """Those that nvcc compiles; a companion may come as a wheel."""
-    jobs = [stage.job for stage in profile.plan.stages if stage.room == "extensions"]
+    jobs = [stage.job for stage in profile.plan.of("extensions")]
     without = s.without_cuda or ()
     return [job for job in jobs if job.kind != "wheel" and job.name not in without]
 

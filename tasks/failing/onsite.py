@@ -102,8 +102,7 @@ def _of_stage(profile: Profile, stage: Stage | None) -> dict[str, str]:
             "own_tree": job.location if job.kind == "path" else "",
             "without_submodules": name if job.kind == "git" and not job.submodules else "",
         }
-    trees = (one.job.tree for one in profile.plan.stages if one.room == "source")
-    tree = next(trees, None)
+    tree = next((one.job.tree for one in profile.plan.of("source")), None)
     ours = tree is None or tree.is_relative_to(profile.layout.build)
     return {"tree" if ours else "own_tree": str(tree or "")}
 

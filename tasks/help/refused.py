@@ -57,7 +57,7 @@ def word(line: Line, stray: str) -> BuildError:
 
 def option(line: Line, name: str, said: str) -> BuildError:
     """`name`, without its dashes, means nothing where it stands, or `said` is wrong with it."""
-    at = next((n for n, one in enumerate(line.words) if _has(one, name)), 0)
+    at = _place(line, name)
     typed, _, value = line.words[at].partition("=")
     after = [value] if value else list(line.words[at + 1 : at + 2])
     if typed.lstrip("-") == "profile" or (typed == "-p" and any(map(line.has, after))):
@@ -68,7 +68,7 @@ def option(line: Line, name: str, said: str) -> BuildError:
 
 def helped(line: Line, name: str) -> str | None:
     """Whose page `--help` or `-h` asks for, "" for that of all; None where `name` is no such."""
-    at = next((n for n, one in enumerate(line.words) if _has(one, name)), 0)
+    at = _place(line, name)
     return _owner(line, at) if line.words[at] in _HELP else None
 
 
@@ -91,6 +91,11 @@ def _owner(line: Line, at: int) -> str:
     return next((one for one in reversed(line.words[:at]) if one in line.names), "")
 
 
+def _place(line: Line, name: str) -> int:
+    """Which word holds the option."""
+    return next((n for n, one in enumerate(line.words) if _has(one, name)), 0)
+
+
 def _has(typed: str, name: str) -> bool:
     """Whether that word of the command line holds the option."""
     if typed.startswith("--"):
@@ -102,10 +107,9 @@ def _profile(line: Line, wrong: str, dropped: Sequence[str], name: str = "") -> 
     """A profile was meant, and `dropped` is how it was written."""
     if line.has(name):
         return SettingsError(f"{wrong}: {_NAMED}", todo=_typed(line, dropped, name))
-    near = nearest(name, line.profiles)
     no_such = f'; there is no profile "{name}"' if name else ""
-    meant = f'; did you mean "{near}"?' if near else ""
     todo = f"{_typed(line, dropped, 'NAME')}, NAME being one of: {', '.join(line.profiles)}"
+    meant = did_you_mean(name, line.profiles)
     return SettingsError(f"{wrong}: {_NAMED}{no_such}{meant}", todo=todo)
 
 

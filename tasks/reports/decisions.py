@@ -107,7 +107,7 @@ def _torch_from(choice: Choice, plan: Plan) -> str:
 
 
 def _deps_job(plan: Plan) -> DepsJob:
-    job: DepsJob = next(stage.job for stage in plan.stages if stage.room == "deps")
+    job: DepsJob = plan.of("deps")[0].job
     return job
 
 
@@ -126,7 +126,7 @@ def _compiler(choice: Choice, job: DepsJob, deps: Deps | None) -> Decision:
 
 def _list(plan: Plan, found: Found) -> str:
     given = found.environment.set.get("TORCH_CUDA_ARCH_LIST") if found.environment else None
-    lists = next(stage.job.arch_lists for stage in plan.stages if stage.room == "env")
+    lists = plan.of("env")[0].job.arch_lists
     return given or lists.torch or str(lists.extensions)
 
 

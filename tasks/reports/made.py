@@ -19,7 +19,6 @@ from tasks.effects.python.frozen import Frozen
 from tasks.errors import BuildError, redact
 from tasks.locking.pinning import machine
 from tasks.locking.section import Made, Profile
-from tasks.model import Stage
 from tasks.reports.subject import Profile as Opened
 from tasks.sourcing.anchored import begin
 from tasks.stages.deps.job import Deps, DepsJob
@@ -38,7 +37,7 @@ class Finished:
     def __init__(self, profile: Opened) -> None:
         self.profile, self.layout = profile, profile.layout
         self.choice = profile.choice
-        asked = [stage.job for stage in self._stages("extensions")]
+        asked = [stage.job for stage in self.profile.plan.of("extensions")]
         self.left_out = {job.name: why for job in asked if (why := _why_left_out(job))}
         self._require_built()
         if profile.held:  # its digests, too, are then those of the bundle's files
@@ -81,7 +80,7 @@ class Finished:
     @cached_property
     def extensions(self) -> tuple[ExtensionJob, ...]:
         """The jobs of those that were built."""
-        jobs = (stage.job for stage in self._stages("extensions"))
+        jobs = (stage.job for stage in self.profile.plan.of("extensions"))
         return tuple(job for job in jobs if job.name not in self.left_out)
 
     @cached_property
@@ -109,7 +108,7 @@ class Finished:
         return frozen.frozen(Path(overlay) if overlay else frozen.site_of(self.layout.venv))
 
     def _roots(self, here: Mapping[str, Frozen]) -> Iterator[tuple[str, tuple[str, ...]]]:
-        job: DepsJob = next(self._stages("deps")).job
+        job: DepsJob = self.profile.plan.of("deps")[0].job
         yield "deps", (*job.tools, *job.toolkit_packages)
         yield "torch", here["torch"].requires if "torch" in here else ()
         for extension in self.extensions:
@@ -121,15 +120,12 @@ class Finished:
     def _locked(self, group: str, index: str = "") -> dict[str, tuple[str, ...]]:
         return dict(self.lister.locked(self.groups[group], index))
 
-    def _stages(self, room: str) -> Iterator[Stage]:
-        return (stage for stage in self.profile.plan.stages if stage.room == room)
-
     def _torch(self) -> Made:
-        if self.choice.strategy == "existing" or not any(self._stages("wheel")):
+        if self.choice.strategy == "existing" or not self.profile.plan.of("wheel"):
             return Made()
         wheel = manifests.read(self.layout.manifest("wheel"), Wheel)
         packages = self._locked("torch", self.choice.index)
-        for stage in self._stages("source"):
+        for stage in self.profile.plan.of("source"):
             return Made(**self._tree(stage.job), packages=packages)
         if wheel.artifact is None:
             return Made(packages=packages)

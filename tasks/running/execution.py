@@ -172,7 +172,7 @@ def _abreast(yard: Yard) -> Abreast[TaskFailed]:
 
 def _wanted(yard: Yard) -> Iterator[Stage]:
     """The extensions that were asked for: all of them, or some by name, and what these read."""
-    stages = [stage for stage in yard.plan.stages if stage.room == "extensions"]
+    stages = yard.plan.of("extensions")
     named = {name for name in yard.selected if name.startswith("extensions:")}
     for stage in reversed(stages):
         if stage.name in named:

@@ -47,7 +47,7 @@ def stage_tasks(yard: Yard) -> Iterator[Task]:
 
 
 def _groups(plan: Plan) -> Iterator[Task]:
-    extensions = [stage.name for stage in plan.stages if stage.room == "extensions"]
+    extensions = [stage.name for stage in plan.of("extensions")]
     yield {
         "basename": "extensions",
         "name": None,

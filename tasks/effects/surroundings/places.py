@@ -11,6 +11,7 @@ from typing import Any
 
 from tasks.checks.ids import CheckId
 from tasks.effects import files
+from tasks.effects.folders import holds_something, is_there
 from tasks.effects.processes import leftovers
 from tasks.effects.surroundings import disks
 from tasks.surroundings import Asked, Exposed, Leftover
@@ -35,7 +36,7 @@ def look(asked: Asked, wanted: frozenset[CheckId]) -> dict[str, Any]:
 
 def begun(asked: Asked) -> bool:
     """Whether most of the room of this build is taken already."""
-    return any(disks.is_there(path) for path in asked.begun)
+    return any(is_there(path) for path in asked.begun)
 
 
 def _long_paths() -> bool | None:
@@ -59,7 +60,7 @@ def _leftovers(asked: Asked) -> Iterator[Leftover]:
     import psutil  # noqa: PLC0415 - not at load
 
     build = Path(asked.build) if asked.build else None
-    if build and disks.is_there(build) and not files.is_owned(build) and _holds_something(build):
+    if build and is_there(build) and not files.is_owned(build) and holds_something(build):
         yield Leftover("not ours", str(build))
     above = Path(asked.root) / "build"
     for folder in sorted(above.iterdir()) if above.is_dir() else ():
@@ -95,7 +96,3 @@ def _everyone_writes(folder: Path) -> bool:
         return bool(folder.stat().st_mode & stat.S_IWOTH)
     except OSError:
         return False
-
-
-def _holds_something(folder: Path) -> bool:
-    return not folder.is_dir() or any(folder.iterdir())

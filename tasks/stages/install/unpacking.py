@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tasks.effects import manifests
+from tasks.effects.folders import nearest
 from tasks.knowledge.room import unpacked
 from tasks.stages.wheel.job import Wheel
 
@@ -28,13 +29,7 @@ def takes(order: Order) -> int:
 
 def on_one_disk(one: Path, other: Path) -> bool:
     """Also where one is not there yet, whose folders above tell."""
-    return _device(one) == _device(other)
-
-
-def _device(path: Path) -> int:
-    while not path.exists() and path != path.parent:
-        path = path.parent
-    return path.stat().st_dev
+    return nearest(one).stat().st_dev == nearest(other).stat().st_dev
 
 
 def _linked(order: Order) -> Iterator[str]:

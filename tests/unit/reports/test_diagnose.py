@@ -11,7 +11,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -19,7 +19,7 @@ from tasks.checks.symptom import Symptom, problem
 from tasks.diagnosis.facts import Facts
 from tasks.effects.history import witness
 from tasks.errors import BuildError
-from tasks.model import Plan
+from tasks.model import Stage
 from tasks.reports import diagnose, doctor
 from tasks.reports.subject import Subject
 from tests.checkout import ROOT, opened, write
@@ -104,25 +104,26 @@ def test_what_is_not_sure_is_said_so(
     assert said in capsys.readouterr().out
 
 
-def subject_of(root: Path, *stages: tuple[str, str]) -> Subject:
+def subject_of(root: Path, *named: tuple[str, str]) -> Subject:
     """A profile whose stages have these names and logs."""
     shutil.copytree(ROOT / "config", root / "config", ignore=shutil.ignore_patterns("local*"))
     write(root, "target: {gpus: ['12.0']}\n", "p")
     subject = opened(root, "p")
     build = root / "build" / "p"
     assert subject.opened is not None
-    plan = SimpleNamespace(
-        stages=[
-            SimpleNamespace(
-                name=name,
-                room=name,
-                leaves=(build / f"{name}.json",),
-                job=SimpleNamespace(log=build / "logs" / log, tree=build / "src"),
-            )
-            for name, log in stages
-        ]
+    stages = tuple(
+        Stage(
+            name=name,
+            room=name,
+            doc="",
+            job=SimpleNamespace(log=build / "logs" / log, tree=build / "src"),
+            inputs={},
+            leaves=(build / f"{name}.json",),
+        )
+        for name, log in named
     )
-    return replace(subject, opened=replace(subject.opened, plan=cast(Plan, plan)))
+    plan = replace(subject.opened.plan, stages=stages)
+    return replace(subject, opened=replace(subject.opened, plan=plan))
 
 
 def test_without_a_log_the_last_stage_that_failed_is_looked_at(

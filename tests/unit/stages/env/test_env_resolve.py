@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from tasks.deciding.choice import Choice, ToolkitChoice
+from tasks.deciding.choice import Choice
 from tasks.errors import BuildError, SettingsError
 from tasks.knowledge.grammar import cmake_architectures, for_extension, for_torch_cmake
-from tasks.model import Arch, Interpreter, Layout
+from tasks.model import Arch, Layout
 from tasks.settings.build import Build
 from tasks.settings.schema import Settings
 from tasks.stages.deps.job import Captured, CudaHome, Deps, Program
 from tasks.stages.env.job import ArchLists, Environment, EnvJob
 from tasks.stages.env.plan import plan
 from tasks.stages.env.resolve import resolve
+from tests.actionyard import PREBUILT
 from tests.checkout import KNOWLEDGE
 
 NONE = Program("", "")
@@ -263,19 +264,7 @@ def test_a_folder_that_path_cannot_hold_is_refused() -> None:
 
 
 def choice(**changes: Any) -> Choice:
-    given = Choice(
-        system="linux",
-        strategy="prebuilt",
-        strategy_why="",
-        targets=(Arch(12, 0),),
-        targets_why="",
-        ptx=False,
-        torch="2.15.0",
-        cuda="13.2",
-        toolkit=ToolkitChoice("pypi"),
-        python=Interpreter("/usr/bin/python3", "3.11.7"),
-    )
-    return replace(given, **changes)
+    return replace(PREBUILT, **changes)
 
 
 LAYOUT = Layout(PurePosixPath("/y"), "p", PurePosixPath("/y/wheelhouse"))

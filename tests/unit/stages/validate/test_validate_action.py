@@ -9,34 +9,22 @@ from types import SimpleNamespace
 
 import pytest
 
-from tasks.deciding.choice import Choice, ToolkitChoice
 from tasks.effects import manifests
 from tasks.effects.history import records
 from tasks.errors import BuildError, ValidationFailedError
-from tasks.model import Arch, Interpreter, Layout, Stage
+from tasks.model import Layout, Stage
 from tasks.settings.schema import Settings
 from tasks.stages.extensions.job import Built
 from tasks.stages.validate.action import run
 from tasks.stages.validate.job import Check, SmokeCheck, Validation
 from tasks.stages.validate.plan import CHECKS, plan
+from tests.actionyard import PREBUILT
 from tests.validateyard import ALL_GOOD, Yard, probing, program, publish
 from tests.yard import processes_with
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-ins are shell scripts")
 
 LAYOUT = Layout(PurePosixPath("/y"), "p", PurePosixPath("/y/wheelhouse"))
-CHOICE = Choice(
-    system="linux",
-    strategy="prebuilt",
-    strategy_why="",
-    targets=(Arch(12, 0),),
-    targets_why="",
-    ptx=False,
-    torch="2.15.0",
-    cuda="13.2",
-    toolkit=ToolkitChoice("pypi"),
-    python=Interpreter("/usr/bin/python3", "3.11.7"),
-)
 
 
 @pytest.fixture
@@ -235,7 +223,7 @@ def test_the_stage_runs_each_time_and_waits_for_no_manifest() -> None:
         "validation": {"only": ["matmul", "import"], "timeout": 5},
     }
     built = Stage("extensions:a", "extensions", "", SimpleNamespace(name="a"), {}, ())
-    stage = plan(Settings.model_validate(given), LAYOUT, CHOICE, (built,))
+    stage = plan(Settings.model_validate(given), LAYOUT, PREBUILT, (built,))
     assert stage.asks == "always"
     assert stage.leaves == (LAYOUT.manifest("validate"),)
     assert stage.also == (LAYOUT.build / "validate.xml",)
@@ -247,4 +235,4 @@ def test_the_stage_runs_each_time_and_waits_for_no_manifest() -> None:
 
 def test_the_checks_that_exist_are_those_of_the_settings() -> None:
     given = {"validation": {"only": list(CHECKS)}}
-    assert plan(Settings.model_validate(given), LAYOUT, CHOICE, ()).job.checks == CHECKS
+    assert plan(Settings.model_validate(given), LAYOUT, PREBUILT, ()).job.checks == CHECKS
