@@ -145,7 +145,7 @@ def test_no_room_has_a_name_that_says_nothing() -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_files_stay_readable(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 260
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 500
 
 
 def test_loading_imports_no_action_and_nothing_that_is_only_for_work() -> None:
