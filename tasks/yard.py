@@ -136,6 +136,7 @@ def _open(
         with located(opened.loaded):
             check_install(settings, layout, choice, {sys.prefix, sys.base_prefix})
     console = Console(plan, notices=lambda: _notices(opened, environ))
+    console.profile = profile
 
     def keep() -> None:
         if not host.pinned:

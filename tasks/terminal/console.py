@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TextIO
 
+from tasks.effects.typed import for_profile
 from tasks.effects.voice import speaker
 from tasks.model import Plan, Stage
 from tasks.terminal import bar
@@ -76,6 +77,7 @@ class Console:
     ) -> None:
         self.plan = plan
         self.notices = notices
+        self.profile = ""  # which commands in the lines name; "" for none
         self.screen = Screen(out or sys.stdout)
         self.started = time.monotonic()
         self.ran = 0
@@ -124,7 +126,7 @@ class Console:
 
     def say(self, text: str) -> None:
         """A line to keep."""
-        self._line("", self._named(text), style="")
+        self._line("", self._named(self._for_profile(text)), style="")
 
     def show(self, text: str) -> None:
         """Lines of a report, as they are."""
@@ -132,7 +134,7 @@ class Console:
 
     def warn(self, text: str) -> None:
         """A line that must not be missed."""
-        self._line("Warning", self._named(text), style="1;33")
+        self._line("Warning", self._named(self._for_profile(text)), style="1;33")
 
     def tick(self, text: str, progress: Progress | None = None) -> None:
         """What the stage at work does, and how far it is."""
@@ -177,6 +179,9 @@ class Console:
         """Whose words are heard, None where that stage is over. Who does not say is the last."""
         works = list(self._works.values())
         return self._works.get(speaker()) if speaker() else next(reversed(works), None)
+
+    def _for_profile(self, text: str) -> str:
+        return for_profile(text, self.profile) if self.profile else text
 
     def _named(self, text: str) -> str:
         """With the name of its stage, where it could be of another."""
