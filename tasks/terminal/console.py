@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from tasks.effects.typed import for_profile
@@ -37,6 +38,7 @@ VERBS = {
     "validate": ("Validating", "Validated"),
 }
 Outcome = Literal["changed", "unchanged", "skipped"]
+_BUILDING = ("compile", "wheel", "extensions", "install")
 _WIDTH = 12
 
 
@@ -84,6 +86,7 @@ class Console:
         self.failed = False
         self.interrupted = False
         self._headed = False
+        self._has_built = False  # before this run or in it
         self._works: dict[str, _Work] = {}
         self._lock = threading.RLock()  # stages begin and end in threads of their own
 
@@ -94,6 +97,8 @@ class Console:
         if self._headed or self.plan is None:
             return
         self._headed = True
+        built = [path for room in _BUILDING for one in self.plan.of(room) for path in one.leaves]
+        self._has_built = any(Path(path).is_file() for path in built)
         for key, value in self.plan.headline:
             self._line(key, value, style="")
         for warning in (*self.plan.warnings, *self.notices()):
@@ -113,6 +118,7 @@ class Console:
     def end(self, stage: Stage, reason: str, outcome: Outcome) -> None:
         """A stage is done. One that only looked and found nothing moved says so."""
         took = self._rest(stage.name)
+        self._has_built |= stage.room in _BUILDING and outcome != "skipped"
         done, what = VERBS[stage.room][1], _subject(stage)
         if outcome == "skipped":
             self.ran -= 1
@@ -160,8 +166,8 @@ class Console:
             again = "nothing is lost: the same command goes on from here"
             self._line("Interrupted", f"after {took}; {again}", style="1;33")
         elif self.failed:
-            kept = "what was built before is still there"
-            self._line("Stopped", f"after {took}; {kept}", style="1;31")
+            kept = "; what was built before is still there" if self._has_built else ""
+            self._line("Stopped", f"after {took}{kept}", style="1;31")
         elif self.ran:
             self._line("Finished", f"in {took}")
         else:
