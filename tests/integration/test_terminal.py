@@ -110,6 +110,25 @@ def test_an_output_that_takes_nothing_ends_no_command_with_a_traceback(
     assert (done.returncode, done.stdout, done.stderr) == (code, "", told)
 
 
+def test_clean_says_in_plain_words_which_files_go(yard: Yard) -> None:
+    yard.build.mkdir(parents=True)
+    manifest = yard.build / "deps.json"
+    manifest.write_text("{}")
+    assert yard.must("clean", "-n").splitlines() == [
+        f"would remove the result of deps: {manifest}",
+        "nothing was removed",
+    ]
+    assert yard.must("clean").splitlines() == [
+        f"removed the result of deps: {manifest}",
+        (
+            "the next doit build profile=trial looks at these stages again; "
+            "sources, build folders, environments and wheels stay"
+        ),
+    ]
+    assert not manifest.exists()
+    assert yard.must("clean") == "nothing to remove: these stages of trial have no result\n"
+
+
 @installed
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_the_completion_is_that_of_the_checkout(yard: Yard, shell: str) -> None:
