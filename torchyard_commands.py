@@ -11,13 +11,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from doit.cmd_base import DoitCmdBase, check_tasks_exist
+from doit.cmd_base import Command, DoitCmdBase, check_tasks_exist
 from doit.cmd_clean import Clean as DoitsClean
 from doit.cmd_completion import TabCompletion as DoitsCompletion
 from doit.cmd_forget import Forget as DoitsForget
 from doit.cmd_help import Help as DoitsHelp
+from doit.cmd_ignore import Ignore as DoitsIgnore
 from doit.cmd_info import Info as DoitsInfo
 from doit.cmd_list import List as DoitsList
+from doit.cmd_resetdep import ResetDep as DoitsResetDep
 from doit.cmd_run import Run as DoitsRun
 from doit.cmdparse import CmdParseError
 from doit.exceptions import InvalidCommand
@@ -33,7 +35,27 @@ def _checkout() -> Path | None:
     return here
 
 
-class Help(DoitsHelp):  # type: ignore[misc]
+if _checkout() is not None:
+    # doit imports this file before any of its commands takes a stream or writes to one
+    from tasks.effects.stdio import guard
+
+    guard()
+
+
+class _Printing(Command):  # type: ignore[misc]
+    """A command whose output may be closed, full or unread."""
+
+    def parse_execute(self, in_args: list[str]) -> Any:
+        """Return the exit code: 1 where standard output could not be written."""
+        code = super().parse_execute(in_args)
+        if _checkout() is None:
+            return code
+        from tasks.effects.stdio import exit_code  # noqa: PLC0415 - only in a checkout
+
+        return exit_code(code)
+
+
+class Help(_Printing, DoitsHelp):  # type: ignore[misc]
     """Without a name, what to do when."""
 
     name = "help"
@@ -49,7 +71,7 @@ class Help(DoitsHelp):  # type: ignore[misc]
         return 0
 
 
-class TabCompletion(DoitsCompletion):  # type: ignore[misc]
+class TabCompletion(_Printing, DoitsCompletion):  # type: ignore[misc]
     """The script that asks `tasks.complete`."""
 
     name = "tabcompletion"
@@ -83,23 +105,31 @@ class _Telling(DoitCmdBase):  # type: ignore[misc]
             raise refused(error, sys.argv[1:], in_args, self.task_list) from None
 
 
-class Run(_Telling, DoitsRun):  # type: ignore[misc]
+class Run(_Printing, _Telling, DoitsRun):  # type: ignore[misc]
     """What `doit build` is."""
 
 
-class List(_Telling, DoitsList):  # type: ignore[misc]
+class List(_Printing, _Telling, DoitsList):  # type: ignore[misc]
     """The tasks, as `tasks.lookups` lists them."""
 
 
-class Clean(_Telling, DoitsClean):  # type: ignore[misc]
+class Clean(_Printing, _Telling, DoitsClean):  # type: ignore[misc]
     """doit's own."""
 
 
-class Forget(_Telling, DoitsForget):  # type: ignore[misc]
+class Forget(_Printing, _Telling, DoitsForget):  # type: ignore[misc]
     """doit's own."""
 
 
-class Info(_Telling, DoitsInfo):  # type: ignore[misc]
+class Ignore(_Printing, _Telling, DoitsIgnore):  # type: ignore[misc]
+    """doit's own."""
+
+
+class ResetDep(_Printing, _Telling, DoitsResetDep):  # type: ignore[misc]
+    """doit's own."""
+
+
+class Info(_Printing, _Telling, DoitsInfo):  # type: ignore[misc]
     """doit's own, which ends with a traceback for what is no task."""
 
     def _execute(self, pos_args: list[str], hide_status: bool = False) -> Any:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tasks.effects.stdio import guard
 from tasks.help.commands import COMMANDS, OF_DOIT
 from tasks.help.stages import BUILD, STAGES
 
@@ -118,4 +119,5 @@ def main(argv: list[str]) -> None:
 
 if __name__ == "__main__":
     with contextlib.suppress(Exception):
+        guard()
         main(sys.argv[1:])

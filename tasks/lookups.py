@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from doit import get_var
+from doit.cmd_clean import Clean
 from doit.cmd_help import Help
 from doit.cmd_list import List
 from doit.exceptions import InvalidCommand
 
-from tasks.effects.typed import usual
+from tasks.effects.typed import for_profile, usual
 from tasks.running.execution import Yard
 from tasks.terminal.console import Console
 
@@ -53,7 +54,15 @@ def answer_by_our_words(yard: Yard | None) -> None:
             console.show(line)
         return True
 
-    List._execute, Help._execute = listed, told
+    def cleaned(self: Any, tasks: Iterable[Any], dryrun: bool, cleanforget: bool) -> None:
+        names = list(dict.fromkeys(task.name for task in tasks))
+        for line in _clean(yard, names, dryrun=dryrun) if yard else ():
+            console.show(line)
+        for name in names if cleanforget and not dryrun else ():
+            self.dep_manager.remove(name)
+        self.dep_manager.close()
+
+    List._execute, Help._execute, Clean.clean_tasks = listed, told, cleaned
 
 
 def _chosen(
@@ -70,6 +79,28 @@ def _show(show: Callable[[str], None], tasks: Iterable[Any], states: Mapping[str
     rows = [Row(task.name, task.doc or "", states.get(task.name, "")) for task in tasks]
     for line in listed(rows, terminal.width()):
         show(line)
+
+
+def _clean(yard: Yard, names: Sequence[str], *, dryrun: bool) -> Iterator[str]:
+    """Remove the results of these stages, and say which files went."""
+    from tasks.running.graph import results, withdraw_manifests  # noqa: PLC0415 - only to clean
+
+    done, found = "would remove" if dryrun else "removed", False
+    for stage in (*yard.plan.stages, yard.plan.validate):
+        paths = [path for path in results(stage) if Path(path).is_file()]
+        if stage.name not in names or not paths:
+            continue
+        found = True
+        if not dryrun:
+            withdraw_manifests(stage)
+        yield f"{done} the result of {stage.name}: {', '.join(map(str, paths))}"
+    if found and dryrun:
+        yield "nothing was removed"
+    elif found:
+        again = for_profile("the next doit build looks at these stages again", yard.layout.profile)
+        yield f"{again}; sources, build folders, environments and wheels stay"
+    else:
+        yield f"nothing to remove: these stages of {yard.layout.profile} have no result"
 
 
 def _states(yard: Yard | None) -> Mapping[str, str]:

@@ -14,7 +14,9 @@ from tasks.knowledge import Knowledge, load
 from tasks.model import Host
 from tasks.plan import layout_of, make_plan, with_mirrors
 from tasks.reports.subject import Profile
+from tasks.settings.load import Loaded
 from tasks.settings.load import load as load_settings
+from tasks.settings.location import located
 from tasks.settings.schema import Settings
 from tasks.sourcing.anchored import anchored
 from tasks.stages.extensions.check import check as check_extensions
@@ -37,9 +39,14 @@ def open_profile(  # noqa: PLR0913, PLR0917 - two that are for a matrix, one tha
     it cannot be planned.
     """
     loaded = load_settings(root / "config", profile, environ, local)
+    with located(loaded):
+        return _planned(root, loaded, knowledge, host_of)
+
+
+def _planned(root: Path, loaded: Loaded, knowledge: Knowledge | None, host_of: HostOf) -> Profile:
     check_source(loaded.settings, root)
     loaded = by_own_tree(loaded, root)
-    settings = loaded.settings
+    profile, settings = loaded.profile, loaded.settings
     layout = layout_of(root, profile, settings)
     check_extensions(settings, root)
     host = host_of(asked(settings), layout.build / "host.json")

@@ -27,6 +27,7 @@ from tasks.running.graph import Task, stage_tasks
 from tasks.running.reporter import Reporter, reporter_for
 from tasks.running.uptodate import go_on_without_saving
 from tasks.settings.load import Loaded
+from tasks.settings.location import located
 from tasks.settings.variables import unread
 from tasks.sourcing.anchored import begin
 from tasks.terminal.console import Console
@@ -132,8 +133,10 @@ def _open(
     if _installs(argv):
         from tasks.stages.install.check import check as check_install  # noqa: PLC0415 - not to look
 
-        check_install(settings, layout, choice, {sys.prefix, sys.base_prefix})
+        with located(opened.loaded):
+            check_install(settings, layout, choice, {sys.prefix, sys.base_prefix})
     console = Console(plan, notices=lambda: _notices(opened, environ))
+    console.profile = profile
 
     def keep() -> None:
         if not host.pinned:

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 
 from tasks.errors import BuildError
 
-_STAGES = "deps|source|env|compile|wheel|install|extensions|validate"
+_STAGES = r"deps|source|env|compile|wheel|install|extensions(?::[\w-]+(?:\.[\w-]+)*)?|validate"
 # As they stand in what a person is told to do, alone or in a sentence
 _OURS = re.compile(
     rf"\bdoit (?>(?:clean(?: (?:{_STAGES})\b)?|{_STAGES}|build|doctor|settings|explain|diagnose"
-    r"|history|report|purge|restore|publish|lock|bundle|matrix|init)\b(?: --[a-z]+(?: [A-Z]+\b)?)*)"
+    r"|history|report|verify|purge|restore|publish|lock|bundle|matrix|init)\b"
+    r"(?: --[a-z]+(?: [A-Z]+\b)?)*)"
     r"(?! profile=)"
 )
 

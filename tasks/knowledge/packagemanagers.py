@@ -21,21 +21,44 @@ class PackageManager:
 
 @dataclass(frozen=True)
 class PackageManagers:
-    """All that are known, and what a person calls what they are asked for."""
+    """All that are known, and what a person calls what they are asked for.
+
+    `releases`: by release of a system ("debian-12") and word ("python") the versions that it has
+    packages of. `anywhere`: the commands that work on every system.
+    """
 
     names: Mapping[str, str]
     managers: tuple[PackageManager, ...]
+    releases: Mapping[str, Mapping[str, Sequence[str]]]
+    anywhere: Mapping[str, str]
 
     def of(self, systems: Sequence[str]) -> PackageManager | None:
         """That of the system that goes by these names, the most exact first."""
         found = (one for name in systems for one in self.managers if name in one.systems)
         return next(found, None)
 
+    def has_package(
+        self, manager: PackageManager, systems: Sequence[str], words: Mapping[str, str]
+    ) -> bool:
+        """Return whether this release has packages of the versions in `words`; True for a manager
+        no release of which is listed.
+        """
+        if not any(one.rpartition("-")[0] in manager.systems for one in self.releases):
+            return True
+        release = next((one for one in systems if one in self.releases), "")
+        versions = self.releases.get(release, {})
+        return all(version in versions.get(word, ()) for word, version in words.items())
+
 
 def read_package_managers(data: Mapping[str, Any]) -> PackageManagers:
     """packagemanagers.yaml."""
-    names = {name: plain for name, plain in data["names"].items() if name != "status"}
-    return PackageManagers(names, tuple(_rows(data["managers"])))
+    managers = tuple(_rows(data["managers"]))
+    releases = {name: _facts(row) for name, row in data["releases"].items()}
+    return PackageManagers(_facts(data["names"]), managers, releases, _facts(data["anywhere"]))
+
+
+def _facts(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: fact for name, fact in row.items() if name != "status"}
 
 
 def _rows(managers: Mapping[str, Mapping[str, Any]]) -> Iterator[PackageManager]:
@@ -46,13 +69,18 @@ def _rows(managers: Mapping[str, Mapping[str, Any]]) -> Iterator[PackageManager]
 
 
 def command(knowledge: Knowledge, systems: Sequence[str], asked: str, **words: str) -> str:
-    """`sudo apt install g++-14`, "" where its name here is not known; `words` are what names have
-    in them.
+    """Return `sudo apt install g++-14`, or "" where no package of this system is known. `words`
+    are the versions that names have in them.
     """
-    manager = knowledge.package_managers.of(systems)
+    facts = knowledge.package_managers
+    manager = facts.of(systems)
     package = manager.packages.get(asked, "") if manager else ""
+    used = {word: words[word] for word in words if f"{{{word}}}" in package}
+    form = facts.anywhere.get(asked, "")
+    if manager and package and facts.has_package(manager, systems, used):
+        form = f"{manager.command} {package}"
     try:
-        return f"{manager.command} {package.format_map(words)}" if manager and package else ""
+        return form.format_map(words)
     except KeyError:
         return ""
 

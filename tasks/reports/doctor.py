@@ -38,7 +38,8 @@ def run(subject: Subject, json: str = "", accept: bool = False) -> None:
     problem.
     """
     if accept and _accept(subject) and not subject.opened:
-        show(f"{subject.name} did not open with what was pinned: look again with doit doctor")
+        again = for_profile("look again with doit doctor", subject.name)
+        show(f"{subject.name} did not open with what was pinned: {again}")
         return
     found = diagnose(subject)
     problems, told = _of(found, "problem"), _counted(found)
@@ -152,5 +153,6 @@ def _accept(subject: Subject) -> bool:
         probe.pin(pin, asked, found)
     cards = ", ".join(f"{gpu.name} ({gpu.capability})" for gpu in found.gpus) or "no card"
     kits = ", ".join(f"CUDA {kit.version}" for kit in found.toolkits) or "no CUDA toolkit"
-    show(f"accepted: {cards}, {kits}; the next doit build goes by that")
+    goes_by = for_profile("the next doit build goes by that", subject.name)
+    show(f"accepted: {cards}, {kits}; {goes_by}")
     return True

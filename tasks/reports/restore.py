@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tasks.effects import files, manifests
 from tasks.effects.replaced import interrupted, journal
-from tasks.effects.typed import with_profile
+from tasks.effects.typed import for_profile, with_profile
 from tasks.effects.voice import show, warn
 from tasks.errors import BuildError, NotOwnedError
 from tasks.reports.subject import Subject
@@ -40,7 +40,8 @@ def _restore_all(build: Path, subject: Subject) -> None:
         manifests.withdraw(build / "install.json")
         problems = list(_restored(journal.stamps(build / "replaced")))
     if subject.opened and subject.opened.loaded.settings.install.into:
-        show("install.into still names it: the next doit build puts the wheels there again")
+        again = "install.into still names it: the next doit build puts the wheels there again"
+        show(for_profile(again, subject.name))
     for problem in problems[1:]:
         warn(str(problem))
     for problem in problems[:1]:

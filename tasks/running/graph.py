@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from doit import get_initial_workdir
@@ -102,10 +102,15 @@ def _absent(yard: Yard, name: str, reason: str) -> Task:
     }
 
 
-def withdraw_manifests(stage: Stage) -> None:
-    """What `doit clean` does: claims go, and validate's for other programs; work trees and
-    environments stay.
+def results(stage: Stage) -> tuple[PurePath, ...]:
+    """Return what `doit clean` removes of a stage: its manifests, and of validate the file for
+    other programs; not work trees, environments and wheels.
     """
+    return (*stage.leaves, *(stage.also if stage.room == "validate" else ()))
+
+
+def withdraw_manifests(stage: Stage) -> None:
+    """What `doit clean` does."""
     from tasks.effects import manifests  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
-    manifests.withdraw(*stage.leaves, *(stage.also if stage.room == "validate" else ()))
+    manifests.withdraw(*results(stage))

@@ -7,8 +7,8 @@ YAML is read strictly: no tags, no duplicate keys, and a version that YAML would
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,14 @@ DEFAULTS, LOCAL = "config/default.yaml:", "config/local.yaml:"
 
 @dataclass(frozen=True)
 class Loaded:
-    """The settings of a profile, and where each leaf (dotted key) is from."""
+    """The settings of a profile, and where each leaf (dotted key) is from. `places` has that of
+    what is inside lists too: `extensions.0.path`.
+    """
 
     profile: str
     settings: Settings
     origin: Mapping[str, str]
+    places: Mapping[str, str] = field(default_factory=dict)
 
 
 def profiles(config: Path) -> tuple[str, ...]:
@@ -64,7 +67,7 @@ def _validated(profile: str, merged: Tree) -> Loaded:
 
         raise explain(error, merged) from error
     _require_no_password(settings, origin)
-    return Loaded(profile, settings, origin)
+    return Loaded(profile, settings, origin, {**origin, **dict(_inside(merged))})
 
 
 def _require_no_password(settings: Settings, origin: Mapping[str, str]) -> None:
@@ -182,3 +185,14 @@ def split(tree: Tree, prefix: str = "") -> tuple[dict[str, Any], dict[str, str]]
             values[key], below = split(node, dotted)
             origin.update(below)
     return values, origin
+
+
+def _inside(tree: Tree, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Where everything inside a list is from, by its dotted key."""
+    for key, node in tree.items():
+        dotted = f"{prefix}{key}"
+        if isinstance(node, Leaf):
+            for path, where in node.lines.items():
+                yield ".".join(map(str, (dotted, *path))), where
+        else:
+            yield from _inside(node, f"{dotted}.")

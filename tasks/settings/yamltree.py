@@ -53,7 +53,9 @@ def text_of(path: Path, name: str) -> str:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise SettingsError(
-            f"not UTF-8: {error.reason}", where=name, todo="save it as UTF-8"
+            f"not UTF-8: {error.reason}",
+            where=_place(name, error.object.count(b"\n", 0, error.start)),
+            todo="save it as UTF-8",
         ) from error
 
 
@@ -63,7 +65,11 @@ def tree_of(text: str, name: str) -> Tree:
     if node is None or node.tag == "tag:yaml.org,2002:null":
         return {}
     if not isinstance(node, yaml.MappingNode):
-        raise SettingsError("the file must hold keys and values", where=name)
+        raise SettingsError(
+            "the file must hold keys and values",
+            where=_place(name, node.start_mark.line),
+            todo='write each setting as "key: value"',
+        )
     return _mapping(node, name)
 
 

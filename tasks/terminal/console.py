@@ -13,8 +13,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
 
+from tasks.effects.typed import for_profile
 from tasks.effects.voice import speaker
 from tasks.model import Plan, Stage
 from tasks.terminal import bar
@@ -36,6 +38,7 @@ VERBS = {
     "validate": ("Validating", "Validated"),
 }
 Outcome = Literal["changed", "unchanged", "skipped"]
+_BUILDING = ("compile", "wheel", "extensions", "install")
 _WIDTH = 12
 
 
@@ -76,12 +79,14 @@ class Console:
     ) -> None:
         self.plan = plan
         self.notices = notices
+        self.profile = ""  # which commands in the lines name; "" for none
         self.screen = Screen(out or sys.stdout)
         self.started = time.monotonic()
         self.ran = 0
         self.failed = False
         self.interrupted = False
         self._headed = False
+        self._has_built = False  # before this run or in it
         self._works: dict[str, _Work] = {}
         self._lock = threading.RLock()  # stages begin and end in threads of their own
 
@@ -92,6 +97,8 @@ class Console:
         if self._headed or self.plan is None:
             return
         self._headed = True
+        built = [path for room in _BUILDING for one in self.plan.of(room) for path in one.leaves]
+        self._has_built = any(Path(path).is_file() for path in built)
         for key, value in self.plan.headline:
             self._line(key, value, style="")
         for warning in (*self.plan.warnings, *self.notices()):
@@ -111,6 +118,7 @@ class Console:
     def end(self, stage: Stage, reason: str, outcome: Outcome) -> None:
         """A stage is done. One that only looked and found nothing moved says so."""
         took = self._rest(stage.name)
+        self._has_built |= stage.room in _BUILDING and outcome != "skipped"
         done, what = VERBS[stage.room][1], _subject(stage)
         if outcome == "skipped":
             self.ran -= 1
@@ -124,7 +132,7 @@ class Console:
 
     def say(self, text: str) -> None:
         """A line to keep."""
-        self._line("", self._named(text), style="")
+        self._line("", self._named(self._for_profile(text)), style="")
 
     def show(self, text: str) -> None:
         """Lines of a report, as they are."""
@@ -132,7 +140,7 @@ class Console:
 
     def warn(self, text: str) -> None:
         """A line that must not be missed."""
-        self._line("Warning", self._named(text), style="1;33")
+        self._line("Warning", self._named(self._for_profile(text)), style="1;33")
 
     def tick(self, text: str, progress: Progress | None = None) -> None:
         """What the stage at work does, and how far it is."""
@@ -158,8 +166,8 @@ class Console:
             again = "nothing is lost: the same command goes on from here"
             self._line("Interrupted", f"after {took}; {again}", style="1;33")
         elif self.failed:
-            kept = "what was built before is still there"
-            self._line("Stopped", f"after {took}; {kept}", style="1;31")
+            kept = "; what was built before is still there" if self._has_built else ""
+            self._line("Stopped", f"after {took}{kept}", style="1;31")
         elif self.ran:
             self._line("Finished", f"in {took}")
         else:
@@ -177,6 +185,9 @@ class Console:
         """Whose words are heard, None where that stage is over. Who does not say is the last."""
         works = list(self._works.values())
         return self._works.get(speaker()) if speaker() else next(reversed(works), None)
+
+    def _for_profile(self, text: str) -> str:
+        return for_profile(text, self.profile) if self.profile else text
 
     def _named(self, text: str) -> str:
         """With the name of its stage, where it could be of another."""

@@ -14,7 +14,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TextIO
 
 from tasks.effects import terminal
@@ -80,23 +80,11 @@ class Screen:
     def write(self, text: str) -> None:
         """Lines to keep. Whoever wrote them, no password of a URL is in them."""
         text = redact(text)
-        with self._lock, self._read_or_not():
+        with self._lock:
             self._wipe()
             self.out.write(f"{text}\n")
             self.redraw()
             self.out.flush()
-
-    @contextlib.contextmanager
-    def _read_or_not(self) -> Iterator[None]:
-        """A reader that has seen enough (`| head`) is no reason to end a build, or for a
-        traceback: from then on the lines go nowhere.
-        """
-        try:
-            yield
-        except BrokenPipeError:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.out.fileno())  # what the stream still holds is flushed at the end
-            os.close(nowhere)
 
     def ring(self) -> None:
         """The terminal's bell: of what is written to, else that of a person who sees only what goes

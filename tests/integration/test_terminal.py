@@ -18,6 +18,7 @@ pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
 INIT = 'doit init --card "RTX 5090" --way auto --extensions simple-knn,diff-gaussian-rasterization'
+FULL = "error: cannot write standard output: No space left on device\n"
 installed = pytest.mark.skipif(
     "torchyard_commands:Run" not in {one.value for one in entry_points(group="doit.COMMAND")},
     reason="not run: installed before these entry points were there: pip install -e .",
@@ -84,6 +85,48 @@ def test_what_doit_refuses_is_told_with_what_was_meant(
     assert told in done.stderr
     assert done.stderr.startswith("ERROR: ")
     assert not (yard.folder / "build").exists()
+
+
+@installed
+@pytest.mark.parametrize(
+    ("command", "code", "told"),
+    [
+        ("list >&-", 0, ""),
+        ("list 2>&1 | true", 0, ""),
+        ("help >/dev/full", 1, FULL),
+        ("settings >/dev/full 2>&1", 1, ""),
+        ("validate >/dev/full", 1, FULL),
+    ],
+)
+def test_an_output_that_takes_nothing_ends_no_command_with_a_traceback(
+    yard: Yard, command: str, code: int, told: str
+) -> None:
+    doit = f"{shlex.quote(sys.executable)} -m doit {command}"
+    done = subprocess.run(
+        ["bash", "-c", f"{doit}; exit ${{PIPESTATUS[0]}}"],
+        cwd=yard.folder, env={**os.environ, "CI": "true"}, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", told)
+
+
+def test_clean_says_in_plain_words_which_files_go(yard: Yard) -> None:
+    yard.build.mkdir(parents=True)
+    manifest = yard.build / "deps.json"
+    manifest.write_text("{}")
+    assert yard.must("clean", "-n").splitlines() == [
+        f"would remove the result of deps: {manifest}",
+        "nothing was removed",
+    ]
+    assert yard.must("clean").splitlines() == [
+        f"removed the result of deps: {manifest}",
+        (
+            "the next doit build profile=trial looks at these stages again; "
+            "sources, build folders, environments and wheels stay"
+        ),
+    ]
+    assert not manifest.exists()
+    assert yard.must("clean") == "nothing to remove: these stages of trial have no result\n"
 
 
 @installed

@@ -9,7 +9,9 @@ from tasks.knowledge import FOLDER, load, packagemanagers
 
 
 def systems() -> tuple[str, ...]:
-    """By which names this system goes: `ubuntu`, `debian`; () where it does not tell."""
+    """Return the names of this system, the most exact first: `ubuntu-24.04`, `ubuntu`, `debian`;
+    () where it does not tell.
+    """
     known = {"win32": ("windows",), "darwin": ("macos",)}
     if sys.platform in known:
         return known[sys.platform]
@@ -17,7 +19,8 @@ def systems() -> tuple[str, ...]:
         told = platform.freedesktop_os_release()
     except OSError:
         return ()
-    return (told["ID"], *told.get("ID_LIKE", "").split())
+    release = f"{told['ID']}-{told['VERSION_ID']}" if "VERSION_ID" in told else ""
+    return (*filter(None, [release]), told["ID"], *told.get("ID_LIKE", "").split())
 
 
 def installing(asked: str, **words: str) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime
 import difflib
 import json
-import os
-import shutil
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from email.parser import HeaderParser
@@ -47,7 +45,7 @@ def add(index: PurePath, wheel: Path) -> File:
     place = Path(index) / "files" / wheel.name
     place.parent.mkdir(parents=True, exist_ok=True)
     _refuse_another(place, known.sha256)
-    if not place.is_file():
+    if not place.is_file() or place.samefile(wheel):
         _copy(wheel, place)
     files.write_atomic(_beside(place), told)
     return File(
@@ -77,13 +75,10 @@ def _refuse_another(place: Path, digest: str) -> None:
 
 
 def _copy(wheel: Path, place: Path) -> None:
-    """One file on one disk, where that is possible: nobody writes into a finished wheel."""
+    """Copy the wheel, never link it: a change to one file must not change the other."""
     arriving = place.with_name(f".{place.name}.part")
     arriving.unlink(missing_ok=True)
-    try:
-        os.link(wheel, arriving)
-    except OSError:
-        shutil.copyfile(wheel, arriving)
+    files.copy_file(wheel, arriving)
     files.move(arriving, place)
 
 

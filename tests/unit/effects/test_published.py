@@ -99,6 +99,20 @@ def test_a_published_file_never_changes(index: Path, tmp_path: Path) -> None:
     assert not list(problems(index, TEMPLATES, None))
 
 
+@pytest.mark.parametrize("linked_before", [False, True])
+def test_a_published_wheel_is_a_copy(index: Path, tmp_path: Path, linked_before: bool) -> None:
+    made = knn(tmp_path)
+    lies = index / "files" / made.name
+    if linked_before:
+        lies.parent.mkdir()
+        lies.hardlink_to(made)
+    published(index, made)
+    assert lies.stat().st_ino != made.stat().st_ino
+    with made.open("ab") as opened:
+        opened.write(b"changed")
+    assert not list(problems(index, TEMPLATES, None))
+
+
 def test_nothing_is_yanked_that_is_not_there(index: Path) -> None:
     with pytest.raises(BuildError, match=r"x\.whl is not on the index"):
         shelf.yank({}, "x.whl", "bad")

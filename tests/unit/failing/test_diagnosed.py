@@ -260,7 +260,7 @@ def test_a_remedy_names_the_jobs_that_there_were(profile: Profile) -> None:
 def test_a_remedy_names_the_newest_compiler_here_that_this_nvcc_takes(
     profile: Profile, monkeypatch: pytest.MonkeyPatch, on_system: OnSystem
 ) -> None:
-    on_system("debian")
+    on_system("ubuntu-26.04", "ubuntu", "debian")
     there = {"gcc-99": "/bin/gcc-99", "g++-99": "/bin/g++-99", "gcc-12": "/a/gcc-12"}
     monkeypatch.setattr("shutil.which", {**there, "g++-12": "/a/g++-12"}.get)
     said = remedy(failure("unsupported-gnu-version"), known(profile, "compile"))
@@ -278,7 +278,7 @@ def test_a_remedy_names_the_compiler_that_crashed(profile: Profile) -> None:
 
 def test_a_remedy_names_packages_as_this_system_does(profile: Profile, on_system: OnSystem) -> None:
     headers = failure("python-h-missing")
-    on_system("ubuntu", "debian")
+    on_system("ubuntu-24.04", "ubuntu", "debian")
     said = remedy(headers, known(profile, "compile"))
     assert said.startswith("sudo apt install python3.12-dev")
     on_system("fedora")

@@ -23,7 +23,17 @@ ALPINE, ARCH, SUSE = ("alpine",), ("manjaro", "arch"), ("opensuse-leap", "suse",
     ("systems", "asked", "told"),
     [
         (("debian",), "compiler", "sudo apt install build-essential"),
-        (("linuxmint", "ubuntu", "debian"), "newest-gcc", "sudo apt install gcc-14 g++-14"),
+        (("debian-13", "debian"), "newest-gcc", "sudo apt install gcc-14 g++-14"),
+        (("debian-12", "debian"), "newest-gcc", "install g++ 14 with your package manager"),
+        (
+            ("ubuntu-24.04", "ubuntu", "debian"),
+            "python",
+            "sudo apt install python3.12 python3.12-venv python3.12-dev",
+        ),
+        (("debian-12", "debian"), "python", "uv python install 3.12"),
+        (("linuxmint-22", "linuxmint", "ubuntu", "debian"), "python", "uv python install 3.12"),
+        (ARCH, "python", "uv python install 3.12"),
+        (("linuxmint-22", "linuxmint", "ubuntu", "debian"), "git", "sudo apt install git"),
         (("rocky", "rhel", "centos", "fedora"), "compiler", "sudo dnf install gcc-c++"),
         (("fedora",), "python-headers", "sudo dnf install python3.12-devel"),
         (SUSE, "blas", "sudo zypper install openblas-devel"),
@@ -58,6 +68,7 @@ def test_every_row_asks_for_what_has_a_plain_name_and_no_system_has_two() -> Non
     ("told", "systems"),
     [
         ({"ID": "debian", "NAME": "x"}, ("debian",)),
+        ({"ID": "debian", "VERSION_ID": "12"}, ("debian-12", "debian")),
         ({"ID": "rocky", "ID_LIKE": "rhel centos fedora"}, ("rocky", "rhel", "centos", "fedora")),
     ],
 )

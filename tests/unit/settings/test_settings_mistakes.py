@@ -136,8 +136,8 @@ def test_a_wrong_type_is_told_with_what_would_be_right(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("- a", "the file must hold keys and values"),
-        ("auto", "the file must hold keys and values"),
+        ("\n- a", '2: the file must hold keys and values\n  → write each setting as "key: value"'),
+        ("auto", '1: the file must hold keys and values\n  → write each setting as "key: value"'),
         ("a: [", "2: not readable as YAML: did not find expected node content"),
         ("python: a\npython: b", '2: the key "python" is there twice\n  → keep one of them'),
         ("target:\n  gpus: auto\n  gpus: []",
@@ -153,8 +153,10 @@ def test_a_wrong_type_is_told_with_what_would_be_right(
         ("extensions: &a [*a]", "1: a YAML alias is not accepted\n  → write the value out"),
         ("<<: {a: b}", "1: a key must be a plain word"),
         ("? [a]\n: b", "1: a key must be a plain word"),
-        (b"python: caf\xe9 au lait", "not UTF-8: invalid continuation byte\n  → save it as UTF-8"),
-        ("python: auto\n".encode("utf-16"), "not UTF-8: invalid start byte\n  → save it as UTF-8"),
+        (b"#\npython: caf\xe9 au lait",
+         "2: not UTF-8: invalid continuation byte\n  → save it as UTF-8"),
+        ("python: auto\n".encode("utf-16"),
+         "1: not UTF-8: invalid start byte\n  → save it as UTF-8"),
         (b'target: {}\npython: "a\0"',
          "2: not readable as YAML: control characters are not allowed"),
     ],

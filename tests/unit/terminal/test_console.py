@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import itertools
 import time
-from pathlib import PurePosixPath
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -182,13 +183,24 @@ def test_a_stage_that_was_left_out_counts_as_nothing_done() -> None:
     assert "Up to date" in out.getvalue()
 
 
-def test_a_failed_run_says_that_the_rest_is_still_there() -> None:
+@pytest.mark.parametrize("built", ["nothing", "before", "in this run"])
+def test_a_failed_run_says_whether_something_built_is_still_there(
+    tmp_path: Path, built: str
+) -> None:
     out = io.StringIO()
-    console = Console(plan(), out)
-    console.fail("wheel", "it is wrong\n  → do this")
+    manifest = tmp_path / "wheel.json"
+    if built == "before":
+        manifest.touch()
+    console = Console(replace(plan(), stages=(replace(stage(), leaves=(manifest,)),)), out)
+    console.head()
+    manifest.unlink(missing_ok=True)  # a stage withdraws its claim when it begins
+    if built == "in this run":
+        console.begin(stage(), "first time")
+        console.end(stage(), "first time", "changed")
+    console.fail("extensions:a", "it is wrong\n  → do this")
     console.close()
     assert "it is wrong\n  → do this" in out.getvalue()
-    assert "what was built before is still there" in out.getvalue()
+    assert ("what was built before is still there" in out.getvalue()) == (built != "nothing")
     assert "Finished" not in out.getvalue()
 
 

@@ -232,25 +232,3 @@ def test_a_terminal_that_goes_away_ends_the_beat(
         time.sleep(0.01)
     assert not beats()
     shown.settle()
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="a closed pipe is told in another way there")
-def test_a_reader_that_has_seen_enough_ends_nothing() -> None:
-    code = (
-        "import sys; from tasks.terminal.screen import Screen; shown = Screen(sys.stdout)\n"
-        "for number in range(100_000): shown.write(f'line {number}')\n"
-        "sys.stderr.write('came to its end')"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as child:
-        assert child.stdout
-        assert child.stderr
-        assert child.stdout.readline() == "line 0\n"
-        child.stdout.close()
-        told = child.stderr.read()
-    assert (told, child.returncode) == ("came to its end", 0)

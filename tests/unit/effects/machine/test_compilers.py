@@ -53,7 +53,7 @@ def test_an_older_one_beside_it_is_taken_where_the_usual_one_is_too_new(programs
 def test_a_compiler_that_is_too_new_is_named_with_the_one_to_install(
     programs: Path, on_system: OnSystem
 ) -> None:
-    on_system("debian")
+    on_system("debian-13", "debian")
     both(programs, "", "14.2.0")
     with pytest.raises(MissingToolError) as caught:
         compilers.choose((None, None), Limits(gcc_max=13))

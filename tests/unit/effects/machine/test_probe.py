@@ -298,8 +298,7 @@ def test_a_version_that_is_not_here_is_told_with_the_command(
         pythons.interpreter(asked)
     assert str(told.value) == (
         f"python: there is no Python {asked} here\n"
-        f"  → sudo apt install python3.99 python3.99-venv python3.99-dev{looser}, or write the "
-        "path of one"
+        f"  → uv python install 3.99{looser}, or write the path of one"
     )
 
 

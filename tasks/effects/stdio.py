@@ -1,0 +1,81 @@
+"""Standard output and standard error that end no command, whether they are closed, full or unread.
+
+What was closed before the program started (`>&-`) reads and writes the null device, as in git. A
+reader that went away (`| head`) is no error: later lines are dropped. Any other failure (a full
+disk) is reported once, on standard error, and makes the exit code 1.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+# What a pipe without a reader answers; Windows has no errno of its own for it
+_NO_READER = (errno.EPIPE, errno.EINVAL) if sys.platform == "win32" else (errno.EPIPE,)
+_failures: list[OSError] = []  # of standard output
+
+
+class _Stream(io.FileIO):
+    """A file descriptor that becomes the null device when a write to it fails."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+            if self.fileno() == 1 and error.errno not in _NO_READER:
+                _failures.append(error)
+                sys.stderr.write(f"error: cannot write standard output: {error.strerror}\n")
+            return memoryview(data).nbytes
+
+
+def guard() -> None:
+    """Make the standard streams of this process end no command; again changes nothing."""
+    for number in range(3):
+        _open_closed(number)
+    sys.stdout = _guarded(sys.stdout, 1)
+    sys.stderr = _guarded(sys.stderr, 2)
+
+
+def exit_code(code: int | None) -> int | None:
+    """Return `code`, or 1 where it means success and standard output could not be written."""
+    sys.stdout.flush()
+    return code or int(bool(_failures))
+
+
+def _open_closed(number: int) -> None:
+    """Else the next file that is opened, a database, would be what a child prints to."""
+    try:
+        os.fstat(number)
+    except OSError:
+        opened = os.open(os.devnull, os.O_RDWR)
+        if opened != number:
+            os.dup2(opened, number)
+            os.close(opened)
+
+
+def _guarded(stream: TextIO | None, number: int) -> TextIO:
+    """A console of Windows and what a test put in place of a stream stay as they are."""
+    guarded = _Stream(number, "w", closefd=False)
+    if stream is None:
+        return io.TextIOWrapper(io.BufferedWriter(guarded), "utf-8", "backslashreplace")
+    buffer = getattr(stream, "buffer", None)
+    raw = getattr(buffer, "raw", buffer)  # the same where PYTHONUNBUFFERED is set
+    mine = type(raw) is io.FileIO and raw.fileno() == number
+    if not mine or not isinstance(stream, io.TextIOWrapper):
+        return stream
+    return io.TextIOWrapper(
+        cast(BinaryIO, guarded) if raw is buffer else io.BufferedWriter(guarded),
+        stream.encoding,
+        stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )

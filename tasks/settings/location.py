@@ -1,0 +1,74 @@
+"""The file and line, or the variable, of the setting that an error is about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tasks.errors import BuildError
+from tasks.settings.load import DEFAULTS, Loaded
+from tasks.settings.schema import Settings
+
+# "torch.version", "extensions.1 (mine).path" or "extensions (mine).after"
+_KEY = re.compile(r"(?P<list>\w+)(?P<index>\.\d+)?(?: \((?P<name>[^)]*)\))?(?P<below>(?:\.\w+)*)")
+# What such an error is about where the section itself leaves all to the defaults
+_RELATED = {
+    "toolkit": ("target.gpus", "torch.version", "torch.strategy"),
+    "torch": ("target.gpus", "toolkit.version", "python"),
+    "target": ("torch.version", "toolkit.version"),
+    "python": ("torch.strategy", "torch.version"),
+}
+
+
+@contextmanager
+def located(loaded: Loaded) -> Iterator[None]:
+    """Have an error that names a setting say where that was set, as one of the load does."""
+    try:
+        yield
+    except BuildError as error:
+        key, place = _find(error, loaded)
+        if place:
+            error.where = f"{place}: {key}"
+        raise
+
+
+def _find(error: BuildError, loaded: Loaded) -> tuple[str, str]:
+    """Return the key, and `config/local.yaml:12` or a variable's name; "" where the defaults are
+    all there is, or the error names no setting.
+    """
+    found = _KEY.fullmatch(error.where)
+    if found is None or found["list"] not in Settings.model_fields:
+        return "", ""
+    section, below = found["list"], found["below"]
+    value: Any = getattr(loaded.settings, section)
+    index = found["index"] or (_item(value, found["name"]) if found["name"] else "")
+    if not index:
+        for part in below.split(".")[1:]:
+            value = getattr(value, part, None)
+        below += _item(value, error.what)
+    given = {one: at for one, at in loaded.places.items() if not at.startswith(DEFAULTS)}
+    beside = (key for key in given if key.startswith(f"{section}."))
+    for key in (*_around(f"{section}{index}{below}"), *beside):
+        if key in given:
+            return error.where, given[key]
+    related = (key for key in _RELATED.get(section, ()) if key in given)
+    return next(((key, given[key]) for key in related), ("", ""))
+
+
+def _item(value: Any, text: str) -> str:
+    """Return `.1` for the item of a list that `text` names first, "" for none."""
+    found = []
+    for index, one in enumerate(value if isinstance(value, tuple) else ()):
+        name = re.escape(str(getattr(one, "name", one)))
+        if named := re.search(rf"(?<![\w.-]){name}(?![\w-])", text):
+            found.append((named.start(), f".{index}"))
+    return min(found, default=(0, ""))[1]
+
+
+def _around(key: str) -> Iterator[str]:
+    """The key, and those that it is in."""
+    while key:
+        yield key
+        key = key.rpartition(".")[0]

@@ -1,0 +1,91 @@
+"""A setting that planning refuses is named with its file and line, or its variable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.effects.machine import probe
+from tasks.errors import BuildError
+from tasks.opening import HostOf, open_profile
+from tests.checkout import HOST, KNOWLEDGE, write
+
+
+def refused(yard: Path, environ: dict[str, str] | None = None) -> str:
+    """The first line of the message."""
+    # A Python or a toolkit of the settings is looked for; the rest of the machine is another
+    host: HostOf = lambda asked, pinned: (  # noqa: E731
+        probe.host(asked, pinned) if (asked.python, asked.toolkit_path) != ("auto", None) else HOST
+    )
+    with pytest.raises(BuildError) as found:
+        open_profile(yard, "mine", environ or {}, KNOWLEDGE, host)
+    return str(found.value).partition("\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("target:\n  gpus:\n    - RTX 5090\n    - RTX 9999", "4: target.gpus: "),
+        ("target:\n  gpus: ['13.0']", "2: target.gpus: "),
+        ("# a card without a wheel\ntarget: {gpus: ['3.5']}", "2: target.gpus: no official wheel"),
+        ("python: '3.99'", "1: python: there is no Python 3.99"),
+        ("python: /absent/python", "1: python: "),
+        ("torch:\n  version: '9.9.9'", "2: torch.version: "),
+        ("torch:\n  strategy: existing", "2: torch.strategy: /usr/bin/python3 holds no torch"),
+        ("toolkit:\n  version: '99.0'", "2: toolkit.version: "),
+        ("toolkit:\n  provider: path", "2: toolkit.path: provider path needs a path"),
+        ("toolkit:\n  provider: path\n  path: /absent", "3: toolkit.path: no CUDA toolkit"),
+        ("torch: {strategy: source}\nsource:\n  path: /absent", "3: source.path: "),
+        ("torch: {strategy: source}\nsource:\n  tarball: /absent.tar", "3: source.tarball: "),
+        ("torch: {strategy: source}\nsource:\n  tarball: https://h/a.tar", "3: source.sha256: "),
+        ("torch: {strategy: source}\nsource:\n  patches:\n  - a.patch", "4: source.patches: "),
+        ("companions:\n- torchvision\n- torchaudio", "3: companions: there is no torchaudio"),
+        ("extensions:\n- simple-knn\n- unheard-of", "3: extensions: "),
+        ("extensions:\n- simple-knn\n- name: a\n  path: /absent", "4: extensions.1 (a).path: "),
+        ("extensions:\n- name: a\n  git: https://h\n  patches:\n  - b.patch",
+         "5: extensions.0 (a).patches: "),
+        ("extensions:\n- simple-knn\n- name: a\n  git: https://h\n  after: [b]",
+         "5: extensions (a).after: "),
+        ("extensions:\n- name: a\n  git: https://h\n  smoke:\n    script: absent.py",
+         "5: extensions.0 (a).smoke.script: "),
+        ("mirrors:\n  - tuna\n  - tna", '3: mirrors: there is no mirror "tna"'),
+        ("offline: /absent", "1: offline: "),
+        ("- target", "1: the file must hold keys and values"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("layer", ["profile", "local"])
+def test_a_setting_is_refused_with_its_line(yard: Path, text: str, told: str, layer: str) -> None:
+    if layer == "profile":
+        write(yard, text)
+        assert refused(yard).startswith(f"config/profiles/mine.yaml:{told}")
+    else:
+        write(yard, "")
+        (yard / "config" / "local.yaml").write_text(text, encoding="utf-8")
+        assert refused(yard).startswith(f"config/local.yaml:{told}")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("TORCHYARD__TARGET__GPUS", "[RTX 9999]"),
+        ("TORCHYARD__TORCH__VERSION", "9.9.9"),
+        ("TORCHYARD__PYTHON", "3.99"),
+        ("TORCHYARD__TOOLKIT__VERSION", "99.0"),
+        ("TORCHYARD__OFFLINE", "/absent"),
+        ("TORCHYARD__SOURCE__PATH", "/absent"),
+        ("TORCHYARD__MIRRORS", "[tna]"),
+        ("TORCHYARD__EXTENSIONS", "[{name: a, path: /absent}]"),
+    ],
+)
+def test_a_setting_is_refused_with_its_variable(yard: Path, variable: str, value: str) -> None:
+    assert refused(yard, {variable: value}).startswith(f"{variable}: ")
+
+
+def test_the_cell_of_a_matrix_is_refused_with_the_line_of_the_matrix(yard: Path) -> None:
+    write(yard, "target: {gpus: ['12.0']}\nmatrix:\n  torch: ['2.15.0', '9.9.9']")
+    with pytest.raises(BuildError) as found:
+        open_profile(yard, "mine@torch9.9.9", {}, KNOWLEDGE, lambda *_: HOST)
+    assert str(found.value).startswith(
+        "config/profiles/mine.yaml:3 (cell torch9.9.9): torch.version: "
+    )
