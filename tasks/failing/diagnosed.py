@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -155,8 +155,11 @@ def _jobs(stage: Stage) -> int | None:
 
 
 def _compiler(stage: Stage) -> str:
-    """Of C++, out of the manifest deps.json; "" where the stage may have had another."""
-    if "CXX" in getattr(stage.job, "env", {}):
+    """Return path and version of the C++ compiler in the manifest deps.json; "" if it is not there
+    or an extension's own `env` names another. The `env` of a wheel job is the path of a manifest.
+    """
+    env = getattr(stage.job, "env", None)
+    if isinstance(env, Mapping) and "CXX" in env:
         return ""
     try:
         found = json.loads(Path(stage.job.deps).read_text(encoding="utf-8"))["cxx"]

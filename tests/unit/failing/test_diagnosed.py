@@ -20,7 +20,7 @@ from tasks.effects.history import witness
 from tasks.effects.typed import for_profile
 from tasks.errors import BuildError, CommandFailedError, FetchError
 from tasks.failing import diagnosed, onsite
-from tasks.model import Command, Host, Interpreter, Stage, ToolkitFound
+from tasks.model import Command, Host, Interpreter, Stage, ToolkitFound, TorchFound
 from tasks.reports.subject import Profile
 from tests.checkout import CARD, KNOWLEDGE, OnSystem, opened, write
 
@@ -92,6 +92,50 @@ def test_the_facts_of_the_run_are_kept_beside_the_log(tmp_path: Path, profile: P
     assert facts is not None
     assert (facts.code, facts.compiler) == (3, "/a/g++ 12.2")
     assert facts.begun == 0
+
+
+@pytest.mark.parametrize(
+    ("strategy", "stages"),
+    [
+        (
+            "source",
+            ["deps", "source", "env", "compile", "wheel", "extensions:rast", "install", "validate"],
+        ),
+        ("prebuilt", ["deps", "env", "wheel", "extensions:rast", "install", "validate"]),
+        ("existing", ["deps", "env", "wheel", "extensions:rast", "validate"]),
+    ],
+)
+def test_every_stage_kind_gets_the_cause_of_its_failed_command(
+    yard: Path, tmp_path: Path, strategy: str, stages: list[str]
+) -> None:
+    into = "" if strategy == "existing" else f"install: {{into: {tmp_path}/python}}\n"
+    write(
+        yard,
+        f"target: {{gpus: ['12.0']}}\ntorch: {{strategy: {strategy}}}\n{into}"
+        "extensions: [{name: rast, git: u, env: {CXX: /my/g++}}]\n",
+    )
+    installed = TorchFound("2.15.0+cu132", "13.2", "/venv/torch")
+    python = replace(HOST.python, torch=installed if strategy == "existing" else None)
+    subject = opened(yard, on=replace(HOST, python=python))
+    assert subject.opened is not None
+    plan = subject.opened.plan
+    kinds = [*plan.stages, plan.validate] if plan.validate else [*plan.stages]
+    assert [stage.name for stage in kinds] == stages
+    write_atomic(Path(kinds[-1].job.deps), '{"cxx": {"path": "/a/g++", "version": "12.2"}}')
+    for stage in kinds:
+        log = tmp_path / f"{stage.room}.log"
+        error = failing(log, "error: could not write to 'a.so': No space left on device")
+        seen = witness.Witness()
+        seen.begin()
+        told = diagnosed.explained(stage, error, subject.opened, seen)
+        assert told is not None
+        assert error.cause.endswith("(disk-full)"), stage.name
+        facts = witness.kept(log)
+        assert facts is not None
+        if stage.room in {"compile", "wheel", "validate"}:
+            assert facts.compiler == "/a/g++ 12.2"
+        if stage.room == "extensions":
+            assert not facts.compiler
 
 
 def test_what_somebody_wrote_by_hand_stays(tmp_path: Path, profile: Profile) -> None:
