@@ -34,6 +34,7 @@ def fetch(job: ExtensionJob, deps: Deps) -> tuple[Path, Mapping[str, str]]:
         case "git":
             found = _clone(job, Path(job.clone), tree)
         case "path":
+            git.require_merged(Path(job.location), f"extensions ({job.name}).path")
             trees.copy(Path(job.location), tree)
             found = {"path": job.location, "digest": trees.digest(tree)}
         case "sdist":
