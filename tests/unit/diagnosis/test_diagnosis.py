@@ -39,6 +39,7 @@ def cause(log: str) -> str | None:
 FAILURES = LOGS / "failures"
 SAID = [*said(FAILURES / "build.txt"), *said(LOGS / "failures.txt")]
 VARIATIONS = list(said(FAILURES / "variations.txt"))
+RESOLVER = list(said(FAILURES / "resolver.txt"))
 UNKNOWN = [log for _, log in said(FAILURES / "unknown.txt")]
 SUCCESSES = sorted((FAILURES / "successes").glob("*.txt"))
 
@@ -48,6 +49,18 @@ SUCCESSES = sorted((FAILURES / "successes").glob("*.txt"))
 )
 def test_a_log_tells_its_cause(slug: str, log: str) -> None:
     assert cause(log) == slug
+
+
+@pytest.mark.parametrize(("conflict", "log"), RESOLVER)
+def test_a_resolver_conflict_names_both_requirements(conflict: str, log: str) -> None:
+    found = told(log)
+    assert found.failure is not None
+    assert found.first_error is not None
+    if conflict == "none":
+        assert found.failure.slug == "no-matching-distribution"
+    else:
+        assert found.failure.slug == "resolver-conflict"
+        assert found.first_error.text == conflict
 
 
 def test_every_cause_that_is_known_has_a_log() -> None:
