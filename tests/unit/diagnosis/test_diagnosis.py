@@ -138,6 +138,34 @@ def test_what_is_not_known_is_said_with_the_first_error() -> None:
     assert (found.first_error.file, found.first_error.line) == ("a.cpp", 7)
 
 
+WERROR = "a.cpp:3:7: error: unused variable 'x' [-Werror=unused-variable]"
+
+
+@pytest.mark.parametrize(
+    ("lines", "first"),
+    [
+        (["g++ -O2 -Werror -Wall -c a.cpp -o a.o", WERROR], WERROR),
+        ([WERROR, "cc1plus: all warnings being treated as errors"], WERROR),
+        (["cc1plus: all warnings being treated as errors", "error: command 'g++' failed with exit"],
+         None),
+        (["a.cpp:3:7: error: unused variable 'x' [-Werror,-Wunused-variable]"], None),
+        (["cc1plus: error: '-Werror=nope': no option '-Wnope'"], None),
+        (['k.cu(3): error #177-D: variable "x" was declared but never referenced'], None),
+        (["x86_64-conda-linux-gnu-c++ -DNAME=error: -Werror -c a.cpp -o a.o", WERROR], WERROR),
+        (["-- CXX flags: -Wall -Werror=return-type could not find x", WERROR], WERROR),
+        (["FAILED: a.o", "  : && env 'A=fatal error:' cc -Werror -o a a.o && :", WERROR], WERROR),
+        (["  Running command git submodule update --init --recursive -q", WERROR], WERROR),
+    ],
+)  # fmt: skip
+def test_warnings_that_are_errors_are_found_and_flags_and_progress_are_not(
+    lines: list[str], first: str | None
+) -> None:
+    found = told("\n".join(lines))
+    assert found.failure is None
+    assert found.first_error is not None
+    assert found.first_error.text == (first or lines[0])
+
+
 def test_two_causes_that_nothing_decides_are_candidates() -> None:
     found = told(r"FileNotFoundError: [WinError 3] El sistema: 'C:\\x\\third_party\\flash'")
     assert found.failure is None
