@@ -22,7 +22,7 @@ from tasks.effects.building.logreading import read_log, spooled
 from tasks.effects.history import witness
 from tasks.effects.typed import for_profile
 from tasks.errors import BuildError, CommandFailedError, StoppedError
-from tasks.failing import onsite
+from tasks.failing import onsite, source_archs
 
 if TYPE_CHECKING:
     from tasks.knowledge import Knowledge
@@ -77,7 +77,9 @@ def read(
         return Diagnosed(log, found, _around(log, found), shown)
     if profile is None:
         return Diagnosed(log, found, remedy(found.failure, onsite.of_host(knowledge)))
-    todo = remedy(found.failure, onsite.of_profile(profile, stage, facts))
+    words = onsite.of_profile(profile, stage, facts)
+    named = source_archs.hint(stage, found, words["extensions_file"])
+    todo = named or remedy(found.failure, words)
     return Diagnosed(log, found, for_profile(todo, profile.layout.profile))
 
 

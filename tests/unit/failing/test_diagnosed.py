@@ -288,6 +288,69 @@ def test_an_error_names_the_file_that_a_person_mends_and_not_the_copy_that_is_bu
     )
 
 
+POINTNET2 = """from setuptools import setup
+setup(python_requires=">=3.7")  # arch
+os.environ["TORCH_CUDA_ARCH_LIST"] = "5.0;6.0"
+# TORCH_CUDA_ARCH_LIST = "3.7"
+os.environ["TORCH_CUDA_ARCH_LIST"] = "3.7+PTX;5.0;6.0;6.1;6.2;7.0;7.5"
+"""
+GENCODE = "nvcc = ['-O3',\n    '-gencode', 'arch=compute_37,code=sm_37']\n"
+NO_37 = "sm_37 is no target of this profile (12.0)"
+PATCH_IT = "remove it with a patch: patches: [FILE.patch] with rast among extensions of config"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "place"),
+    [
+        ("setup.py", POINTNET2, "setup.py:5"),
+        ("python/setup.py", GENCODE, "python/setup.py:2"),
+        ("python/flags.py", GENCODE, "python/flags.py:2"),
+        (
+            "CMakeLists.txt",
+            "project(a)\nset(CMAKE_CUDA_ARCHITECTURES\n  37 50)\n",
+            "CMakeLists.txt:3",
+        ),
+        ("setup.py", "version = '3.7'\n", None),
+    ],
+)
+def test_an_arch_that_is_no_target_is_found_in_the_source_of_the_extension(
+    tmp_path: Path, profile: Profile, file: str, text: str, place: str | None
+) -> None:
+    stage = stage_of(profile, "extensions:rast")
+    home = tmp_path / "rast"
+    job = replace(stage.job, kind="path", location=str(home), subdirectory="python")
+    for top in (home, Path(job.tree)):
+        (top / "python").mkdir(parents=True)
+        (top / file).write_text(text, "utf-8")
+    error = failing(tmp_path / "a.log", ARCH.replace("120", "37"))
+    told = diagnosed.explained(replace(stage, job=job), error, profile, witness.Witness())
+    assert told is not None
+    assert error.cause.endswith("(nvcc-arch-unsupported)")
+    if place:
+        assert error.todo.startswith(f"{NO_37}. {home / place} names it: {PATCH_IT}")
+    else:
+        assert error.todo.startswith(f"{NO_37}, so the source of rast names it in {home}: ")
+
+
+def test_an_arch_of_a_target_or_of_the_settings_is_not_looked_for_in_the_source(
+    tmp_path: Path, profile: Profile
+) -> None:
+    stage = stage_of(profile, "extensions:rast")
+    (Path(stage.job.tree)).mkdir(parents=True)
+    (Path(stage.job.tree) / "setup.py").write_text(f"{GENCODE}# sm_120\n'sm_120'\n", "utf-8")
+    error = failing(tmp_path / "a.log", ARCH)
+    diagnosed.explained(stage, error, profile, witness.Witness())
+    assert "target.gpus" in error.todo
+    for change, key in (
+        ({"env": {"TORCH_CUDA_ARCH_LIST": "3.7;12.0"}}, "env.TORCH_CUDA_ARCH_LIST"),
+        ({"nvcc": ("-gencode=arch=compute_37,code=sm_37",)}, "nvcc"),
+    ):
+        error = failing(tmp_path / "a.log", ARCH.replace("120", "37"))
+        changed = replace(stage, job=replace(stage.job, **change))
+        diagnosed.explained(changed, error, profile, witness.Witness())
+        assert error.todo.startswith(f"{NO_37}: take it out of {key} of rast among extensions of")
+
+
 def known(profile: Profile, name: str, **facts: Any) -> dict[str, str]:
     return onsite.of_profile(profile, stage_of(profile, name), Facts(**facts))
 
