@@ -66,7 +66,7 @@ def require_merged(tree: PurePath, where: str) -> None:
 def _unmerged_paths(tree: Path) -> list[str]:
     try:
         listed = ask(tree, "ls-files", "--stage", "--recurse-submodules", "-z")
-    except CommandFailedError:  # git before 2.37, or .gitmodules itself has conflicts
+    except CommandFailedError:  # an older git, or .gitmodules itself has conflicts
         listed = ask(tree, "ls-files", "--unmerged", "-z")
     entries = (entry.partition("\t") for entry in listed.split("\0") if entry)
     return sorted({path for head, _, path in entries if not head.endswith(" 0")})

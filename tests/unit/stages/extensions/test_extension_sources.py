@@ -126,6 +126,13 @@ def test_a_folder_with_merge_conflicts_is_not_built(
         run(job)
 
 
+def test_a_folder_whose_repository_is_elsewhere_is_copied_as_it_is(tmp_path: Path) -> None:
+    folder = make_extension(tmp_path / "toy")
+    (folder / ".git").write_text("gitdir: ../.git/modules/toy\n", encoding="utf-8")
+    tree, _ = fetch(ready(tmp_path, path=str(folder)), DEPS)
+    assert (tree / "setup.py").is_file()
+
+
 def test_offline_the_host_of_an_optional_extension_is_not_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard
 ) -> None:
