@@ -164,6 +164,17 @@ class Unfetched:
 
 
 @dataclass(frozen=True)
+class Unmerged:
+    """A checkout of the user with merge conflicts, by the `setting` that names it: what is wrong,
+    and git's commands that end it.
+    """
+
+    setting: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True)
 class Wanted:
     """A URL that a build asks something of; `usual` is an index that pip's settings replace,
     `instead_of` what it is a mirror of.
@@ -181,7 +192,8 @@ class Asked:
     """Where to look. Paths are absolute; `build` is "" where no profile says it. `torch` is the
     folder of one that is there already, None where it comes into `venv`. `sources` are folders of
     extensions, which may have yet to be fetched, `own` those of a person, with what is built in
-    each. `into` is install.into as written, `installed` the manifest that says that all is there.
+    each, `checkouts` the settings and folders of the user's own sources. `into` is install.into as
+    written, `installed` the manifest that says that all is there.
     """
 
     root: PurePath
@@ -201,6 +213,7 @@ class Asked:
     distributions: tuple[str, ...] = ()
     sources: tuple[tuple[str, PurePath], ...] = ()
     own: tuple[tuple[str, PurePath, PurePath], ...] = ()
+    checkouts: tuple[tuple[str, PurePath], ...] = ()
     workers: Workers = field(default_factory=Workers)
 
 
@@ -234,6 +247,7 @@ class Surroundings:
     torch: TorchSeen | None = None
     without_cuda: frozenset[str] | None = None
     unfetched: tuple[Unfetched, ...] | None = None
+    unmerged: tuple[Unmerged, ...] | None = None
     nvidia: Nvidia | None = None
     cmake: Tool | None = None
     ninja: Tool | None = None

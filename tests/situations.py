@@ -24,6 +24,7 @@ from tasks.surroundings import (
     Tool,
     TorchSeen,
     Unfetched,
+    Unmerged,
     VisualStudio,
 )
 from tests.surroundings import (
@@ -189,6 +190,11 @@ SITUATIONS: dict[str, Situation] = {
     ),
     "an extension that was cloned without a submodule": linux(
         {"submodules": "warning"}, unfetched=(Unfetched("toy", TOY, TOY, (TOY / "glm",), True),)
+    ),
+    "a pull that ended in a merge conflict": linux(
+        {"merge-conflicts": "problem"},
+        SOURCE,
+        unmerged=(Unmerged("source.path", "in /src 1 file has merge conflicts: a", "undo it"),),
     ),
     "a disk for torch without CUDA": linux({"disk": "warning"}, SOURCE | CPU, disks=disk(5)),
     "a build folder in memory": linux({"filesystem": "warning"}, disks=disk(90, "tmpfs")),

@@ -85,6 +85,7 @@ LINUX = Surroundings(
     leftovers=(),
     exposed=(),
     unfetched=(),
+    unmerged=(),
     shadows=(),
     installed=(),
     environ=(),

@@ -48,6 +48,7 @@ def ask(root: PurePath, host: Host, profile: Profile | None) -> Asked:
         distributions=tuple(one.name for one in extensions),
         sources=tuple((one.name, one.original) for one in extensions),
         own=tuple(_own(profile)),
+        checkouts=tuple(_checkouts(profile)),
         workers=workers.asked(build.distribute, build.hosts, layout.build),
     )
 
@@ -62,6 +63,14 @@ def _own(profile: Profile) -> Iterator[tuple[str, PurePath, PurePath]]:
         if stage.job.kind == "path":
             folder = type(profile.layout.build)(stage.job.location)
             yield stage.job.name, folder, folder / stage.job.subdirectory
+
+
+def _checkouts(profile: Profile) -> Iterator[tuple[str, PurePath]]:
+    """Yield the setting and the folder of every source that the user keeps in a folder."""
+    source = _source(profile)
+    if source and source.kind == "path":
+        yield "source.path", source.tree
+    yield from ((f"extensions ({name}).path", folder) for name, folder, _ in _own(profile))
 
 
 def _torch(profile: Profile) -> PurePath | None:

@@ -16,6 +16,7 @@ CheckId = Literal[
     "toolkit",
     "torch-checks",
     "submodules",
+    "merge-conflicts",
     "cards",
     "targets",
     "driver",
@@ -48,7 +49,7 @@ ALL = frozenset(IDS)
 GATE: frozenset[CheckId] = frozenset(
     {
         *("os", "python", "git", "compiler", "toolkit", "cards", "driver"),
-        *("torch-checks", "submodules"),
+        *("torch-checks", "submodules", "merge-conflicts"),
         *("known-bad", "disk", "memory", "paths"),
     }
 )

@@ -9,6 +9,7 @@ from tasks.checks import (
     cards,
     combination,
     compilers,
+    conflicts,
     machine,
     network,
     places,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 _SUBJECTS = (
     *(machine, python, programs, compilers, cards, torchchecks),
-    *(submodules, combination, places, network, workers, trust),
+    *(submodules, conflicts, combination, places, network, workers, trust),
 )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tasks.diagnosis.firsterror import FirstError, first_error, is_error, of_compiler, told
 from tasks.diagnosis.hits import Hit, hits, is_warning
 from tasks.diagnosis.lines import Line, Raw, judged
+from tasks.diagnosis.resolver import SLUG, find_conflict
 from tasks.knowledge.facts import Failure
 
 _DONE = re.compile(
@@ -24,6 +25,7 @@ _WORKS = re.compile(  # what a build does after a warning
     r"^\s*(?:\[\s*\d+/\d+\]|(?:running|copying|adding|creating|building|removing|writing)\s)", re.I
 )
 _OF_CMAKE = 4  # lines of a message of CMake's in which what it could not find is named
+_OF_RESOLVER = 60  # lines in which a resolver explains what it could not resolve
 _GOES_ON = re.compile(r"^\s*\[\s*\d+(?:/\d+|%)\]\s|^-- (?:Configuring|Generating) done")
 
 
@@ -45,7 +47,9 @@ class Diagnosis:
 def diagnose(failures: Sequence[Failure], raws: Iterable[Raw]) -> Diagnosis:
     """What a log tells. Its lines need not be all of it: those that can matter, in order."""
     lines = _of_last_try(list(judged(raws)))
-    found = [hit for hit in hits(failures, lines) if _stands(hit, lines)]
+    found = [
+        _or_conflict(hit, lines, failures) for hit in hits(failures, lines) if _stands(hit, lines)
+    ]
     error = first_error(lines)
     by_rank = {
         rank: [hit for hit in found if hit.failure.rank == rank]
@@ -57,7 +61,20 @@ def diagnose(failures: Sequence[Failure], raws: Iterable[Raw]) -> Diagnosis:
         return Diagnosis(None, slugs, error)
     line = lines[chosen.at]
     shown = error if chosen.failure.rank == "rest" else told(line)
+    if shown and chosen.failure.slug == SLUG and (both := _conflict_at(chosen, lines)):
+        shown = replace(shown, text=both)
     return Diagnosis(chosen.failure, (chosen.failure.slug,), shown, line.unit)
+
+
+def _or_conflict(hit: Hit, lines: Sequence[Line], failures: Sequence[Failure]) -> Hit:
+    """Return the conflict of two requirements if uv explains a missing version by one."""
+    if hit.failure.slug != "no-matching-distribution" or not _conflict_at(hit, lines):
+        return hit
+    return replace(hit, failure=next(one for one in failures if one.slug == SLUG))
+
+
+def _conflict_at(hit: Hit, lines: Sequence[Line]) -> str:
+    return find_conflict(line.text for line in lines[hit.at : hit.at + _OF_RESOLVER])
 
 
 def _of_last_try(lines: list[Line]) -> list[Line]:

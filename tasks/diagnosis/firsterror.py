@@ -14,6 +14,7 @@ _ERROR = re.compile(
     r"""
       \b(?:fatal\s)?error(?:\s?[A-Z]+\d+)?\s*:                    # gcc, clang, nvcc, MSVC, git, pip
     | \b(?:fatal\serror|error)\s[A-Z]{1,6}\d{3,5}\b               # MSVC, MSBuild
+    | \berror\s\#\d+(?:-D)?\s*: | \ball\swarnings\sbeing\streated\sas\serrors  # nvcc, gcc: -Werror
     | ^\s*(?:nvcc|ptxas|fatbinary|nvlink)\s(?:fatal|error)\b | ^\s*CMake\sError | ^\s*fatal:\s
     | \bld(?:\.\w+)?:\s.*(?:undefined|cannot\sfind|unable\sto\sfind)
     | ^\s*Killed\s*$ | ^\s*(?:\w+\.)*\w*(?:Error|Exception|Interrupt):(?:\s|$)
@@ -44,7 +45,8 @@ _CONSEQUENCE = re.compile(
 )
 _NOISE = re.compile(
     r"""
-      Error\schecking\scompiler\sversion | -Werror | could\snot\sfind\sninja
+      Error\schecking\scompiler\sversion | could\snot\sfind\sninja
+    | ^(?!.*\berror:\s).*(?:^|\s)["']?-Werror | ^\s*Running\scommand\s   # flags; pip's progress
     | (?:^|[:\s])warning(?:\s[A-Z]*\d*\S*)?\s*: | \bwarning\s\#\d+ | ^\s*\#warning
     | ^\s*--\s(?:Performing|Looking|Check|Detecting|Found)\b | ^\s*\d+\s\|\s | ^\s*\|\s | ^\s*note:
     | ^\s*(?:adding|copying|creating|writing|reading|running|inflating|Compiling|Downloading)\s
@@ -64,7 +66,7 @@ _PLACES = (
     re.compile(r"^\s*CMake \w+ at (?P<file>.+?):(?P<line>\d+)\b"),
     re.compile(r"^\s*ptxas (?P<file>\S+), line (?P<line>\d+);"),
 )  # fmt: skip
-_COMPILERS_OWN = re.compile(r"[:)]\s*(?:fatal )?error(?: [A-Z]*\d+)?\s*:")
+_COMPILERS_OWN = re.compile(r"[:)]\s*(?:fatal )?error(?: [A-Z]*\d+| #\d+(?:-D)?)?\s*:")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -22,7 +22,7 @@ from tasks.effects.building.logreading import read_log, spooled
 from tasks.effects.history import witness
 from tasks.effects.typed import for_profile
 from tasks.errors import BuildError, CommandFailedError, StoppedError
-from tasks.failing import onsite
+from tasks.failing import onsite, source_archs
 
 if TYPE_CHECKING:
     from tasks.knowledge import Knowledge
@@ -77,7 +77,9 @@ def read(
         return Diagnosed(log, found, _around(log, found), shown)
     if profile is None:
         return Diagnosed(log, found, remedy(found.failure, onsite.of_host(knowledge)))
-    todo = remedy(found.failure, onsite.of_profile(profile, stage, facts))
+    words = onsite.of_profile(profile, stage, facts)
+    named = source_archs.hint(stage, found, words["extensions_file"])
+    todo = named or remedy(found.failure, words)
     return Diagnosed(log, found, for_profile(todo, profile.layout.profile))
 
 
@@ -155,8 +157,11 @@ def _jobs(stage: Stage) -> int | None:
 
 
 def _compiler(stage: Stage) -> str:
-    """Of C++, out of the manifest deps.json; "" where the stage may have had another."""
-    if "CXX" in getattr(stage.job, "env", {}):
+    """Return path and version of the C++ compiler in the manifest deps.json; "" if it is not there
+    or an extension's own `env` names another. The `env` of a wheel job is the path of a manifest.
+    """
+    env = getattr(stage.job, "env", None)
+    if isinstance(env, Mapping) and "CXX" in env:
         return ""
     try:
         found = json.loads(Path(stage.job.deps).read_text(encoding="utf-8"))["cxx"]

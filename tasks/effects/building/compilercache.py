@@ -18,7 +18,7 @@ from typing import Any, Literal
 from tasks.effects import shell
 from tasks.effects.building.tail import Tail
 from tasks.effects.machine import compilers
-from tasks.errors import CommandFailedError, MissingToolError
+from tasks.errors import BuildError, CommandFailedError, MissingToolError
 from tasks.knowledge.versions import numbers
 from tasks.model import Command, Json
 from tasks.stages.deps.job import Cache
@@ -127,20 +127,25 @@ def too_old(kind: str) -> str:
 def measure(cache: Cache, env: Mapping[str, str], log: PurePath) -> Iterator[Measured]:
     """Count what the cache does for the commands of the block, which take the `env` it gives.
 
-    `log` is a file for the counting. sccache counts for everyone whom its server serves.
+    `log` is a file for the counting. sccache counts for everyone whom its server serves. The counts
+    are there after a block that failed, too.
     """
     measured = Measured(env)
     if cache.kind == "ccache" and "CCACHE_STATSLOG" not in env:
         Path(log).unlink(missing_ok=True)
         measured.env = {**env, "CCACHE_STATSLOG": str(log)}
         measured.hit_rate = HitRate(Path(log)).now
-        yield measured
-        measured.counts = counts_of_log(Path(log))
+        try:
+            yield measured
+        finally:
+            measured.counts = counts_of_log(Path(log))
     elif cache.kind == "sccache":
         _start(cache, env)
         before = _counts_of_server(cache, env)
-        yield measured
-        measured.counts = _since(before, _counts_of_server(cache, env))
+        try:
+            yield measured
+        finally:
+            measured.counts = _since(before, _counts_of_server(cache, env))
     else:
         yield measured
 
@@ -201,7 +206,7 @@ def _counts_of_server(cache: Cache, env: Mapping[str, str]) -> Counts | None:
     try:
         told = json.loads(shell.capture(Command(argv, env, "ask sccache")))
         return counts_of_stats(told["stats"])
-    except (CommandFailedError, MissingToolError, ValueError, KeyError):
+    except (BuildError, ValueError, KeyError):  # also of a run that is being stopped
         return None
 
 

@@ -8,6 +8,7 @@ caller's business.
 from __future__ import annotations
 
 from tasks.effects.git.checkout import clone_at, is_at
+from tasks.effects.git.conflicts import find_conflicts, require_merged
 from tasks.effects.git.ownwork import own_work
 from tasks.effects.git.patches import applies, apply, is_as_committed
 from tasks.effects.git.patching import restore
@@ -24,12 +25,14 @@ __all__ = [
     "clone_at",
     "commit_of",
     "date",
+    "find_conflicts",
     "is_as_committed",
     "is_at",
     "is_checkout",
     "moved_submodules",
     "own_work",
     "reachable",
+    "require_merged",
     "restore",
     "seed",
     "stale_submodules",

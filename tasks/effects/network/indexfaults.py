@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from tasks.diagnosis.lines import is_debug
+from tasks.diagnosis.resolver import find_conflict
 from tasks.effects.network import offline
 from tasks.errors import BadArtifactError, CommandFailedError, FetchError
 from tasks.sourcing.bundled import WITHOUT_NETWORK
@@ -29,6 +30,10 @@ _DAMAGED = (
     "where it stays so, ask the index itself and trust no file of the other"
 )
 _NO_VERSION = "the index has no such version for this Python and platform"
+_CONFLICT = (
+    "change one of the two: a version in the settings (torch.version, "
+    "toolkit.version, requires: of an extension), or another release of what requires it"
+)
 _NOT_BUNDLED = (
     "the bundle that offline names does not hold it: build where there is a network, and make the "
     "bundle again there: doit build, then doit bundle --dest"
@@ -74,12 +79,15 @@ _HOST = re.compile(
 def explained(
     error: CommandFailedError,
 ) -> CommandFailedError | FetchError | BadArtifactError:
-    """A resolver's or downloader's failure by its kind: no answer, no such version, or what it
-    was.
+    """A resolver's or downloader's failure by its kind: no answer, no such version, two
+    requirements that exclude each other, or what it was.
     """
     text = _said(error)
     if other := _OTHER_BYTES.search(text):
         return _other_bytes(other, error.where, locked="--require-hashes" in text)
+    if conflict := find_conflict(text.splitlines()):
+        what = f"{error.ended}: {conflict}" if error.ended else conflict
+        return FetchError(what, where=error.where, todo=_CONFLICT)
     for todo, _, signs in _KINDS:
         if any(sign in text for sign in signs):
             remedy = _NOT_BUNDLED if offline.is_offline() else todo

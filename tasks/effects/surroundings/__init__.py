@@ -9,6 +9,7 @@ from dataclasses import replace
 from tasks.checks.ids import CheckId
 from tasks.effects.surroundings import (
     cards,
+    conflicts,
     machine,
     network,
     places,
@@ -23,6 +24,6 @@ def look(asked: Asked, wanted: frozenset[CheckId]) -> Surroundings:
     """Everything that the wanted checks judge. Hosts are asked while the rest is looked at."""
     answers = network.ask(asked, wanted)
     found = Surroundings(asked.host, asked.root)
-    for part in (machine, programs, cards, python, submodules, places):
+    for part in (machine, programs, cards, python, submodules, conflicts, places):
         found = replace(found, **part.look(asked, wanted))
     return replace(found, **answers())

@@ -61,6 +61,7 @@ def _recorded(bench: Bench, job: CompileJob, told: Run) -> None:
     cache = _cache(bench, job)
     env = cachereach.joined(cache, job.cache_remote, env)
     handed = distribute.Handed(env)
+    measured = compilercache.Measured(env)
     try:
         with (
             _handing_on(bench, job, env) as handed,
@@ -68,12 +69,12 @@ def _recorded(bench: Bench, job: CompileJob, told: Run) -> None:
         ):
             _configure(bench, told, job, measured.env)
             _compile(bench, job, told, (measured, handed.slots), before)
+    finally:
         if measured.counts and measured.counts.hits + measured.counts.misses:
             told.cache = measured.counts.noted(cache)
             recording.cache(measured.counts.hits, measured.counts.misses)
             say(measured.counts.told(cache))
             cachereach.look_back(cache, job.cache_remote, measured.counts)
-    finally:
         made = ninjalog.remade(before, ninjalog.read(bench.folder))
         objects, seconds = runs.objects(made, told.peaks), time.monotonic() - started
         runs.add(job.runs, seconds, objects, **told.facts(), **handed.noted)

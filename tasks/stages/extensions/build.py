@@ -14,6 +14,7 @@ from pathlib import Path, PurePath
 
 from tasks.effects import files, manifests, shell
 from tasks.effects.building import ninja, ninjalog
+from tasks.effects.building.compilercache import Measured
 from tasks.effects.building.crew import Crew, Take
 from tasks.effects.distribute import Handed
 from tasks.effects.history import edgetimes, recording, runs
@@ -59,7 +60,8 @@ def _compile(job: ExtensionJob, deps: Deps, command: Command, tree: Path) -> Non
     jobs = jobs_of(job, deps, caching, command.env)
     past = tuple(runs.read(job.runs))
     crew = Crew(jobs, job.pool, runs.peaks(past), old_make=runs.old_make(past))
-    started, counts, handed = time.monotonic(), None, Handed(command.env)
+    started, handed = time.monotonic(), Handed(command.env)
+    measured = Measured(command.env)
     try:
         with turn(alone=crew.jobs is not None):
             started = time.monotonic()
@@ -70,10 +72,10 @@ def _compile(job: ExtensionJob, deps: Deps, command: Command, tree: Path) -> Non
                 crew.slots = handed.slots
                 crew.watch = Watch(measured.hit_rate)
                 crew.work(_start(job, crew, replace(command, env=measured.env)))
+    finally:
         counts = measured.counts
         if counts:
             recording.cache(counts.hits, counts.misses)
-    finally:
         runs.add(
             job.runs,
             time.monotonic() - started,

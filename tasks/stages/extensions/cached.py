@@ -42,11 +42,14 @@ def cached(job: ExtensionJob, caching: Caching, env: Mapping[str, str]) -> Itera
     wrappers = {name: str(path) for name, path in _wrappers(job, wrapped).items()}
     given = caching.over(env, {**wrappers, **job.env})
     given = cachereach.joined(caching.cache, job.cache_remote, given)
-    with compilercache.measure(caching.cache, given, Path(job.work) / "cache.log") as measured:
-        yield measured
-    if measured.counts:
-        say(measured.counts.told(caching.cache))
-        cachereach.look_back(caching.cache, job.cache_remote, measured.counts)
+    measured = Measured(given)
+    try:
+        with compilercache.measure(caching.cache, given, Path(job.work) / "cache.log") as measured:
+            yield measured
+    finally:
+        if measured.counts:
+            say(measured.counts.told(caching.cache))
+            cachereach.look_back(caching.cache, job.cache_remote, measured.counts)
 
 
 def _handing_on(script: str, env: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

@@ -4,6 +4,7 @@ copied and never built in. A companion's wheel comes the same way.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tasks.effects.network import archive
 from tasks.effects.python import packages
 from tasks.effects.python.packages import Download
 from tasks.effects.wheels import wheelhouse
-from tasks.errors import BadArtifactError, redact
+from tasks.errors import BadArtifactError, CommandFailedError, MissingToolError, redact
 from tasks.provenance.made import Tree
 from tasks.stages.deps.job import Deps
 from tasks.stages.extensions import patching, pins
@@ -34,6 +35,8 @@ def fetch(job: ExtensionJob, deps: Deps) -> tuple[Path, Mapping[str, str]]:
         case "git":
             found = _clone(job, Path(job.clone), tree)
         case "path":
+            with contextlib.suppress(CommandFailedError, MissingToolError):  # a copy needs no git
+                git.require_merged(Path(job.location), f"extensions ({job.name}).path")
             trees.copy(Path(job.location), tree)
             found = {"path": job.location, "digest": trees.digest(tree)}
         case "sdist":

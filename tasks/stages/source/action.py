@@ -43,10 +43,11 @@ class Seen:
 def run(job: SourceJob) -> tuple[SourceTree]:
     """Leave the tree as asked for, changing it only where it has to be, and say what is in it.
 
-    Raises `FetchError`, `BadArtifactError`, and `LostEditsError` where a person's work would be
-    lost.
+    Raises `BuildError` for a tree with merge conflicts, `FetchError`, `BadArtifactError`, and
+    `LostEditsError` where a person's work would be lost.
     """
     files.own(job.state)
+    git.require_merged(job.tree, f"source.{job.kind}")
     before = last_read(job)
     match job.kind:
         case "git":

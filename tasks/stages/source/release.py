@@ -23,6 +23,12 @@ def by_own_tree(loaded: Loaded, root: Path) -> Loaded:
         return loaded
     tree = _tree(settings, root)
     found = release_of(tree)
+    if found is None and "<<<<<<< " in _text(tree / VERSION):
+        raise SettingsError(
+            "it has merge conflicts",
+            where=str(tree / VERSION),
+            todo=f'finish or undo the merge: git -C "{tree}" status says how',
+        )
     if found is None:
         raise SettingsError(
             "there is no version in it",
@@ -49,6 +55,13 @@ def of_another(loaded: Loaded, root: Path) -> Iterator[str]:
             f"({loaded.origin.get(_KEY, '')}): facts are those of that release, and the wheel is "
             f"called so. Take {_KEY} out, and the tree decides"
         )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def _builds_own(settings: Settings) -> bool:

@@ -39,6 +39,7 @@ def cause(log: str) -> str | None:
 FAILURES = LOGS / "failures"
 SAID = [*said(FAILURES / "build.txt"), *said(LOGS / "failures.txt")]
 VARIATIONS = list(said(FAILURES / "variations.txt"))
+RESOLVER = list(said(FAILURES / "resolver.txt"))
 UNKNOWN = [log for _, log in said(FAILURES / "unknown.txt")]
 SUCCESSES = sorted((FAILURES / "successes").glob("*.txt"))
 
@@ -48,6 +49,18 @@ SUCCESSES = sorted((FAILURES / "successes").glob("*.txt"))
 )
 def test_a_log_tells_its_cause(slug: str, log: str) -> None:
     assert cause(log) == slug
+
+
+@pytest.mark.parametrize(("conflict", "log"), RESOLVER)
+def test_a_resolver_conflict_names_both_requirements(conflict: str, log: str) -> None:
+    found = told(log)
+    assert found.failure is not None
+    assert found.first_error is not None
+    if conflict == "none":
+        assert found.failure.slug == "no-matching-distribution"
+    else:
+        assert found.failure.slug == "resolver-conflict"
+        assert found.first_error.text == conflict
 
 
 def test_every_cause_that_is_known_has_a_log() -> None:
@@ -123,6 +136,34 @@ def test_what_is_not_known_is_said_with_the_first_error() -> None:
     assert found.failure is None
     assert found.first_error is not None
     assert (found.first_error.file, found.first_error.line) == ("a.cpp", 7)
+
+
+WERROR = "a.cpp:3:7: error: unused variable 'x' [-Werror=unused-variable]"
+
+
+@pytest.mark.parametrize(
+    ("lines", "first"),
+    [
+        (["g++ -O2 -Werror -Wall -c a.cpp -o a.o", WERROR], WERROR),
+        ([WERROR, "cc1plus: all warnings being treated as errors"], WERROR),
+        (["cc1plus: all warnings being treated as errors", "error: command 'g++' failed with exit"],
+         None),
+        (["a.cpp:3:7: error: unused variable 'x' [-Werror,-Wunused-variable]"], None),
+        (["cc1plus: error: '-Werror=nope': no option '-Wnope'"], None),
+        (['k.cu(3): error #177-D: variable "x" was declared but never referenced'], None),
+        (["x86_64-conda-linux-gnu-c++ -DNAME=error: -Werror -c a.cpp -o a.o", WERROR], WERROR),
+        (["-- CXX flags: -Wall -Werror=return-type could not find x", WERROR], WERROR),
+        (["FAILED: a.o", "  : && env 'A=fatal error:' cc -Werror -o a a.o && :", WERROR], WERROR),
+        (["  Running command git submodule update --init --recursive -q", WERROR], WERROR),
+    ],
+)  # fmt: skip
+def test_warnings_that_are_errors_are_found_and_flags_and_progress_are_not(
+    lines: list[str], first: str | None
+) -> None:
+    found = told("\n".join(lines))
+    assert found.failure is None
+    assert found.first_error is not None
+    assert found.first_error.text == (first or lines[0])
 
 
 def test_two_causes_that_nothing_decides_are_candidates() -> None:

@@ -20,7 +20,7 @@ from tasks.effects.history import witness
 from tasks.effects.typed import for_profile
 from tasks.errors import BuildError, CommandFailedError, FetchError
 from tasks.failing import diagnosed, onsite
-from tasks.model import Command, Host, Interpreter, Stage, ToolkitFound
+from tasks.model import Command, Host, Interpreter, Stage, ToolkitFound, TorchFound
 from tasks.reports.subject import Profile
 from tests.checkout import CARD, KNOWLEDGE, OnSystem, opened, write
 
@@ -92,6 +92,50 @@ def test_the_facts_of_the_run_are_kept_beside_the_log(tmp_path: Path, profile: P
     assert facts is not None
     assert (facts.code, facts.compiler) == (3, "/a/g++ 12.2")
     assert facts.begun == 0
+
+
+@pytest.mark.parametrize(
+    ("strategy", "stages"),
+    [
+        (
+            "source",
+            ["deps", "source", "env", "compile", "wheel", "extensions:rast", "install", "validate"],
+        ),
+        ("prebuilt", ["deps", "env", "wheel", "extensions:rast", "install", "validate"]),
+        ("existing", ["deps", "env", "wheel", "extensions:rast", "validate"]),
+    ],
+)
+def test_every_stage_kind_gets_the_cause_of_its_failed_command(
+    yard: Path, tmp_path: Path, strategy: str, stages: list[str]
+) -> None:
+    into = "" if strategy == "existing" else f"install: {{into: {tmp_path}/python}}\n"
+    write(
+        yard,
+        f"target: {{gpus: ['12.0']}}\ntorch: {{strategy: {strategy}}}\n{into}"
+        "extensions: [{name: rast, git: u, env: {CXX: /my/g++}}]\n",
+    )
+    installed = TorchFound("2.15.0+cu132", "13.2", "/venv/torch")
+    python = replace(HOST.python, torch=installed if strategy == "existing" else None)
+    subject = opened(yard, on=replace(HOST, python=python))
+    assert subject.opened is not None
+    plan = subject.opened.plan
+    kinds = [*plan.stages, plan.validate] if plan.validate else [*plan.stages]
+    assert [stage.name for stage in kinds] == stages
+    write_atomic(Path(kinds[-1].job.deps), '{"cxx": {"path": "/a/g++", "version": "12.2"}}')
+    for stage in kinds:
+        log = tmp_path / f"{stage.room}.log"
+        error = failing(log, "error: could not write to 'a.so': No space left on device")
+        seen = witness.Witness()
+        seen.begin()
+        told = diagnosed.explained(stage, error, subject.opened, seen)
+        assert told is not None
+        assert error.cause.endswith("(disk-full)"), stage.name
+        facts = witness.kept(log)
+        assert facts is not None
+        if stage.room in {"compile", "wheel", "validate"}:
+            assert facts.compiler == "/a/g++ 12.2"
+        if stage.room == "extensions":
+            assert not facts.compiler
 
 
 def test_what_somebody_wrote_by_hand_stays(tmp_path: Path, profile: Profile) -> None:
@@ -242,6 +286,69 @@ def test_an_error_names_the_file_that_a_person_mends_and_not_the_copy_that_is_bu
     assert told.document["first_error"]["text"] == (
         f"{file}(9): error: {job.tree / 'gen.cu'} has no ';'"
     )
+
+
+POINTNET2 = """from setuptools import setup
+setup(python_requires=">=3.7")  # arch
+os.environ["TORCH_CUDA_ARCH_LIST"] = "5.0;6.0"
+# TORCH_CUDA_ARCH_LIST = "3.7"
+os.environ["TORCH_CUDA_ARCH_LIST"] = "3.7+PTX;5.0;6.0;6.1;6.2;7.0;7.5"
+"""
+GENCODE = "nvcc = ['-O3',\n    '-gencode', 'arch=compute_37,code=sm_37']\n"
+NO_37 = "sm_37 is no target of this profile (12.0)"
+PATCH_IT = "remove it with a patch: patches: [FILE.patch] with rast among extensions of config"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "place"),
+    [
+        ("setup.py", POINTNET2, "setup.py:5"),
+        ("python/setup.py", GENCODE, "python/setup.py:2"),
+        ("python/flags.py", GENCODE, "python/flags.py:2"),
+        (
+            "CMakeLists.txt",
+            "project(a)\nset(CMAKE_CUDA_ARCHITECTURES\n  37 50)\n",
+            "CMakeLists.txt:3",
+        ),
+        ("setup.py", "version = '3.7'\n", None),
+    ],
+)
+def test_an_arch_that_is_no_target_is_found_in_the_source_of_the_extension(
+    tmp_path: Path, profile: Profile, file: str, text: str, place: str | None
+) -> None:
+    stage = stage_of(profile, "extensions:rast")
+    home = tmp_path / "rast"
+    job = replace(stage.job, kind="path", location=str(home), subdirectory="python")
+    for top in (home, Path(job.tree)):
+        (top / "python").mkdir(parents=True)
+        (top / file).write_text(text, "utf-8")
+    error = failing(tmp_path / "a.log", ARCH.replace("120", "37"))
+    told = diagnosed.explained(replace(stage, job=job), error, profile, witness.Witness())
+    assert told is not None
+    assert error.cause.endswith("(nvcc-arch-unsupported)")
+    if place:
+        assert error.todo.startswith(f"{NO_37}. {home / place} names it: {PATCH_IT}")
+    else:
+        assert error.todo.startswith(f"{NO_37}, so the source of rast names it in {home}: ")
+
+
+def test_an_arch_of_a_target_or_of_the_settings_is_not_looked_for_in_the_source(
+    tmp_path: Path, profile: Profile
+) -> None:
+    stage = stage_of(profile, "extensions:rast")
+    (Path(stage.job.tree)).mkdir(parents=True)
+    (Path(stage.job.tree) / "setup.py").write_text(f"{GENCODE}# sm_120\n'sm_120'\n", "utf-8")
+    error = failing(tmp_path / "a.log", ARCH)
+    diagnosed.explained(stage, error, profile, witness.Witness())
+    assert "target.gpus" in error.todo
+    for change, key in (
+        ({"env": {"TORCH_CUDA_ARCH_LIST": "3.7;12.0"}}, "env.TORCH_CUDA_ARCH_LIST"),
+        ({"nvcc": ("-gencode=arch=compute_37,code=sm_37",)}, "nvcc"),
+    ):
+        error = failing(tmp_path / "a.log", ARCH.replace("120", "37"))
+        changed = replace(stage, job=replace(stage.job, **change))
+        diagnosed.explained(changed, error, profile, witness.Witness())
+        assert error.todo.startswith(f"{NO_37}: take it out of {key} of rast among extensions of")
 
 
 def known(profile: Profile, name: str, **facts: Any) -> dict[str, str]:

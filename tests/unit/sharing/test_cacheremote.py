@@ -4,22 +4,38 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tasks.effects import files, manifests
 from tasks.effects.building import cachereach, compilercache
 from tasks.effects.building.compilercache import Counts, counts_of_log
-from tasks.errors import SettingsError
+from tasks.effects.building.crew import Crew
+from tasks.effects.distribute import Handed
+from tasks.effects.history import runs
+from tasks.errors import CommandFailedError, SettingsError
+from tasks.model import Command, Layout
 from tasks.reports import settings as settings_report
 from tasks.reports.subject import Subject
 from tasks.settings.load import load
+from tasks.settings.schema import Settings
 from tasks.sharing.cacheremote import account, address, lacks, variables
+from tasks.stages.compile import action as compile_action
+from tasks.stages.compile.decision import Decision
+from tasks.stages.compile.told import Run
 from tasks.stages.deps.job import Cache
-from tests.checkout import Heard, opened, write
+from tasks.stages.env.job import Caching
+from tasks.stages.extensions import build
+from tasks.stages.extensions.job import ExtensionJob
+from tasks.stages.extensions.plan import plan
+from tests.actionyard import CHOICE
+from tests.checkout import KNOWLEDGE, Heard, opened, write
 from tests.redisserver import kept_port
 from tests.systems import posix_only
 
@@ -242,6 +258,60 @@ def test_one_that_was_lost_in_the_midst_is_told_once_and_left_alone_from_then_on
     assert list(heard) == [
         f"{url} failed in the midst: 2 of 6 compilations went without it, and are cached here alone"
     ]
+
+
+def lose_remote(env: Mapping[str, str], *_: object) -> None:
+    """Compile one file without an answer from the shared cache, then fail."""
+    log = Path(env["CCACHE_STATSLOG"])
+    log.write_text("# a.cpp\ncache_miss\nremote_storage_error\n", encoding="utf-8")
+    raise CommandFailedError("build failed", code=1)
+
+
+@pytest.mark.parametrize("kind", ["compile", "extensions"])
+def test_a_failed_build_keeps_its_cache_counts_and_drops_a_remote_that_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard, kind: str
+) -> None:
+    fail = fail_compile if kind == "compile" else fail_extension
+    with server(b"+PONG\r\n") as place:
+        url = f"redis://{place}"
+        with pytest.raises(CommandFailedError):
+            fail(tmp_path, monkeypatch, url)
+    assert "ccache served 0 of 1 compilations" in heard
+    assert heard[-1].startswith(f"{url} failed in the midst: 1 of 1 compilations went without it")
+    assert cachereach.joined(CCACHE, url, {}) == {}
+    (run,) = runs.read(tmp_path / "runs")
+    assert run["cache"] == {
+        "kind": "ccache", "hits": 0, "misses": 1, "uncacheable": 0, "unreached": 1,
+    }  # fmt: skip
+
+
+def fail_compile(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setattr(compile_action, "_environment", lambda *_: {})
+    monkeypatch.setattr(compile_action, "_cache", lambda *_: CCACHE)
+    monkeypatch.setattr(compile_action, "_handing_on", lambda *_: nullcontext(Handed({})))
+    monkeypatch.setattr(compile_action, "_configure", lambda *_: None)
+    monkeypatch.setattr(
+        compile_action, "_compile", lambda _bench, _job, _run, given, _: lose_remote(given[0].env)
+    )
+    bench: Any = SimpleNamespace(folder=folder)
+    job: Any = SimpleNamespace(log=folder / "log", runs=folder / "runs", cache_remote=url)
+    compile_action._recorded(bench, job, Run(Decision("reuse", ())))
+
+
+def fail_extension(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    layout = Layout(folder, "p", folder / "wheelhouse")
+    asked = Settings.model_validate({"extensions": [{"name": "toy", "path": str(folder)}]})
+    job: ExtensionJob = plan(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE).job
+    caching = Caching(CCACHE, {}, {}, {})
+    manifests.publish(folder / "caching.json", caching)
+    files.own(layout.build)
+    job = replace(job, caching=folder / "caching.json", runs=folder / "runs", cache_remote=url)
+    Path(job.work).mkdir(parents=True)
+    monkeypatch.setattr(build, "jobs_of", lambda *_: 1)
+    monkeypatch.setattr(build, "_start", lambda _job, _crew, command: command.env)
+    monkeypatch.setattr(Crew, "work", lambda _crew, env: lose_remote(env))
+    deps: Any = SimpleNamespace(python="python")
+    build._compile(job, deps, Command(("pip",), {}, "build toy"), folder)
 
 
 def test_a_cache_of_a_persons_own_that_fails_is_theirs(heard: Heard) -> None:

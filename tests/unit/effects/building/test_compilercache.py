@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -194,6 +194,24 @@ def test_ccache_logs_into_a_file_of_its_own_unless_a_person_has_one(tmp_path: Pa
     assert measured.counts is None
     with measure(Cache(), {"A": "1"}, log) as measured:
         assert measured.env == {"A": "1"}
+
+
+@pytest.mark.parametrize("kind", ["ccache", "sccache"])
+def test_a_block_that_fails_keeps_its_counts(
+    tmp_path: Path, kind: Literal["ccache", "sccache"]
+) -> None:
+    answer, log = tmp_path / "answer", tmp_path / "log"
+    program(tmp_path, "sccache", "0.16", f"cat {answer}; exit $X")
+    answer.write_text(json.dumps({"stats": stats(3, 2)}), encoding="utf-8")
+    known = Cache(kind, str(tmp_path / "sccache"))
+    env = {"PATH": "/usr/bin:/bin", "X": "0"}
+    block = measure(known, env, log)
+    measured = block.__enter__()
+    log.write_text("# a\ndirect_cache_hit\n# b\ncache_miss\n", encoding="utf-8")
+    answer.write_text(json.dumps({"stats": stats(4, 3)}), encoding="utf-8")
+    failed = RuntimeError()
+    assert not block.__exit__(RuntimeError, failed, None)
+    assert measured.counts == Counts(1, 1, 0)
 
 
 def stats(hits: int, misses: int) -> dict[str, Any]:

@@ -200,6 +200,25 @@ def test_what_uv_tried_again_by_itself_is_not_why_it_failed(tmp_path: Path) -> N
 
 
 @posix_only
+def test_two_requirements_that_exclude_each_other_are_both_in_the_message(tmp_path: Path) -> None:
+    conflict = (
+        "error: No solution found when resolving dependencies\n"
+        "  cause: Because foo==1 depends on bar==13.4.92 and you require foo==1, we can conclude "
+        "that you require bar==13.4.92.\n"
+        "         And because you require bar==13.2.86, we can conclude that your requirements are "
+        "unsatisfiable.\n"
+    )
+    (tmp_path / "said").write_text(conflict, encoding="utf-8")
+    with pytest.raises(CommandFailedError) as failed:
+        shell.run(failing(tmp_path, tmp_path / "deps.log"))
+    found = explained(failed.value)
+    both = "foo==1 depends on bar==13.4.92, and you require bar==13.2.86"
+    assert found.what == f"install foo failed (exit 1): {both}"
+    assert found.todo.startswith("change one of the two: a version in the settings")
+    assert passing(failed.value) == ""
+
+
+@posix_only
 def test_what_uv_gave_up_is_why_it_failed_also_after_it_tried_again(tmp_path: Path) -> None:
     log = tmp_path / "deps.log"
     gone = "error: Failed to fetch: `https://i/foo/`\n  Caused by: Connection reset by peer"

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from tasks.effects import files, git, manifests
+from tasks.effects.git import conflicts
 from tasks.effects.network import offline
 from tasks.effects.python import packages
 from tasks.effects.python.packages import Download, download
-from tasks.errors import FetchError
+from tasks.errors import BuildError, FetchError
 from tasks.model import Layout
 from tasks.settings.schema import Settings
 from tasks.stages.deps.job import Deps, Program
@@ -113,6 +114,23 @@ def test_an_sdist_that_no_index_gives_stops_the_build_unless_it_is_optional(
     else:
         with pytest.raises(FetchError, match="no such thing"):
             run(job)
+
+
+def test_a_folder_with_merge_conflicts_is_not_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = conflicts.Conflicts(("setup.py",), "git merge --abort")
+    monkeypatch.setattr(conflicts, "find_conflicts", {tmp_path / "toy": found}.get)
+    job = ready(tmp_path, path=str(tmp_path / "toy"))
+    with pytest.raises(BuildError, match=r"^extensions \(toy\)\.path: .* conflicts: setup\.py"):
+        run(job)
+
+
+def test_a_folder_whose_repository_is_elsewhere_is_copied_as_it_is(tmp_path: Path) -> None:
+    folder = make_extension(tmp_path / "toy")
+    (folder / ".git").write_text("gitdir: ../.git/modules/toy\n", encoding="utf-8")
+    tree, _ = fetch(ready(tmp_path, path=str(folder)), DEPS)
+    assert (tree / "setup.py").is_file()
 
 
 def test_offline_the_host_of_an_optional_extension_is_not_asked(

@@ -284,6 +284,27 @@ def test_a_patch_that_upstream_took_in_stays_when_it_leaves_the_profile(
     assert "applying it again" not in heard.text
 
 
+@needs_git
+def test_a_tree_with_merge_conflicts_is_refused_before_anything_is_changed_in_it(
+    tmp_path: Path, checkout: Path, patch: Path
+) -> None:
+    run_git(checkout, "checkout", "--quiet", "-b", "theirs")
+    (checkout / "c10" / "core.h").write_text("theirs\n", encoding="utf-8")
+    run_git(checkout, "commit", "--all", "--quiet", "--message", "theirs")
+    run_git(checkout, "checkout", "--quiet", "main")
+    (checkout / "c10" / "core.h").write_text("ours\n", encoding="utf-8")
+    run_git(checkout, "commit", "--all", "--quiet", "--message", "ours")
+    with pytest.raises(subprocess.CalledProcessError):
+        run_git(checkout, "merge", "theirs")
+    with pytest.raises(BuildError, match=r"1 file has merge conflicts: c10/core\.h") as caught:
+        run(job(tmp_path, "path", checkout, patch))
+    assert caught.value.where == "source.path"
+    assert f"git -C {checkout} merge --abort" in caught.value.todo
+    assert (checkout / "setup.py").read_text(encoding="utf-8") == "one\n"
+    run_git(checkout, "merge", "--abort")
+    assert run(job(tmp_path, "path", checkout, patch)).patches
+
+
 def _with_inner(tmp_path: Path, checkout: Path) -> Path:
     """A submodule of the checkout."""
     inner = tmp_path / "inner"

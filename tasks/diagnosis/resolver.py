@@ -1,0 +1,91 @@
+"""The two requirements that uv or pip could not both satisfy, read from what it printed. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+SLUG = "resolver-conflict"
+_CONSTRAINT = "a constraint requires"
+_BEGINS = re.compile(r"No solution found|conflicting dependencies|The conflict is caused by")
+_ENDS = re.compile(r"To fix this you could try|ResolutionImpossible|^\s*hint:")
+_FRAME = re.compile(r"[│├╰─▶×]+")
+_SPECIFIER = r"(?:(?:===?|[<>~!]=|[<>])\s?[\w.*+!-]*\w\*?,?\s?)+"
+_WORDS = re.compile(
+    rf"""
+      (?P<concluded>\bwe\scan\sconclude\sthat\b) | (?P<because>\bbecause\b)
+    | (?P<you>\b(?:you\srequire|your\sproject\sdepends\son|[Tt]he\suser\srequested)\b)
+    | (?P<who>(?<![\w.-])[\w.-]+(?:\[[\w,.-]*\])?(?:[=<>!~]=?\S+|\s\d\S*)?)\sdepends?\son\b
+    | (?<![\w.-])(?P<name>[A-Za-z][\w.-]*)(?:\[[\w,.-]*\])?(?P<specifier>{_SPECIFIER})
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class _Requirement:
+    """`name` as it is compared, `text` as it was printed, and who has it."""
+
+    name: str
+    specifier: str
+    text: str
+    who: str
+
+
+def find_conflict(lines: Iterable[str]) -> str:
+    """Return both requirements in a sentence; "" if the output names no two that exclude each
+    other, as when the index has no such version.
+    """
+    found = list(_requirements(_explanation(lines)))
+    for one, other in combinations(found, 2):
+        if one.name == other.name and _exclude(one.specifier, other.specifier):
+            same = one.who == other.who and one.who != "you require"
+            who = _CONSTRAINT if same else other.who  # uv names a constraint after a dependency
+            return f"{one.who} {one.text}, and {who} {other.text}"
+    return ""
+
+
+def _explanation(lines: Iterable[str]) -> str:
+    """Return the resolver's reasons on one line, without the frame that uv draws."""
+    kept: list[str] = []
+    for line in lines:
+        if kept and _ENDS.search(line):
+            break
+        if kept or _BEGINS.search(line):
+            kept.append(_FRAME.sub(" ", line))
+    return " ".join(" ".join(kept).split())
+
+
+def _requirements(text: str) -> Iterator[_Requirement]:
+    """Yield what each one requires; conclusions repeat it and are left out."""
+    who, concluded = _CONSTRAINT, True
+    for found in _WORDS.finditer(text):
+        if found["concluded"]:
+            concluded = True
+        elif found["because"]:
+            who, concluded = _CONSTRAINT, False
+        elif found["you"]:
+            who, concluded = "you require", concluded and "user" not in found["you"].lower()
+        elif found["who"]:
+            who = f"{found['who']} depends on"
+            concluded = concluded and " " not in found["who"]  # pip's list draws no conclusions
+        elif not concluded and found["name"].lower() != "python":
+            specifier = found["specifier"].strip(" ,")
+            text_of = found[0].strip(" ,.")
+            yield _Requirement(canonicalize_name(found["name"]), specifier, text_of, who)
+
+
+def _exclude(one: str, other: str) -> bool:
+    """Whether no version that either names satisfies both."""
+    try:
+        both = SpecifierSet(f"{one},{other}", prereleases=True)
+        named = [Version(spec.version.removesuffix(".*")) for spec in both]
+    except (InvalidSpecifier, InvalidVersion):
+        return one != other
+    return not any(version in both for version in named)

@@ -1,0 +1,27 @@
+"""Merge conflicts in the checkouts that source.path and the extensions' `path` name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tasks.checks.ids import CheckId
+from tasks.effects import git
+from tasks.errors import CommandFailedError, MissingToolError
+from tasks.surroundings import Asked, Unmerged
+
+
+def look(asked: Asked, wanted: frozenset[CheckId]) -> dict[str, Any]:
+    """Return `unmerged`, or nothing if git cannot be asked."""
+    if "merge-conflicts" not in wanted or not asked.build:
+        return {}
+    try:
+        return {"unmerged": tuple(_unmerged(asked))}
+    except (CommandFailedError, MissingToolError, OSError):
+        return {}
+
+
+def _unmerged(asked: Asked) -> Iterator[Unmerged]:
+    for setting, folder in asked.checkouts:
+        if found := git.find_conflicts(folder):
+            yield Unmerged(setting, f"in {folder} {found}", found.hint)
