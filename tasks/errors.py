@@ -100,6 +100,10 @@ class BadArtifactError(BuildError):
     """A wheel or library is not what it must be: RECORD, tags, digest or machine code."""
 
 
+class MissingCodeError(BadArtifactError):
+    """A wheel holds no machine code that a GPU of the targets can run."""
+
+
 class NoSpaceError(BuildError):
     """The disk has less room than the stage needs."""
 

@@ -217,7 +217,9 @@ class Stage:
     knows that something moved outside: `always` runs the action, which returns identical outputs
     when nothing did (a source tree); `moved` asks the room's `moved(job)` first (an extension's
     folder, a host that did not answer, a compiler that was upgraded). Of the manifests that it
-    `tells` of, the room's `told(job)` names what moved in them since the stage last ran.
+    `tells` of, the room's `told(job)` names what moved in them since the stage last ran. Of those
+    that it reads, `may_lack` are the ones without which it runs all the same, after their stages
+    have ended, well or not.
     """
 
     name: str
@@ -230,6 +232,7 @@ class Stage:
     also: tuple[PurePath, ...] = ()
     asks: Literal["", "always", "moved"] = ""
     tells: tuple[PurePath, ...] = ()
+    may_lack: tuple[PurePath, ...] = ()
 
 
 @dataclass(frozen=True)

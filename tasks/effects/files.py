@@ -212,11 +212,12 @@ def lock(folder: PurePath) -> Iterator[None]:
     try:
         guard.acquire(timeout=0)
     except Timeout as error:
-        pid = _run_of(holder).partition("-")[0] or "unknown"
+        pid = _run_of(holder).partition("-")[0]
         raise BusyError(
-            f"another torchyard run (process {pid}) is at work here",
+            f"another torchyard run{f' (process {pid})' if pid else ''} holds this folder",
             where=str(folder),
-            todo="wait for it to finish, or stop it",
+            todo=f"wait for it to finish, or end {f'process {pid}' if pid else 'it'}, then run the "
+            "same command again",
         ) from error
     try:
         _end_leftovers(_run_of(holder), folder)

@@ -15,8 +15,8 @@ from tasks.effects import git
 from tasks.effects.history import witness
 from tasks.effects.machine import capacity
 from tasks.effects.voice import say, warn
-from tasks.errors import BuildError
-from tasks.failing import diagnosed
+from tasks.errors import BuildError, MissingCodeError
+from tasks.failing import diagnosed, onsite
 from tasks.model import Stage
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ def _explain(
 ) -> Diagnosed | None:
     """A log that cannot be read, or a bug in what reads it, must not hide what went wrong."""
     try:
+        if isinstance(error, MissingCodeError):
+            error.todo = onsite.suggest_other_torch(profile)
         return diagnosed.explained(stage, error, profile, seen)
     except (BuildError, OSError):
         return None

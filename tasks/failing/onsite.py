@@ -10,10 +10,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tasks.deciding.decide import attempt
 from tasks.effects.machine import capacity, memory, packagemanager
 from tasks.errors import KnowledgeError
 from tasks.knowledge import packagemanagers
 from tasks.knowledge.toolkits import compiler_limit, toolkit, toolkits_for
+from tasks.remedies import instead_of_wheel
 from tasks.words.size import size
 
 if TYPE_CHECKING:
@@ -60,6 +62,15 @@ def of_profile(profile: Profile, stage: Stage | None, facts: Facts | None) -> di
     found = {name: value for name, value in known.items() if value}
     host = of_host(knowledge, profile.host.python.minor, found.get("gcc", ""))
     return {**host, **found, "heal": _offer(profile)}
+
+
+def suggest_other_torch(profile: Profile) -> str:
+    """Say what to take instead of a wheel without code for a target; each was tried by planning."""
+    asked, host, knowledge = profile.loaded.settings, profile.host, profile.knowledge
+    return instead_of_wheel(asked, host, knowledge, attempt) or (
+        "set torch.index or torch.version to a wheel that holds it, or leave the GPU out of "
+        "target.gpus"
+    )
 
 
 def _offer(profile: Profile) -> str:

@@ -33,7 +33,7 @@ class WheelChoice:
     """An official wheel.
 
     `cuda` is `13.2`, None for a CPU wheel; `index` its URL, "" for pip's default index. `verified`:
-    what it holds was looked at, and not only inferred; `why` says where it was not.
+    what it holds was looked at in this very release, and not inferred; `why` says where it was not.
     """
 
     cuda: str | None
@@ -174,8 +174,10 @@ def _choice(
     knowledge: Knowledge, found: Release, name: str, wheel: OfficialWheel, targets: Sequence[Arch]
 ) -> WheelChoice:
     codes = ", ".join(sorted({code_for(wheel, target) for target in targets}))
-    sure = verified(wheel) and not found.channel
-    holds = f"holds {codes}" + ("" if sure else " (by our facts, not verified)")
+    looked_at = verified(wheel) and not found.channel
+    sure = looked_at and name == found.patch
+    doubt = f"known of {found.patch}" if looked_at else "by our facts, not verified"
+    holds = f"holds {codes}" if sure else f"is expected to hold {codes} ({doubt})"
     if wheel.pypi and not found.channel:
         why = f"PyPI's torch {name} (CUDA {wheel.cuda}) {holds}"
         return WheelChoice(wheel.cuda, "", why, sure)

@@ -12,7 +12,7 @@ from tasks.publishing.pages import File
 
 # an extension's `torch2.15.0.s1a2b3c4d.cu132.sm120` and torch's `cu132.sm120.g1a2b3c4`: what a
 # rebuild changes and nothing else does
-_REBUILT = re.compile(r"(?:^|\.)(?:s[0-9a-f]{8}|g[0-9a-f]{7,40})(?=\.|$)")
+_REBUILT = re.compile(r"(?:^|\.)(?:s[0-9a-f]{8}|g[0-9a-f]{7,40}|t[0-9a-f]{7}|d[0-9a-f]{6})(?=\.|$)")
 
 
 def kept(files: Iterable[File], newest: int | None) -> tuple[File, ...]:

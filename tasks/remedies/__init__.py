@@ -6,7 +6,7 @@ and `cards` know of one kind of change each, and `advice` puts them into a sente
 
 from __future__ import annotations
 
-from tasks.remedies.advice import advice, remedies
+from tasks.remedies.advice import advice, instead_of_wheel, remedies
 from tasks.remedies.trial import Remedy, known_bad
 
-__all__ = ["Remedy", "advice", "known_bad", "remedies"]
+__all__ = ["Remedy", "advice", "instead_of_wheel", "known_bad", "remedies"]

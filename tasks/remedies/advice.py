@@ -7,7 +7,13 @@ from tasks.model import Host
 from tasks.remedies.cards import fewer, profiles
 from tasks.remedies.pythons import pythons, pythons_and_toolkits
 from tasks.remedies.toolkits import installed, other_own, own_toolkits, toolkits
-from tasks.remedies.torches import strategies, torches, torches_and_toolkits
+from tasks.remedies.torches import (
+    other_wheels,
+    own_build,
+    strategies,
+    torches,
+    torches_and_toolkits,
+)
 from tasks.remedies.trial import Attempt, Remedy, Trial
 from tasks.settings.schema import Settings
 
@@ -36,6 +42,15 @@ def remedies(
     if settings.target.gpus == "auto" or not any(last):
         last = [*last, next(fewer(trial), None)]
     return tuple(remedy for remedy in last if remedy)
+
+
+def instead_of_wheel(settings: Settings, host: Host, knowledge: Knowledge, attempt: Attempt) -> str:
+    """Name another wheel and a build, for a wheel that was fetched and lacks code for a target;
+    empty if planning accepts neither.
+    """
+    trial = Trial(settings, host, knowledge, attempt)
+    found = [next(kind(trial), None) for kind in (other_wheels, own_build)]
+    return "; or ".join(remedy.todo for remedy in found if remedy)
 
 
 def _could_be_here(trial: Trial) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tasks.deciding.choice import Choice
 from tasks.deciding.toolkit import ARCHIVE
 from tasks.deciding.torch import wants_source
 from tasks.knowledge.releases import nearest, wheel_for
+from tasks.knowledge.versions import numbers
 from tasks.model import Strategy
 from tasks.remedies.trial import Remedy, Trial
 from tasks.settings.schema import Settings
@@ -52,6 +54,45 @@ def strategies(trial: Trial) -> Iterator[Remedy]:
     choice = trial.of(torch={"strategy": "source"})
     if choice:
         yield Remedy("torch.strategy: source, to build it", choice)
+
+
+def other_wheels(trial: Trial) -> Iterator[Remedy]:
+    """An official wheel that is known to hold code for every target, other than the one that is
+    chosen now: of the same minor release first, then of the nearest.
+    """
+    now = trial.of()
+    for version in _versions(trial):
+        keys = {"index": "auto", "version": version, "local": None, "sha256": None}
+        choice = trial.of(torch=keys)
+        if choice is None or choice.strategy != "prebuilt" or not _looked_at(trial, choice):
+            continue
+        if not now or (now.torch, now.index) != (choice.torch, choice.index):
+            yield Remedy(f"set {_changed(trial, keys)}: {choice.strategy_why}", choice)
+
+
+def own_build(trial: Trial) -> Iterator[Remedy]:
+    """A build in place of the wheel that is chosen now."""
+    keys = {"strategy": "source", "local": None}
+    if choice := trial.of(torch=keys):
+        yield Remedy(f"set {_changed(trial, keys)}, to build it", choice)
+
+
+def _versions(trial: Trial) -> list[str]:
+    """The newest known patch of the minor release that is asked for, then of the nearest ones."""
+    asked = trial.settings.torch.version
+    known = trial.knowledge.releases
+    own = [one for minor, one in known.items() if numbers(minor) == numbers(asked)]
+    return [one.patch for one in (*own, *nearest(trial.knowledge, asked))]
+
+
+def _changed(trial: Trial, keys: Mapping[str, str | None]) -> str:
+    """The keys that differ from the settings: `torch.index: auto and torch.version: "2.15.0"`."""
+    asked = trial.settings.torch
+    texts = {key: value for key, value in keys.items() if getattr(asked, key) != value}
+    return " and ".join(
+        f"torch.{key}: {json.dumps(value) if not value or value[0].isdigit() else value}"
+        for key, value in texts.items()
+    )
 
 
 def _meant(settings: Settings) -> Strategy:

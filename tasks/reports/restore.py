@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tasks.effects import files, manifests
+from tasks.effects.history import records
 from tasks.effects.replaced import interrupted, journal
 from tasks.effects.typed import for_profile, with_profile
 from tasks.effects.voice import show, warn
@@ -38,6 +39,7 @@ def _restore_all(build: Path, subject: Subject) -> None:
         return
     with files.lock(build):  # nobody is at work in it
         manifests.withdraw(build / "install.json")
+        records.note_removal(build / "install.json", "doit restore")
         problems = list(_restored(journal.stamps(build / "replaced")))
     if subject.opened and subject.opened.loaded.settings.install.into:
         again = "install.into still names it: the next doit build puts the wheels there again"

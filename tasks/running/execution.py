@@ -20,7 +20,7 @@ from doit.exceptions import TaskFailed
 from tasks import __version__
 from tasks.effects import voice
 from tasks.effects.typed import naming
-from tasks.errors import BuildError, NoSpaceError
+from tasks.errors import BuildError, BusyError, NoSpaceError
 from tasks.model import Json, Layout, Plan, Stage
 from tasks.running.rooms import room
 from tasks.settings.schema import Notify
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 Run = Callable[[Any], tuple[Any, ...]]
 
 _MOST = 4  # extensions at once
+_INCOMPLETE = "an extension failed, and this went on without it"
 _EVERY = {"build", "extensions", "install"}  # what takes all of them
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 
@@ -41,7 +42,8 @@ _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 class Yard:
     """One run over one profile: its plan, its console, and the lock that is taken with the first
     action. `gate` raises a `BuildError` for what would stop a build; it is asked once, by the first
-    stage that really has something to do, and `refused` is what it said. `attempt` runs a stage's
+    stage that really has something to do, and `refused` is what it said; `busy` says that another
+    run holds the lock. `attempt` runs a stage's
     action, and tells what was done about a failure of it. `always`: a person asked for every stage
     anew. `selected` are the tasks that a person asked for, once doit knows; `notify` says who is
     told of the run's end.
@@ -60,6 +62,7 @@ class Yard:
     entered: bool = False
     passed: bool = False
     refused: str = ""
+    busy: bool = False
     always: bool = False
     selected: set[str] = field(default_factory=set)
     records: PurePath | None = None
@@ -80,17 +83,42 @@ def execute(yard: Yard, stage: Stage) -> TaskFailed | None:
     if refusal := _refusal(yard, stage):
         yard.record.refused(stage.name, refusal.get_msg())
         return refusal
+    if stage.may_lack:
+        return _do_without_failed(yard, stage)
     if stage.room != "extensions":
         return _failure(lambda: _do(yard, stage))
     yard.abreast = yard.abreast or _abreast(yard)
     return yard.abreast.result(stage)
 
 
+def _do_without_failed(yard: Yard, stage: Stage) -> TaskFailed | None:
+    """Run a stage after those whose manifests it may lack; one that failed fails it afterwards,
+    so that the exit code is 1.
+    """
+    yard.abreast = yard.abreast or _abreast(yard)
+    failed: set[PurePath] = set()
+    for other in lacked_by(yard.plan, stage):
+        if failed & set(other.reads) or (is_due(other) and yard.abreast.result(other)):
+            failed.update(other.leaves)
+    failure = _failure(lambda: _do(yard, stage))
+    return failure or (TaskFailed(_INCOMPLETE, report=False) if failed else None)
+
+
+def lacked_by(plan: Plan, stage: Stage) -> list[Stage]:
+    """Return the stages that leave what `stage` may lack, in their order."""
+    return [other for other in plan.stages if set(other.leaves) & set(stage.may_lack)]
+
+
 def _refusal(yard: Yard, stage: Stage) -> TaskFailed | None:
     """Why it cannot begin; what the gate found is told with the first stage that it stopped."""
-    if yard.refused and _is_gated(yard, stage):
+    if yard.refused and (yard.busy or _is_gated(yard, stage)):
         return TaskFailed(yard.refused, report=False)
-    return _failure(lambda: _ready(yard, stage))
+    failure = _failure(lambda: _ready(yard, stage))
+    if failure and yard.busy:  # no stage has failed: none could begin
+        yard.refused = failure.get_msg()
+        yard.console.fail(yard.layout.profile, yard.refused, "Busy")
+        return TaskFailed(yard.refused, report=False)
+    return failure
 
 
 def _ready(yard: Yard, stage: Stage) -> None:
@@ -164,7 +192,7 @@ def _abreast(yard: Yard) -> Abreast[TaskFailed]:
     return Abreast(
         stages=tuple(_wanted(yard)),
         act=act,
-        is_due=_is_due,
+        is_due=is_due,
         stopped=lambda: yard.console.interrupted,
         most=min(capacity.cores(), _MOST),
     )
@@ -181,7 +209,7 @@ def _wanted(yard: Yard) -> Iterator[Stage]:
     yield from (stage for stage in stages if every or stage.name in named)
 
 
-def _is_due(stage: Stage) -> bool:
+def is_due(stage: Stage) -> bool:
     """Whether doit will run it when it comes to it: where that is not sure, it shall find out."""
     from tasks.effects.history import records  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
@@ -195,7 +223,7 @@ def _stands(stage: Stage) -> bool:
     """Whether its last result is that of what is asked now, by files alone."""
     from tasks.effects.history import records  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
-    return records.last_record(stage) is not None and not _is_due(stage)
+    return records.last_record(stage) is not None and not is_due(stage)
 
 
 def _of_the_disk(error: OSError) -> BuildError | None:
@@ -249,7 +277,11 @@ def _enter(yard: Yard, stage: Stage) -> None:
     from tasks.effects import files  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
     files.own(yard.layout.build)
-    yard.held.enter_context(files.lock(yard.layout.build))
+    try:
+        yard.held.enter_context(files.lock(yard.layout.build))
+    except BusyError:
+        yard.busy = True
+        raise
     yard.pin()
     yard.entered = True
 

@@ -19,7 +19,7 @@ from doit.tools import config_changed
 from tasks.digest import shown
 from tasks.help.text import PAGES
 from tasks.model import Plan, Stage
-from tasks.running.execution import Yard, execute
+from tasks.running.execution import Yard, execute, is_due, lacked_by
 from tasks.running.rooms import room
 
 Task = dict[str, Any]
@@ -47,7 +47,6 @@ def stage_tasks(yard: Yard) -> Iterator[Task]:
 
 
 def _groups(plan: Plan) -> Iterator[Task]:
-    extensions = [stage.name for stage in plan.of("extensions")]
     yield {
         "basename": "extensions",
         "name": None,
@@ -57,8 +56,7 @@ def _groups(plan: Plan) -> Iterator[Task]:
         "basename": "build",
         "actions": None,
         "doc": PAGES["build"].doc,
-        "task_dep": [stage.name for stage in plan.stages if stage.room != "extensions"]
-        + extensions,
+        "task_dep": [stage.name for stage in plan.stages],
     }
 
 
@@ -69,19 +67,21 @@ def _task(yard: Yard, stage: Stage) -> Task:
         **({"name": name} if name else {}),
         "doc": stage.doc,
         "actions": [(execute, [yard, stage])],
-        "file_dep": [str(path) for path in stage.reads],
+        "file_dep": [str(path) for path in stage.reads if path not in stage.may_lack],
         "targets": [str(path) for path in (*stage.leaves, *stage.also)],
-        "uptodate": _uptodate(stage),
+        "uptodate": _uptodate(yard.plan, stage),
         "clean": [(withdraw_manifests, [stage])],
         "io": {"capture": False},
         "verbosity": 2,
     }
 
 
-def _uptodate(stage: Stage) -> list[Any]:
+def _uptodate(plan: Plan, stage: Stage) -> list[Any]:
     if stage.asks == "always":
         return [False]
     checks = [config_changed(shown(stage.inputs)), lambda: _intact(stage)]
+    if stage.may_lack:  # doit knows nothing of files that may be missing, nor of who makes them
+        checks.append(lambda: not _reasons(stage) and not any(map(is_due, lacked_by(plan, stage))))
     if stage.asks == "moved":
         checks.append(lambda: not room(stage, "moved").moved(stage.job))
     return checks
@@ -91,6 +91,12 @@ def _intact(stage: Stage) -> bool:
     from tasks.effects.history import records  # noqa: PLC0415 - not at load
 
     return records.intact(stage)
+
+
+def _reasons(stage: Stage) -> tuple[str, ...]:
+    from tasks.effects.history import records  # noqa: PLC0415 - not at load
+
+    return records.reasons(stage)
 
 
 def _absent(yard: Yard, name: str, reason: str) -> Task:

@@ -65,6 +65,7 @@ EXAMPLES: Mapping[str, Example] = {
     "wheel.cuda": Example("packages", ("deps", "wheel")),
     "wheel.wheelhouse": Example("~/wheels", ("wheel",)),
     "install.into": Example("~/miniconda3/envs/gs/bin/python", ("install",)),
+    "install.partial": Example(True, ("install",)),
     "companions": Example(["torchvision"], ("extensions",)),
     "extensions": Example(["simple-knn"], ("extensions",)),
     "publish.dest": Example("me@wheels.lab:/srv/simple"),

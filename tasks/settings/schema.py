@@ -120,6 +120,10 @@ class Install(Section):
     are put into, too: a path, relative to the checkout, or a name on PATH. `doit restore` puts back
     what was there.
     """
+    partial: bool = False
+    """Whether torch and the extensions that were built are put there although another extension
+    failed; the run still ends with exit code 1.
+    """
 
 
 class Publish(Section):

@@ -150,11 +150,11 @@ class Console:
             if work := self._speaking():
                 self._follow(work, text, progress)
 
-    def fail(self, name: str, message: str) -> None:
-        """A stage failed: what, where, what to do."""
+    def fail(self, name: str, message: str, verb: str = "Failed") -> None:
+        """A stage failed, or the run could not begin: what, where, what to do."""
         self.failed = True
         self._rest(name)
-        self._line("Failed", name, style="1;31")
+        self._line(verb, name, style="1;31")
         self.screen.write(self._fitted(message.rstrip()))
 
     def close(self) -> None:

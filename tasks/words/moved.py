@@ -89,7 +89,7 @@ INPUTS: Mapping[str, Mapping[str, str]] = {
         "requires": "requires",
         "label": "CUDA and targets",
     },
-    "install": {"into": "install.into", "index": "index"},
+    "install": {"into": "install.into", "index": "index", "partial": "install.partial"},
     "validate": {"checks": "checks"},
 }
 _KINDS = {

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from tasks.model import Artifact
 from tasks.reports import restore as report
 from tasks.reports.subject import Subject
 from tasks.stages.extensions.job import Built
-from tasks.stages.install import imported
+from tasks.stages.install import action, imported
 from tasks.stages.install.moved import moved
 from tests import smallwheels
 from tests.checkout import Heard
@@ -116,11 +117,27 @@ def test_torch_its_needs_and_the_extension_are_put_there_and_all_of_it_taken_bac
     assert "  toyext 1.0 → taken out: it was not there before" in heard
     assert "  torch 2.6.0 → 2.5.1" in heard
     assert versions(yard.theirs)["torch"] == "2.6.0"
+    record = yard.build / "install.record.json"
+    record.write_text('{"inputs": {}, "reads": {}}', encoding="utf-8")
     restore(yard)
+    assert json.loads(record.read_text(encoding="utf-8"))["removed_by"] == "doit restore"
     assert yard.theirs.tree() == before
     assert list(journal.stamps(yard.replaced)) == []
     restore(yard)
     assert heard[-1] == "nothing of this profile lies in an environment of yours"
+
+
+def test_with_partial_what_was_built_is_installed_without_an_extension_that_failed(
+    yard: InstallYard, heard: Heard
+) -> None:
+    job = yard.job()
+    Path(job.extensions["toy"]).unlink()
+    with pytest.raises(BuildError, match="manifest is not there"):
+        action.run(job)
+    action.run(replace(job, partial=True))
+    assert versions(yard.theirs)["torch"] == "2.6.0"
+    assert "toyext" not in versions(yard.theirs)
+    assert any(line.startswith("toy was not built, and the others are installed") for line in heard)
 
 
 def test_what_lies_there_is_what_an_installer_leaves(yard: InstallYard, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tasks.effects.git.patching import restore
 from tasks.effects.git.reach import reachable
 from tasks.effects.git.remote import commit_of, tell_of_newer
 from tasks.effects.git.seed import seed
-from tasks.effects.git.state import GitState, date, is_checkout, state, unignored
+from tasks.effects.git.state import GitState, date, is_checkout, is_clean, state, unignored
 from tasks.effects.git.submodules import moved_submodules, stale_submodules, update_submodules
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "is_as_committed",
     "is_at",
     "is_checkout",
+    "is_clean",
     "moved_submodules",
     "own_work",
     "reachable",

@@ -18,7 +18,7 @@ from pathlib import Path, PurePath
 from tasks.effects import files, shell
 from tasks.effects.git.command import command
 from tasks.effects.git.newfiles import new_files
-from tasks.errors import CommandFailedError
+from tasks.errors import CommandFailedError, MissingToolError
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,14 @@ def state(tree: PurePath, kept: PurePath | None = None) -> GitState:
         commit, changed = _status(tree)
         lines = [*changed, *new.result()]
         return GitState(commit, within.result(), _digest(lines))
+
+
+def is_clean(folder: PurePath) -> bool:
+    """Whether a folder is a checkout, and as its commit; False if git cannot say."""
+    try:
+        return is_checkout(folder) and not state(folder).edits
+    except (CommandFailedError, MissingToolError):
+        return False
 
 
 def ask(tree: PurePath, *args: str, what: str = "read the checkout") -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -75,9 +76,20 @@ def reasons(stage: Stage, told: Told = _nothing) -> tuple[str, ...]:
     return () if intact(stage) else (f"{stage.leaves[0].name} is not what this stage left",)
 
 
+def note_removal(manifest: PurePath, command: str) -> None:
+    """Write into the record of a stage which command removed its manifest, for `reasons`."""
+    path = Path(record_of(manifest))
+    with suppress(OSError, ValueError, TypeError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        write_atomic(path, canonical({**found, "removed_by": command}))
+
+
 def _withdrawn(gone: str, stage: Stage) -> str:
     """What takes a manifest away where no person did."""
-    return ", as after a failure or doit clean" if gone == stage.leaves[0].name else ""
+    if gone != stage.leaves[0].name:
+        return ""
+    by = (last_record(stage) or {}).get("removed_by")
+    return f": {by} removed it" if by else ", as after a failure or doit clean"
 
 
 def _newer(stage: Stage, before: Mapping[str, str], told: Told) -> Iterator[str]:

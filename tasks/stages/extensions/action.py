@@ -52,7 +52,8 @@ def run(job: ExtensionJob) -> tuple[Built]:
         return (_unreachable(job, error.what),)
     wheel, made = fetched, None
     if job.kind != "wheel":
-        wheel = relabel(build(job, deps, fetched), label_of(job, surface))
+        label = label_of(job, surface) + sources.edits_suffix(job, source)
+        wheel = relabel(build(job, deps, fetched), label)
         made = made_of(job, deps, wheel, source, surface)
         enclose(wheel, {PLACE: sbom(made).encode()})
     recorded = wheelfile.verify(wheel, deps.python_version)

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 
+from tasks.digest import sha256_text
 from tasks.effects import files, git, trees
 from tasks.effects.git.command import is_local
 from tasks.effects.network import archive
@@ -58,6 +59,17 @@ def tree_of(job: ExtensionJob, found: Mapping[str, str]) -> Tree:
         submodules=git.state(job.clone).submodules,
         patches=patches,
     )
+
+
+def edits_suffix(job: ExtensionJob, found: Mapping[str, str]) -> str:
+    """Return `.d` and six digits of what makes a source differ from its commit or archive: edits
+    and patches. "" for one as it was published. A folder that is no checkout counts as edited.
+    """
+    edits = found.get("edits", "")
+    if job.kind == "path" and not git.is_clean(PurePath(job.location)):
+        edits = found["digest"]
+    changed = edits + found.get("patches", "")
+    return f".d{sha256_text(changed)[:6]}" if changed else ""
 
 
 def date(job: ExtensionJob) -> int:

@@ -99,6 +99,8 @@ def _modules(job: InstallJob) -> list[str]:
 
 def _built(job: InstallJob) -> Iterator[Built]:
     for manifest in job.extensions.values():
+        if job.partial and not Path(manifest).is_file():
+            continue
         built = manifests.read(manifest, Built)
         if built.artifact:
             yield built

@@ -15,7 +15,8 @@ class InstallJob:
     `index` is where torch's dependencies are found beside the default index. `builds` is the folder
     of all profiles, since one environment is for one of them; `replaced` keeps what gives way.
     `sizes` are MiB of packages of an index once they are unpacked, by the beginning of a name.
-    `deps`, `environment`, `wheel` and `extensions` (by name) are manifests to read.
+    `deps`, `environment`, `wheel` and `extensions` (by name) are manifests to read; with `partial`
+    one of an extension may be missing, because its build failed.
     """
 
     into: str
@@ -32,6 +33,7 @@ class InstallJob:
     extensions: Mapping[str, PurePath]
     manifest: PurePath
     log: PurePath
+    partial: bool = False
 
 
 @dataclass(frozen=True)

@@ -42,16 +42,23 @@ def plan(
         },
         manifest=layout.manifest("install"),
         log=layout.logs / "install.log",
+        partial=settings.install.partial,
     )
     return Stage(
         name="install",
         room="install",
         doc="put torch and the extensions into your own environment; doit restore is the way back",
         job=job,
-        inputs={"recipe": RECIPE, "into": into, "index": choice.index},
+        inputs={
+            "recipe": RECIPE,
+            "into": into,
+            "index": choice.index,
+            **({"partial": True} if job.partial else {}),
+        },
         leaves=(job.manifest,),
         reads=(job.deps, job.environment, job.wheel, *job.extensions.values()),
         asks="moved",
+        may_lack=tuple(job.extensions.values()) if job.partial else (),
     )
 
 

@@ -23,12 +23,8 @@ from tasks.stages.deps.job import Deps
 from tasks.stages.extensions.job import Built
 from tasks.stages.validate.checks import covering, joined
 from tasks.stages.validate.job import Check, Status, ValidateJob
-from tasks.stages.wheel.job import Wheel
+from tasks.stages.wheel.job import KERNELS, Wheel
 
-_TORCH_CUDA = {
-    "linux": ("libtorch_cuda.so", "libtorch_cuda.a"),
-    "windows": ("torch_cuda.dll", "torch_cuda.lib"),
-}
 _LIBRARY = re.compile(r"\.(so(\.\d+)*|dll|pyd)$", re.IGNORECASE)
 _NO_TARGET = "no GPU target: this profile builds for the CPU"
 
@@ -66,7 +62,7 @@ def extension_code(look: Look, deps: Deps, built: Mapping[str, Built]) -> list[C
 def _kernels(job: ValidateJob, wheel: Wheel) -> Path:
     """The library with torch's kernels."""
     folder = Path(wheel.prefix or wheel.folder) / "lib"
-    places = [folder / name for name in _TORCH_CUDA.get(job.system, _TORCH_CUDA["linux"])]
+    places = [folder / name for name in KERNELS[job.system]]
     return next((place for place in places if place.is_file()), places[0])
 
 

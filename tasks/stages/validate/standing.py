@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tasks.effects import manifests
-from tasks.effects.history import records
+from tasks.effects.history import records, runrecords
 from tasks.errors import BuildError
 from tasks.stages.extensions.job import Built
 from tasks.stages.validate.checks import made_for
@@ -46,14 +46,30 @@ def missing_checks(job: ValidateJob, missing: Mapping[str, str]) -> Iterator[Che
     """
     kinds = [("extensions", "import"), ("machine_code", "machine code")]
     for name, why in missing.items():
+        told, remedy = _last_failure(job, name) or (why, job.again)
         smoke = [("extensions", "smoke check")] if name in job.smokes else []
         asked = [what for kind, what in [*kinds, *smoke] if kind in job.checks]
         for place, what in enumerate(asked):
             yield (
                 Check(f"{name}: {what}", "not run", "it is not built")
                 if place
-                else Check(f"{name}: {what}", "failed", why, job.again)
+                else Check(f"{name}: {what}", "failed", told, remedy)
             )
+
+
+def _last_failure(job: ValidateJob, name: str) -> tuple[str, str] | None:
+    """Return what the last build of an extension failed with and what to do; None if it did not
+    fail.
+    """
+    stage = f"extensions:{name}"
+    runs = runrecords.runs(job.manifest.parent / "records" / "runs")
+    last = next((one for run in runs for one in run.stages if one.name == stage), None)
+    if last is None or last.outcome != "failed":
+        return None
+    log = last.diagnosis.get("log")
+    diagnose = f"doit diagnose profile={job.profile} --log {log}" if log else ""
+    remedy = diagnose or str(last.error.get("todo") or job.again)
+    return f"its last build failed: {last.error.get('what', 'see its log')}", remedy
 
 
 def made_for_this_torch(job: ValidateJob, built: Mapping[str, Built]) -> Iterator[Check]:

@@ -12,7 +12,7 @@ from tasks.effects.voice import say, tick
 from tasks.effects.wheels import wheelfile, wheelhouse
 from tasks.model import Artifact, TorchFound
 from tasks.stages.deps.job import Deps
-from tasks.stages.wheel import built, installed
+from tasks.stages.wheel import built, coverage, installed
 from tasks.stages.wheel.job import BuiltJob, ExistingJob, Kind, PrebuiltJob, Surface, Wheel
 from tasks.stages.wheel.surface import surface
 
@@ -35,6 +35,7 @@ def _prebuilt(job: PrebuiltJob, deps: Deps) -> tuple[Wheel, Surface]:
     path, artifact = _fetch(job, deps)
     tick(f"checking {path.name}")
     wheelfile.verify(path, deps.python_version)
+    coverage.require_targets(job, path)
     tick("installing torch and the libraries it needs")
     into = Packages(deps.python, environments.find_uv(), job.log)
     into.install_locked(job.locked, job.index)

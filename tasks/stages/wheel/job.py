@@ -8,9 +8,16 @@ from pathlib import PurePath
 from typing import Literal
 
 from tasks.digest import canonical, sha256_text
-from tasks.model import Arch, Artifact, Json, Locked
+from tasks.model import Arch, Artifact, Json, Locked, System
 
 Kind = Literal["wheel", "libtorch", "existing"]
+
+# The library with torch's kernels, in torch/lib; the second of each is that of a static build
+KERNELS: Mapping[System, tuple[str, str]] = {
+    "linux": ("libtorch_cuda.so", "libtorch_cuda.a"),
+    "macos": ("libtorch_cuda.so", "libtorch_cuda.a"),
+    "windows": ("torch_cuda.dll", "torch_cuda.lib"),
+}
 
 
 @dataclass(frozen=True)
@@ -30,8 +37,9 @@ class Reading:
 @dataclass(frozen=True)
 class PrebuiltJob:
     """An official wheel: `requirement` from `index` ("" is the default one), into the environment
-    of deps. `locked` are the packages that torchyard.lock holds for it, `locked_sha256` the wheel's
-    digest there: no inputs, for what is there may be that.
+    of deps. It must hold code for every one of the `targets`, by the facts in `knowledge`. `locked`
+    are the packages that torchyard.lock holds for it, `locked_sha256` the wheel's digest there: no
+    inputs, for what is there may be that.
     """
 
     requirement: str
@@ -44,6 +52,9 @@ class PrebuiltJob:
     deps: PurePath
     log: PurePath
     wheel: PurePath
+    system: System
+    knowledge: PurePath
+    targets: tuple[Arch, ...] = ()
     locked: Locked = field(default_factory=dict)
     locked_sha256: str = ""
 

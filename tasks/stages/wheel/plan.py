@@ -39,15 +39,19 @@ def _stage(layout: Layout, job: Any, reads: tuple[str, ...], doc: str) -> Stage:
         room="wheel",
         doc=doc,
         job=job,
-        inputs={"recipe": RECIPE, "kind": type(job).__name__, **inputs, **_by_packages(job)},
+        inputs={"recipe": RECIPE, "kind": type(job).__name__, **inputs, **_only_if_set(job)},
         leaves=(layout.manifest("wheel"), layout.manifest("surface")),
         reads=tuple(layout.manifest(name) for name in reads),
         asks="moved",
     )
 
 
-def _by_packages(job: Any) -> dict[str, Json]:
-    """An input only where it is so: no other wheel is made again for it."""
+def _only_if_set(job: Any) -> dict[str, Json]:
+    """An input only where it is so: no other wheel is made again for it. Only a prebuilt wheel is
+    checked against the targets; the version of one that is built names them.
+    """
+    if isinstance(job, PrebuiltJob):
+        return {"targets": [str(arch) for arch in job.targets]} if job.targets else {}
     return {"by_packages": True} if getattr(job, "by_packages", False) else {}
 
 
@@ -92,6 +96,9 @@ def _prebuilt(settings: Settings, layout: Layout, choice: Choice, reading: Readi
         deps=layout.manifest("deps"),
         log=layout.logs / "wheel.log",
         wheel=layout.manifest("wheel"),
+        system=choice.system,
+        knowledge=layout.config / "knowledge",
+        targets=choice.targets,
     )
 
 

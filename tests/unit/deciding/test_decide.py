@@ -111,7 +111,7 @@ def test_cuda_is_refused_on_macos() -> None:
         (
             host(system="windows"),
             (
-                "torch 2.15.0 of download.pytorch.org/whl/cu132 holds sm_120 "
+                "torch 2.15.0 of download.pytorch.org/whl/cu132 is expected to hold sm_120 "
                 "(by our facts, not verified)"
             ),
             "https://download.pytorch.org/whl/cu132",
@@ -280,7 +280,7 @@ def test_a_wheel_that_was_not_looked_at_is_told_so() -> None:
     )
     assert old.strategy_why == "PyPI's torch 2.9.1 (CUDA 12.8) holds sm_86 for 8.9"
     assert given.strategy_why == (
-        "torch 2.9.1 of download.pytorch.org/whl/cu130 holds sm_86 for 8.9 "
+        "torch 2.9.1 of download.pytorch.org/whl/cu130 is expected to hold sm_86 for 8.9 "
         "(by our facts, not verified)"
     )
 

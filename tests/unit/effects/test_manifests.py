@@ -146,6 +146,9 @@ def test_a_manifest_that_was_withdrawn_is_missing_for_a_reason(finished: Path) -
     (finished / "wheel.json").unlink()
     told = records.reason(stage(finished, cuda="13.0"))
     assert told == "wheel.json is not there, as after a failure or doit clean"
+    records.note_removal(finished / "wheel.json", "doit restore")
+    told = records.reason(stage(finished, cuda="13.0"))
+    assert told == "wheel.json is not there: doit restore removed it"
 
 
 def test_a_stage_that_asks_outside_says_so(finished: Path) -> None:

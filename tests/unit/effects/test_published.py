@@ -133,7 +133,7 @@ def entry(label: str, day: int, python: str = "cp311") -> File:
 def test_of_the_rebuilds_of_one_release_the_newest_stay() -> None:
     old, new = (
         entry("torch2.15.0.s00000001.cu132.sm120", 1),
-        entry("torch2.15.0.s00000002.cu132.sm120", 2),
+        entry("torch2.15.0.s00000002.cu132.sm120.d1234ab", 2),
     )
     others = [
         entry("torch2.14.1.s00000001.cu130.sm120", 1),

@@ -15,7 +15,7 @@ from pytest_mock import MockerFixture
 from tasks.effects import git, shell
 from tasks.effects.history import records
 from tasks.effects.manifests import record_of
-from tasks.errors import BuildError, CommandFailedError
+from tasks.errors import BuildError, CommandFailedError, MissingCodeError
 from tasks.failing import diagnosed
 from tasks.failing.healing import attempt
 from tasks.model import Command, Stage
@@ -80,6 +80,19 @@ def test_a_safe_remedy_is_applied_once_aloud_and_told(
     assert len(action.jobs) == 2
     assert f"By build.heal, once: {healed}" in heard.text
     assert heard[-1] == f"extensions:rast went well after {healed}"
+
+
+def test_a_wheel_without_code_for_a_target_is_told_with_another(yard: Path) -> None:
+    write(yard, "target: {gpus: ['12.0']}\ntorch: {version: 2.15.9, index: /wheels}\n")
+    profile = opened(yard).opened
+    assert profile
+
+    def refuse(_: Any) -> tuple[str]:
+        raise MissingCodeError("torch-2.15.9.whl holds machine code for 9.0 and none for 12.0")
+
+    with pytest.raises(MissingCodeError) as caught:
+        attempt(stage_of(profile, "wheel"), refuse, profile)
+    assert caught.value.todo.startswith('set torch.index: auto and torch.version: "2.15.0": ')
 
 
 def test_without_the_setting_the_remedy_is_only_told(yard: Path) -> None:

@@ -209,6 +209,15 @@ def test_what_was_not_looked_at_is_said_for_every_wheel() -> None:
             assert chosen.why.endswith("(by our facts, not verified)") is not chosen.verified
 
 
+@pytest.mark.parametrize("version", ["2.15.9", "2.9.0"])
+def test_what_is_known_of_another_patch_is_only_expected(version: str) -> None:
+    found = choose(version, "12.0")
+    assert found is not None
+    assert not found.verified
+    known = KNOWLEDGE.releases[version[:-2]].patch
+    assert found.why.endswith(f" is expected to hold sm_120 (known of {known})")
+
+
 def test_a_nightly_is_never_told_as_certain() -> None:
     found = choose("2.16.0.dev20261101", "12.0")
     assert found is not None

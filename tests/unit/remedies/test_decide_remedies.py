@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -17,10 +19,28 @@ from tasks.errors import BuildError, SettingsError
 from tasks.knowledge.combinations import Combination, judge
 from tasks.knowledge.toolkits import fails_to_build, known_to_build, toolkits_for
 from tasks.model import Arch, Gpu, Host, System, ToolkitFound
-from tasks.remedies import known_bad, remedies
+from tasks.remedies import instead_of_wheel, known_bad, remedies
 from tasks.settings.schema import Settings
 from tests.unit.deciding.test_decide import CUDA_130, KNOWLEDGE, host, refused
 
+# A wheel that was fetched and lacks code → what is said to be taken instead on a machine with 5090
+INSTEAD: list[tuple[dict[str, Any], str]] = [
+    (
+        {"version": "2.15.9", "index": "/wheels", "local": "mine"},
+        (
+            'set torch.index: auto and torch.version: "2.15.0" and torch.local: null: '
+            "PyPI's torch 2.15.0 (CUDA 13.2) holds sm_120; or "
+            "set torch.strategy: source and torch.local: null, to build it"
+        ),
+    ),
+    (
+        {"version": "2.15.0"},
+        (
+            'set torch.version: "2.14.1": PyPI\'s torch 2.14.1 (CUDA 13.0) holds sm_120; or '
+            "set torch.strategy: source, to build it"
+        ),
+    ),
+]
 SMOKE = {"name": "smoke", "path": "templates/smoke"}
 ARCHS = sorted({arch for kit in KNOWLEDGE.toolkits.values() for arch in kit.makes})
 PLAIN = [str(arch) for arch in ARCHS if not arch.suffix]
@@ -45,6 +65,21 @@ def tried(settings: Settings, on: Host) -> tuple[Choice | None, str]:
         return attempt(settings, on, KNOWLEDGE), ""
     except SettingsError as error:
         return None, error.what
+
+
+@pytest.mark.parametrize(("torch", "told"), INSTEAD)
+def test_instead_of_a_wheel_without_code_what_planning_accepts_is_named(
+    torch: dict[str, Any], told: str
+) -> None:
+    asked = Settings.model_validate({"torch": torch, "target": {"gpus": ["12.0"]}})
+    on = host(toolkits=ALL_TOOLKITS)
+    assert instead_of_wheel(asked, on, KNOWLEDGE, attempt) == told
+    for advice in told.split("; or "):
+        keys = dict(re.findall(r"torch\.(\w+): ([^\s,:]+)", advice))
+        changed = {key: json.loads(text) if text[0] in '"n' else text for key, text in keys.items()}
+        again = {"torch": {**torch, **changed}, "target": {"gpus": ["12.0"]}}
+        choice, refused = tried(Settings.model_validate(again), on)
+        assert choice, refused
 
 
 def is_bad(choice: Choice, extensions: object) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -16,7 +17,7 @@ import pytest
 from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain
 
-from tasks.effects import manifests
+from tasks.effects import files, manifests
 from tasks.effects.history.recording import Recording
 from tasks.errors import BuildError
 from tasks.model import Layout, Plan, Stage
@@ -231,6 +232,51 @@ def test_what_keeps_a_build_from_beginning_is_told_for_this_profile(bench: Bench
     bench.gate = stop
     assert bench.doit() == 1
     assert "→ doit doctor --accept profile=trial" in bench.out.getvalue()
+
+
+def test_a_second_run_beside_the_first_is_told_once_and_fails_no_stage(bench: Bench) -> None:
+    bench.doit()
+    bench.inputs = {"flag": "B"}
+    bench.acts["deps"] = lambda: "other"
+    bench.more = (bench.stage("extensions:toy"),)
+    with files.lock(bench.layout.build):
+        assert bench.doit() == 1
+    shown = bench.out.getvalue()
+    assert bench.ran == []
+    assert "Failed" not in shown
+    assert [line.split() for line in shown.splitlines() if "Busy" in line] == [["Busy", "trial"]]
+    assert shown.count("holds this folder") == 1
+    assert f"end process {os.getpid()}, then run the same command again" in shown
+
+
+def test_a_stage_that_may_lack_one_runs_without_it_and_the_run_fails(bench: Bench) -> None:
+    good, bad, after = (bench.stage(f"extensions:{name}") for name in ("good", "bad", "after"))
+    after = replace(after, reads=bad.leaves)
+    may_lack = (*good.leaves, *bad.leaves, *after.leaves)
+    reads = (bench.layout.manifest("wheel"), *may_lack)
+    install = replace(bench.stage("install"), job=SimpleNamespace(into="x"), reads=reads)
+    bench.more = (good, bad, after, replace(install, may_lack=may_lack))
+
+    def fail() -> str:
+        raise BuildError("it does not compile")
+
+    bench.acts["extensions:bad"] = fail
+    for command in ("build", "install"):
+        assert bench.doit(command) == 1
+        assert bench.ran[-1] == "install"
+        assert "extensions:after" not in bench.ran
+        assert bench.out.getvalue().count("it does not compile") == 1
+        assert bench.text("install")
+    bench.acts["extensions:bad"] = lambda: "better"
+    assert bench.doit("install") == 0
+    assert bench.ran == ["extensions:bad", "extensions:after", "install"]
+    assert "bad.json" in bench.out.getvalue()
+    assert bench.doit() == 0
+    assert bench.ran == []
+    bench.acts["extensions:good"] = lambda: "other"
+    Path(good.leaves[0]).unlink()
+    assert bench.doit() == 0
+    assert bench.ran == ["extensions:good", "install"]
 
 
 def test_a_bug_of_ours_is_exit_2_and_keeps_its_traceback(bench: Bench) -> None:

@@ -31,6 +31,7 @@ BEFORE: Mapping[str, tuple[dict[str, Any], ...]] = {
     "torch.strategy": (PREBUILT,),
     "torch.local": (PREBUILT,),
     "wheel.cuda": ({**SOURCE, "toolkit": {"provider": "system"}},),
+    "install.partial": ({**PREBUILT, "install": {"into": "~/miniconda3/bin/python"}},),
     "toolkit.provider": ({**PREBUILT, "toolkit": {"provider": "pypi"}},),
     "toolkit.path": ({**PREBUILT, "toolkit": {"provider": "path", "path": "/opt/cuda"}},),
 }

@@ -29,7 +29,7 @@ def told(room: str, before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 def asked() -> dict[str, set[str]]:
     """Of each room the inputs that its stages have, whatever is asked for."""
-    tree = {**SOURCE, "install": {"into": "/envs/gs/bin/python"}}
+    tree = {**SOURCE, "install": {"into": "/envs/gs/bin/python", "partial": True}}
     plans = (
         plan_of(host(), extensions=EXTENSIONS, companions=["torchvision"]),
         plan_of(host(), **tree, wheel={"cuda": "packages"}, build=DISTCC),

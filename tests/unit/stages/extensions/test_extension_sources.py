@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tasks.digest import sha256_text
 from tasks.effects import files, git, manifests
 from tasks.effects.git import conflicts
 from tasks.effects.network import offline
@@ -24,12 +26,14 @@ from tasks.stages.extensions.action import run
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.known import complete
 from tasks.stages.extensions.plan import plan
-from tasks.stages.extensions.sources import fetch
+from tasks.stages.extensions.sources import edits_suffix, fetch
 from tasks.stages.wheel.job import Surface
 from tests.actionyard import CHOICE, script
 from tests.checkout import KNOWLEDGE, Heard
 from tests.systems import posix_only
 from tests.toyextension import make_extension
+from tests.unit.effects.git.test_git import commit
+from tests.unit.effects.git.test_git import run as run_git
 
 NONE = Program("", "")
 DEPS = Deps("/v/python", "3.12.0", "1", None, "", None, None, NONE, NONE, NONE, NONE, None)
@@ -65,6 +69,48 @@ def test_the_setup_py_of_an_sdist_is_run_in_the_environment_of_the_build(
     assert one.env["CUDA_HOME"] == "/cuda"
     assert one.env["CAUSAL_CONV1D_FORCE_BUILD"] == "TRUE"
     assert one.env["PATH"].startswith("/cuda/bin")
+
+
+@pytest.mark.parametrize("kind", ["git", "path"])
+def test_an_edited_source_gives_its_wheel_another_version(tmp_path: Path, kind: str) -> None:
+    folder = make_extension(tmp_path / "toy")
+    run_git(folder, "init", "-q")
+    commit(folder)
+    asked = {kind: str(folder)}
+    clean = toy_job(tmp_path, asked)
+    tree = Path(clean.clone) if kind == "git" else folder
+
+    def suffix(job: ExtensionJob = clean) -> str:
+        _, found = fetch(job, DEPS)
+        return edits_suffix(job, found)
+
+    assert suffix() == ""
+    (tree / "setup.py").write_text("# edited\n", encoding="utf-8")
+    first = suffix()
+    assert re.fullmatch(r"\.d[0-9a-f]{6}", first)
+    assert suffix() == first
+    (tree / "setup.py").write_text("# edited again\n", encoding="utf-8")
+    assert suffix() not in {first, ""}
+    run_git(tree, "checkout", "-q", "setup.py")
+    assert suffix() == ""
+    patch = tmp_path / "one.patch"
+    patch.write_text("--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1 @@\n+new\n", encoding="utf-8")
+    assert suffix(toy_job(tmp_path, {**asked, "patches": [str(patch)]})).startswith(".d")
+
+
+def test_a_folder_without_git_is_named_by_what_it_holds(tmp_path: Path) -> None:
+    job = toy_job(tmp_path, {"path": str(make_extension(tmp_path / "toy"))})
+    _, found = fetch(job, DEPS)
+    assert edits_suffix(job, found) == f".d{sha256_text(found['digest'])[:6]}"
+
+
+def toy_job(folder: Path, asked: dict[str, Any]) -> ExtensionJob:
+    settings = Settings.model_validate({"extensions": [{"name": "toy", **asked}]})
+    layout = Layout(folder, "p", folder / "wheelhouse")
+    files.own(layout.build)
+    job = plan(settings.extensions[0], settings, layout, CHOICE, KNOWLEDGE).job
+    assert isinstance(job, ExtensionJob)
+    return job
 
 
 @posix_only

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from pathlib import Path, PurePosixPath
@@ -19,6 +20,7 @@ from tasks.stages.validate.action import run
 from tasks.stages.validate.job import Check, SmokeCheck, Validation
 from tasks.stages.validate.plan import CHECKS, plan
 from tests.actionyard import PREBUILT
+from tests.runrecords import BEGIN
 from tests.validateyard import ALL_GOOD, Yard, probing, program, publish
 from tests.yard import processes_with
 
@@ -215,6 +217,34 @@ def test_an_extension_that_is_not_built_is_a_failure_and_no_warning_too(yard: Ya
     with pytest.raises(ValidationFailedError):
         run(yard.job(stages=(stage,)))
     assert manifests.read(yard.folder / "validate.json", Validation).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "why", "remedy"),
+    [
+        ("failed", "its last build failed: k.cu(9): error: no such type",
+         "doit diagnose profile=mine --log logs/extensions-smoke.log"),
+        ("changed", "it is not built yet: there is no ", "doit build profile=mine"),
+    ],
+)  # fmt: skip
+def test_an_extension_whose_build_failed_is_sent_to_its_log(
+    yard: Yard, outcome: str, why: str, remedy: str
+) -> None:
+    yard.python(probing(ALL_GOOD[:-1], gpu=""))
+    (yard.folder / "smoke.json").unlink()
+    stage = {"event": "stage", "at": 1.0, "stage": "extensions:smoke", "reason": "first time"}
+    done = {"event": "done", "at": 2.0, "stage": "extensions:smoke", "outcome": outcome,
+            "error": {"what": "k.cu(9): error: no such type"},
+            "diagnosis": {"log": "logs/extensions-smoke.log"}}  # fmt: skip
+    record = yard.folder / "records" / "runs" / "20261122T034027Z-1.jsonl"
+    record.parent.mkdir(parents=True)
+    events = map(json.dumps, (BEGIN, stage, done))
+    record.write_text("".join(f"{line}\n" for line in events), encoding="utf-8")
+    with pytest.raises(ValidationFailedError):
+        run(yard.job())
+    check = yard.written()["smoke: import"]
+    assert check.detail.startswith(why)
+    assert check.remedy == remedy
 
 
 def test_the_stage_runs_each_time_and_waits_for_no_manifest() -> None:

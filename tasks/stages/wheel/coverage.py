@@ -1,0 +1,71 @@
+"""The machine code of a prebuilt wheel against every target, read before the wheel is installed.
+
+Only the library with torch's kernels is unpacked and read: of 2.14.1's wheel that takes less time
+than the check of its digests.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+from tasks.effects import files
+from tasks.effects.binaries import fatbin
+from tasks.effects.voice import say, tick, warn
+from tasks.effects.wheels import wheelfile
+from tasks.errors import BadArtifactError, MissingCodeError
+from tasks.knowledge import load
+from tasks.knowledge.archs import MachineCode
+from tasks.knowledge.covers import covers
+from tasks.model import Arch
+from tasks.stages.wheel.job import KERNELS, PrebuiltJob
+
+
+def require_targets(job: PrebuiltJob, wheel: Path) -> None:
+    """Raise `MissingCodeError` if a GPU of the targets cannot run the kernels of `wheel`.
+
+    As in planning, a target's suffix is left out: the GPU counts. A library whose format is not
+    known here is left to validate, with a warning.
+    """
+    if not job.targets:
+        return
+    try:
+        code = _read_code(job, wheel)
+    except BadArtifactError as error:
+        warn(f"{wheel.name}: {error.what}; doit validate checks it again")
+        return
+    gpus = [Arch(target.major, target.minor) for target in job.targets]
+    knowledge = load(Path(job.knowledge))
+    missing = [gpu for gpu in gpus if not covers(knowledge, code, gpu, maker=job.cuda)]
+    held = _list_archs(code)
+    if missing:
+        raise MissingCodeError(
+            f"{wheel.name} holds machine code for {held or 'no GPU'} and none that runs on "
+            f"{', '.join(map(str, missing))}; it was not installed",
+            where=str(job.wheelhouse),
+        )
+    say(f"{wheel.name} holds machine code for {held}")
+
+
+def _read_code(job: PrebuiltJob, wheel: Path) -> MachineCode:
+    """Return the archs that most kernels are for; none for a wheel without CUDA."""
+    names = [f"torch/lib/{name}" for name in KERNELS[job.system]]
+    with wheelfile.opened(wheel) as archive:
+        member = next((name for name in names if name in archive.namelist()), None)
+        if member is None:
+            return MachineCode(frozenset(), frozenset())
+        tick(f"reading the machine code of {PurePosixPath(member).name}")
+        folder = files.own(Path(job.landing) / "kernels")
+        library = folder / PurePosixPath(member).name
+        try:
+            with archive.open(member) as packed, library.open("wb") as unpacked:
+                shutil.copyfileobj(packed, unpacked, 1 << 20)
+            return fatbin.images(library).common
+        finally:
+            files.remove_owned(folder)
+
+
+def _list_archs(code: MachineCode) -> str:
+    ptx: Iterable[str] = (f"{arch}+PTX" for arch in sorted(code.ptx))
+    return ", ".join([*map(str, sorted(code.cubins)), *ptx])

@@ -1,0 +1,115 @@
+"""A prebuilt wheel without machine code for a GPU of the targets is not installed."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tasks.effects import files, manifests
+from tasks.effects.python import packages
+from tasks.effects.python.packages import Packages
+from tasks.errors import MissingCodeError
+from tasks.model import Arch, Layout
+from tasks.settings.schema import Settings
+from tasks.stages.deps.job import Deps, Program
+from tasks.stages.wheel import action
+from tasks.stages.wheel.coverage import require_targets
+from tasks.stages.wheel.job import PrebuiltJob
+from tasks.stages.wheel.plan import plan
+from tests import fatbins, smallwheels
+from tests.actionyard import PREBUILT
+from tests.checkout import KNOWLEDGE, ROOT, Heard
+
+KERNELS = "torch/lib/libtorch_cuda.so"
+NONE = Program("", "")
+
+
+def prebuilt(folder: Path, *targets: Arch) -> PrebuiltJob:
+    """The job for torch 2.15.9 out of a folder of wheels, for CUDA 13.2."""
+    files.own(folder / "build" / "p")
+    settings = Settings.model_validate({"torch": {"index": str(folder / "index")}})
+    choice = replace(PREBUILT, torch="2.15.9", targets=targets, index=str(folder / "index"))
+    job = plan(settings, Layout(folder, "p", folder / "wheelhouse"), choice, KNOWLEDGE).job
+    assert isinstance(job, PrebuiltJob)
+    return replace(job, knowledge=ROOT / "config" / "knowledge")
+
+
+def torch_wheel(folder: Path, *images: str, library: bytes = b"") -> Path:
+    """A torch 2.15.9 whose kernels are these images; without any it has no library of CUDA."""
+    made = library or fatbins.elf({".nv_fatbin": fatbins.fatbin(*images)} if images else {})
+    content = {KERNELS: made} if images or library else {"torch/__init__.py": ""}
+    return smallwheels.wheel(folder / "index", "torch", "2.15.9", content)
+
+
+@pytest.mark.parametrize(
+    ("images", "target", "held"),
+    [
+        (("9.0", "12.0"), "12.0", "9.0, 12.0"),
+        (("8.6",), "8.9", "8.6"),
+        (("12.0",), "12.0a", "12.0"),
+        (("9.0+PTX",), "12.0", "9.0+PTX"),
+    ],
+    ids=["native", "compatible", "suffix", "ptx"],
+)
+def test_a_wheel_with_code_for_every_target_says_what_it_holds(
+    tmp_path: Path, heard: Heard, images: tuple[str, ...], target: str, held: str
+) -> None:
+    wheel = torch_wheel(tmp_path, *images)
+    require_targets(prebuilt(tmp_path, Arch.parse(target)), wheel)
+    assert heard[-1] == f"{wheel.name} holds machine code for {held}"
+    assert not list((tmp_path / "build" / "p").rglob("*.so"))
+
+
+@pytest.mark.parametrize(
+    ("images", "held"),
+    [(("9.0",), "9.0"), (("9.0",) * 8 + ("12.0",), "9.0"), ((), "no GPU")],
+    ids=["another", "single kernels", "cpu wheel"],
+)
+def test_a_wheel_without_code_for_a_target_is_refused(
+    tmp_path: Path, images: tuple[str, ...], held: str
+) -> None:
+    wheel = torch_wheel(tmp_path, *images)
+    with pytest.raises(MissingCodeError) as told:
+        require_targets(prebuilt(tmp_path, Arch(9, 0), Arch(12, 0)), wheel)
+    lacking = "9.0, 12.0" if held == "no GPU" else "12.0"
+    assert told.value.what == (
+        f"{wheel.name} holds machine code for {held} and none that runs on {lacking}; "
+        "it was not installed"
+    )
+
+
+def test_a_library_of_an_unknown_format_is_left_to_validate(tmp_path: Path, heard: Heard) -> None:
+    broken = fatbins.elf({".nv_fatbin": fatbins.fatbin("9.0", header=8)})
+    wheel = torch_wheel(tmp_path, library=broken)
+    require_targets(prebuilt(tmp_path, Arch(12, 0)), wheel)
+    assert "cannot be read" in heard[-1]
+    assert heard[-1].endswith("; doit validate checks it again")
+
+
+def test_nothing_is_installed_of_a_wheel_that_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the stage's own action, once the wheel is fetched."""
+    wheel = torch_wheel(tmp_path, "9.0")
+    monkeypatch.setattr(packages, "download", lambda _: wheel)
+    job = prebuilt(tmp_path, Arch(12, 0))
+    version = ".".join(map(str, sys.version_info[:3]))
+    deps = Deps(sys.executable, version, "1", None, "", None, None, NONE, NONE, NONE, NONE, None)
+    manifests.publish(job.deps, deps)
+    installed: list[object] = []
+    monkeypatch.setattr(Packages, "install", lambda *given, **_: installed.append(given))
+    with pytest.raises(MissingCodeError, match=r"2\.15\.9.* for 9\.0 and none that runs on 12\.0"):
+        action.run(job)
+    assert installed == []
+
+
+def test_other_targets_have_the_wheel_that_is_there_checked_again() -> None:
+    layout = Layout(Path("/yard"), "p", Path("/yard/wheelhouse"))
+    stages = [
+        plan(Settings(), layout, replace(PREBUILT, targets=targets), KNOWLEDGE)
+        for targets in ((Arch(9, 0),), (Arch(12, 0),), ())
+    ]
+    assert [stage.inputs.get("targets") for stage in stages] == [["9.0"], ["12.0"], None]
