@@ -44,12 +44,13 @@ class Distccd:
         self.child.wait()
 
 
-def why_not() -> str:
-    """Why there can be none here, "" where there can."""
+def why_not(*programs: str, package: str = "distcc") -> str:
+    """Why there can be none here, "" where there can: `programs` of the Debian `package`."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return "network namespaces need root on Linux"
-    missing = [name for name in ("distcc", "distccd", "ip") if not shutil.which(name)]
-    return f"no {missing[0]} (apt install distcc iproute2)" if missing else ""
+    wanted = (*(programs or ("distcc", "distccd")), "ip")
+    missing = [name for name in wanted if not shutil.which(name)]
+    return f"no {missing[0]} (apt install {package} iproute2)" if missing else ""
 
 
 @contextmanager
@@ -66,19 +67,9 @@ def distccd(
     """One. With `options` its C++ compiler is called with these as well, which makes it another;
     `by` is what starts it, `root` where its programs are.
     """
-    mark = os.getpid() * 16 + next(_NUMBERS) % 16  # a namespace is not gone at once
-    name, net = f"ty{mark}", f"100.{64 + mark // 16384 % 64}.{mark // 64 % 256}"
-    near, far = (f"{net}.{mark % 64 * 4 + last}" for last in (1, 2))
-    log = folder / f"{name}.log"
-    _ip("netns", "add", name)
-    place = tempfile.mkdtemp(prefix="torchyard-distccd-")
-    try:
-        _ip("link", "add", f"{name}v", "type", "veth", "peer", "name", "eth0", "netns", name)
-        _ip("addr", "add", f"{near}/30", "dev", f"{name}v")
-        _ip("link", "set", f"{name}v", "up")
-        _ip("-n", name, "addr", "add", f"{far}/30", "dev", "eth0")
-        for device in ("eth0", "lo"):
-            _ip("-n", name, "link", "set", device, "up")
+    with tempfile.TemporaryDirectory(prefix="torchyard-distccd-") as place, namespace() as found:
+        name, near, far = found
+        log = folder / f"{name}.log"
         argv = ["--listen", far, "--allow", f"{near}/30", "--jobs", "2"]
         starts = ["chroot", str(root)] if root else _other(options, place) if options else []
         with log.open("wb") as stream:
@@ -96,9 +87,25 @@ def distccd(
         finally:
             if child.poll() is None:
                 one.kill()
+
+
+@contextmanager
+def namespace() -> Iterator[tuple[str, str, str]]:
+    """A network namespace: its name, this machine's address in its network, and its own."""
+    mark = os.getpid() * 16 + next(_NUMBERS) % 16  # a namespace is not gone at once
+    name, net = f"ty{mark}", f"100.{64 + mark // 16384 % 64}.{mark // 64 % 256}"
+    near, far = (f"{net}.{mark % 64 * 4 + last}" for last in (1, 2))
+    _ip("netns", "add", name)
+    try:
+        _ip("link", "add", f"{name}v", "type", "veth", "peer", "name", "eth0", "netns", name)
+        _ip("addr", "add", f"{near}/30", "dev", f"{name}v")
+        _ip("link", "set", f"{name}v", "up")
+        _ip("-n", name, "addr", "add", f"{far}/30", "dev", "eth0")
+        for device in ("eth0", "lo"):
+            _ip("-n", name, "link", "set", device, "up")
+        yield name, near, far
     finally:
         _ip("netns", "delete", name)
-        Path(place).rmdir()
 
 
 def _other(options: str, place: str) -> list[str]:

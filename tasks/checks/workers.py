@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tasks.checks.symptom import Symptom, install, ok, unchecked, warning
-from tasks.sharing.workers import INSTALL_SCCACHE, PROGRAMS
+from tasks.sharing.workers import PROGRAMS
 
 if TYPE_CHECKING:
     from tasks.knowledge import Knowledge
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 _DAEMON = {
     "distcc": "distccd --daemon --jobs N --allow YOUR-NETWORK/24 --listen ITS-ADDRESS",
     "icecream": "icecc-scheduler there, and iceccd --scheduler-host THAT-HOST on each machine",
-    "sccache-dist": "sccache-dist scheduler there, and sccache-dist server on each machine",
 }
 
 
@@ -32,8 +31,7 @@ def judge(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Ite
         yield unchecked("workers", "nobody was asked")
     elif not s.hands_on.path:
         seen = f"{PROGRAMS[kind]} is not there: everything is compiled here"
-        todo = INSTALL_SCCACHE if kind == "sccache-dist" else install(knowledge, s, kind)
-        yield warning("workers", seen, todo, PROGRAMS[kind])
+        yield warning("workers", seen, install(knowledge, s, kind), PROGRAMS[kind])
     else:
         yield from (_host(kind, found) for found in s.workers)
 

@@ -154,8 +154,11 @@ def _shared(build: Build) -> str:
 
 
 def _jobs(build: Build) -> Decision:
+    if build.jobs != "auto" and build.jobs_exact:
+        return Decision("jobs", str(build.jobs), "build.jobs and build.jobs_exact")
     if build.jobs != "auto":
-        return Decision("jobs", str(build.jobs), "build.jobs")
+        why = "build.jobs, and what memory allows while it builds"
+        return Decision("jobs", f"at most {build.jobs}", why)
     return Decision("jobs", "auto", "cores, and what memory allows while it builds")
 
 

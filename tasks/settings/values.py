@@ -66,6 +66,15 @@ def _word(value: object) -> object:
     return "off" if value is False else value
 
 
+def _distributor(value: object) -> object:
+    if value == "sccache-dist":
+        raise ValueError(
+            "sccache-dist is no longer supported: set build.distribute: distcc or icecream "
+            "(docs/distribute.md)"
+        )
+    return _word(value)
+
+
 def _with_a_port(url: str) -> str:
     if why := mistaken(url):
         raise ValueError(why)
@@ -83,9 +92,7 @@ CheckName = Annotated[
 ]
 Caching = Annotated[Literal["auto", "ccache", "sccache", "off"], BeforeValidator(_word)]
 Remote = Annotated[str, Field(pattern=forms.REMOTE), AfterValidator(_with_a_port)]
-Distribution = Annotated[
-    Literal["off", "distcc", "icecream", "sccache-dist"], BeforeValidator(_word)
-]
+Distribution = Annotated[Literal["off", "distcc", "icecream"], BeforeValidator(_distributor)]
 Check = Literal[
     "import",
     "version",

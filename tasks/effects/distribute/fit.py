@@ -5,12 +5,12 @@ object. Macros are those of this machine, so they prove nothing: each worker com
 the same options as this machine does, and has to come to the same bytes. They hold what the
 compiler says of itself (.comment, and the producer of the debug information) and what it makes of a
 little code.
-icecream sends the compiler itself, and sccache what was packed for it.
+icecream sends the compiler itself. It is used where the scheduler answers and an icecream daemon
+runs on this machine: without one, icecc compiles here, one source at a time.
 """
 
 from __future__ import annotations
 
-import json
 import socket
 import tempfile
 import threading
@@ -25,6 +25,7 @@ from tasks.model import Command
 from tasks.sharing.workers import Worker, Workers
 
 _PATIENCE = 8.0  # seconds; distcc itself waits 4 for a connection
+_PACKING = 120.0  # seconds; the first time the daemon packs the compiler, and sends it
 _ONE_AT_A_TIME = threading.Lock()  # extensions are at work beside each other
 _known: dict[tuple[object, ...], tuple[Worker, ...]] = {}
 _OPTIONS = ("-O2", "-g", "-fPIC", "-c")
@@ -88,10 +89,7 @@ def _hindrances(
 ) -> list[tuple[Worker, str]]:
     if asked.kind == "distcc":
         return _of_distcc(asked.hosts, program, compilers, env)
-    reached = [(one, _silence(one)) for one in asked.hosts]
-    if asked.kind == "sccache-dist":
-        return [(one, why or _unscheduled(program, env)) for one, why in reached]
-    return reached
+    return [(one, _silence(one) or _daemon_missing(program, compilers, env)) for one in asked.hosts]
 
 
 def _of_distcc(
@@ -172,13 +170,19 @@ def _silence(one: Worker) -> str:
     return ""
 
 
-def _unscheduled(sccache: str, env: Mapping[str, str]) -> str:
-    """Whether the own configuration of sccache (its path) names a scheduler that has machines."""
-    try:
-        argv = (sccache, "--dist-status")
-        told = json.loads(shell.capture(Command(argv, env, "ask sccache", timeout=_PATIENCE)))
-    except (BuildError, ValueError) as error:
-        return f"sccache does not tell of one: {error}"
-    if isinstance(told, dict) and "SchedulerStatus" in told:
+def _daemon_missing(icecc: str, compilers: Sequence[str], env: Mapping[str, str]) -> str:
+    """Return why icecc cannot reach a daemon on this machine, "" if it can. Compiles a probe."""
+    with tempfile.TemporaryDirectory(prefix="torchyard-workers-") as name:
+        folder, log = Path(name), Path(name, "icecc.log")
+        (folder / "probe.cpp").write_text(_CXX, encoding="utf-8")
+        argv = (icecc, compilers[-1], *_OPTIONS, "probe.cpp", "-o", "probe.o")
+        logged = {**env, "ICECC_LOGFILE": str(log), "ICECC_DEBUG": "debug"}
+        what = "compile probe.cpp with icecc"
+        try:
+            shell.capture(Command(argv, logged, what, cwd=folder, timeout=_PACKING))
+        except BuildError as error:
+            return f"icecc compiles nothing: {error.what}"
+        said = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    if "asking for host to use" in said:
         return ""
-    return f"sccache knows no scheduler ({told}): [dist] scheduler_url in its own configuration"
+    return "no icecream daemon runs on this machine: sudo systemctl start iceccd"

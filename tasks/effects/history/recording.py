@@ -221,7 +221,7 @@ class _Overheard:
 
     def tick(self, text: str, progress: Progress | None = None) -> None:
         self.listener.tick(text, progress)
-        if progress:
+        if progress and progress.total:
             self.record.sample(progress)
 
 

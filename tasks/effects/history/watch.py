@@ -32,6 +32,7 @@ class Watch:
             hit_rate=self.hit_rate(),
             heavy=heavy(pool.at_work if pool else ()),
             slowest=slowest(self.took()),
+            paused=sum(job.waits > 0 for job in pool.at_work) if pool else 0,
         )
 
 

@@ -14,13 +14,13 @@ def cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-def safe_jobs(compiler_mib: int = 0) -> int:
+def safe_jobs(compiler_mib: int = 0, most: int = 0) -> int:
     """Compilers at once by cores and the memory that is available, at least one: a fixed number,
     where nobody can look after memory while they run. `compiler_mib` is what each takes, where that
-    is known to be more than usual.
+    is known to be more than usual, `most` a number that takes the place of the cores.
     """
     available = memory.measure(memory.groups()).available_mib
-    return max(1, min(cores(), available // max(CUDA_COMPILER, compiler_mib)))
+    return max(1, min(most or cores(), available // max(CUDA_COMPILER, compiler_mib)))
 
 
 def processors() -> int:

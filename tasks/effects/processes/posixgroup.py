@@ -21,8 +21,13 @@ def begin(child: Popen[str], *, serves: bool) -> None:
 
 
 def end(child: Popen[str], grace: float) -> None:
-    """End who is left, with so many seconds between two signals."""
+    """End who is left, with so many seconds between two signals. From TERM on, those that left the
+    group get it as well: Ninja waits for its compilers, and where memory is full these need long to
+    obey INT.
+    """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        if number != signal.SIGINT and child.poll() is None:
+            _signal_session(child.pid, number)
         if not _send(child, number):
             break
         with contextlib.suppress(TimeoutExpired):
@@ -72,13 +77,19 @@ def _end_session(leader: int, grace: float) -> None:
     One that is stopped takes a signal only when it goes on.
     """
     for number in (signal.SIGTERM, signal.SIGKILL):
-        left = _alive(leader, os.getsid)
-        for pid in left:
-            with contextlib.suppress(OSError):
-                os.kill(pid, number)
-                os.kill(pid, signal.SIGCONT)
+        left = _signal_session(leader, number)
         if not left or _gone(lambda: _alive(leader, os.getsid), grace):
             return
+
+
+def _signal_session(leader: int, number: int) -> list[int]:
+    """Signal everyone in the session, and let the stopped ones go on; return their process ids."""
+    left = _alive(leader, os.getsid)
+    for pid in left:
+        with contextlib.suppress(OSError):
+            os.kill(pid, number)
+            os.kill(pid, signal.SIGCONT)
+    return left
 
 
 def _alive(leader: int, leader_of: Callable[[int], int]) -> list[int]:

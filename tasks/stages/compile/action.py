@@ -165,9 +165,8 @@ def _compile(
     growing = ninjalog.Growing(bench.folder, before)
     watch = Watch(measured.hit_rate, lambda: runs.seconds(growing.made()))
     met = runs.old_make(past)
-    crew = Crew(bench.work.jobs, job.pool, runs.peaks(past), watch=watch, old_make=met)
-    if crew.jobs and _is_ours_to_say(bench, job):
-        crew.jobs += slots
+    limit = bench.most_jobs
+    crew = Crew(bench.work.jobs, job.pool, runs.peaks(past), watch=watch, old_make=met, limit=limit)
     crew.slots = slots
 
     def start(jobs: int | None, more: Mapping[str, str], take: Take) -> None:
@@ -189,12 +188,6 @@ def _compile(
     finally:
         told.peaks, told.jobs, told.killed = crew.peaks, crew.allowed, crew.killed
         told.old_make, told.heard = crew.old_make, crew.heard
-
-
-def _is_ours_to_say(bench: Bench, job: CompileJob) -> bool:
-    """sccache's server compiles, so that the number is fixed: by us where nobody else said one."""
-    asked = job.jobs or bench.environment.set.get("MAX_JOBS")
-    return job.workers.kind == "sccache-dist" and not asked
 
 
 def _run(step: Step, bench: Bench, job: CompileJob, take: Take) -> float:

@@ -31,13 +31,14 @@ class Bench:
     """A build about to begin: the tree's backend, its folder, and what is wanted of it.
 
     `held` is what CMakeCache.txt of the folder has, `before` what the folder is configured from.
-    `kept` are variables that the wheel's command has to have as well, so that it finds the folder
-    as compile left it.
+    `most_jobs` is the number of jobs in the settings. `kept` are variables that the wheel's command
+    has to have as well, so that it finds the folder as compile left it.
     """
 
     name: BackendName
     backend: Backend
     work: Work
+    most_jobs: int | None
     folder: PurePath
     rules: tuple[FolderRule, ...]
     held: Mapping[str, str]
@@ -75,7 +76,8 @@ def open_bench(job: CompileJob, environment: Environment | None = None) -> Bench
     rules = load(Path(job.knowledge)).folder_rules
     launcher = settled.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
     asked_jobs = job.jobs or _number(settled.set.get("MAX_JOBS", ""))
-    jobs = jobs_for(asked_jobs, job.pool, work.ninja, deps, (launcher,))
+    jobs = asked_jobs if job.jobs_exact else None
+    jobs = jobs or jobs_for(asked_jobs, job.pool, work.ninja, deps, (launcher,))
     deep = flashattention.pool(tree, settled.set, asked_jobs, elastic=jobs is None)
     settled = replace(settled, set={**settled.set, **deep})
     wanted = Fingerprint(settled.set, _toolchain(deps, settled.set, work))
@@ -83,6 +85,7 @@ def open_bench(job: CompileJob, environment: Environment | None = None) -> Bench
         name=name,
         backend=backend,
         work=replace(work, definitions=definitions(rules, wanted), jobs=jobs),
+        most_jobs=asked_jobs,
         folder=folder,
         rules=rules,
         held=held,

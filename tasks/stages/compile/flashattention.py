@@ -24,13 +24,13 @@ def pool(
     """The variable that a build of `tree` gets beside its own `variables`; none where the tree
     knows no such pool, nothing is built for CUDA, or a person chose.
 
-    `jobs` is a number of compilers that is asked for. Where a pool of ours is `elastic`, this one
-    is not to be the limit.
+    `jobs` is a number of compilers that is asked for. Where a pool of ours is `elastic`, memory
+    governs that, and this one is not to be the limit.
     """
     if MAX_JOBS in variables or not same(variables.get("USE_CUDA", ""), "1") or not forwarded(tree):
         return {}
-    if elastic and not jobs:
-        return {MAX_JOBS: str(capacity.processors())}
+    if elastic:
+        return {MAX_JOBS: str(jobs or capacity.processors())}
     return {MAX_JOBS: str(capacity.kernel_jobs(jobs or capacity.processors()))}
 
 

@@ -19,13 +19,14 @@ ASSEMBLY = "bdist.torchyard"  # in setup.py's build folder: where setuptools put
 class CompileJob:
     """What to build and where.
 
-    The switches come with the environment; `jobs` is how many compilers run at once, None by
-    cores and memory. `build` is our own build folder, for backends that take one; setup.py has its
-    own in the tree. `source`, `deps` and `environment` are the manifests it reads, `knowledge` the
-    folder of facts. `runs` is the file that each run adds a line to, `pool` the folder of the jobs
-    that all builds of the checkout share, `cache` the manifest that names the compiler cache, and
-    `manifest` that of compile itself. `cache_remote` is the URL of the cache that machines share,
-    `workers` the machines that compile for this one.
+    The switches come with the environment; `jobs` is how many compilers run at once at most, None
+    by cores and memory; with `jobs_exact` so many, whatever memory there is. `build` is our own
+    build folder, for backends that take one; setup.py has its own in the tree. `source`, `deps` and
+    `environment` are the manifests it reads, `knowledge` the folder of facts. `runs` is the file
+    that each run adds a line to, `pool` the folder of the jobs that all builds of the checkout
+    share, `cache` the manifest that names the compiler cache, and `manifest` that of compile
+    itself. `cache_remote` is the URL of the cache that machines share, `workers` the machines that
+    compile for this one.
     """
 
     backend: Literal["auto", "setup_py", "scikit_build_core", "cmake"]
@@ -44,6 +45,7 @@ class CompileJob:
     log: PurePath
     cache_remote: str = ""
     workers: Workers = field(default_factory=Workers)
+    jobs_exact: bool = False
 
 
 @dataclass(frozen=True)

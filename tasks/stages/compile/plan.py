@@ -46,6 +46,7 @@ def _job(build: Build, layout: Layout) -> CompileJob:
         log=layout.logs / "compile.log",
         cache_remote=build.cache_remote or "",
         workers=asked(build.distribute, build.hosts, layout.build),
+        jobs_exact=build.jobs_exact,
     )
 
 

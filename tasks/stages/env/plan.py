@@ -112,15 +112,15 @@ def _inputs(job: EnvJob) -> dict[str, Json]:
 
 
 def _distribute(settings: Settings, layout: Layout, choice: Choice) -> str:
-    """sccache hands on by itself."""
+    """Return the path of the script before the compilers, "" if nothing is distributed."""
     kind = settings.build.distribute
-    if kind in {"distcc", "icecream"} and choice.system == "windows":
+    if kind != "off" and choice.system == "windows":
         raise SettingsError(
             f"{kind} hands nothing on from Windows",
             where="build.distribute",
-            todo="set build.distribute: off, or sccache-dist with build.cache: sccache",
+            todo="set build.distribute: off",
         )
-    return "" if kind == "sccache-dist" else asked(kind, settings.build.hosts, layout.build).script
+    return asked(kind, settings.build.hosts, layout.build).script
 
 
 def _runtime(settings: Settings, choice: Choice) -> dict[str, str]:

@@ -28,7 +28,13 @@ from tasks.stages.extensions import sources
 from tasks.stages.extensions.cached import cached, handed_on
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.turns import turn
-from tasks.stages.extensions.variables import building, jobs_of, numbered, same_anywhere
+from tasks.stages.extensions.variables import (
+    building,
+    jobs_of,
+    most_jobs,
+    numbered,
+    same_anywhere,
+)
 
 
 def build(job: ExtensionJob, deps: Deps, tree: Path) -> Path:
@@ -59,11 +65,13 @@ def _compile(job: ExtensionJob, deps: Deps, command: Command, tree: Path) -> Non
     caching = manifests.read(job.caching, Caching)
     jobs = jobs_of(job, deps, caching, command.env)
     past = tuple(runs.read(job.runs))
-    crew = Crew(jobs, job.pool, runs.peaks(past), old_make=runs.old_make(past))
+    limit = most_jobs(job)
+    crew = Crew(jobs, job.pool, runs.peaks(past), old_make=runs.old_make(past), limit=limit)
+    alone = crew.jobs is not None or limit != job.jobs  # the jobs of the others count apart
     started, handed = time.monotonic(), Handed(command.env)
     measured = Measured(command.env)
     try:
-        with turn(alone=crew.jobs is not None):
+        with turn(alone=alone):
             started = time.monotonic()
             with (
                 handed_on(job, caching, command.env) as handed,

@@ -33,11 +33,12 @@ class ExtensionJob:
     of; `cache_remote` the URL of the compiler cache that machines share, `workers` the machines
     that compile for this one.
 
-    `jobs` is how many compilers run at once, None by cores and memory; `own_jobs`: its setup.py
-    puts a number where it gets none; `compiler_mib` is what one compiler takes, 0 where nobody
-    knows. `pool` is the folder of the jobs that all builds of the checkout share, `runs` the file
-    that each build adds a line to, `knowledge` the folder of facts. `asked` is its entry in the
-    settings, for the statement beside the wheel.
+    `jobs` is how many compilers run at once at most, None by cores and memory; with `jobs_exact` so
+    many, whatever memory there is. `own_jobs`: its setup.py puts a number where it gets none;
+    `compiler_mib` is what one compiler takes, 0 where nobody knows. `pool` is the folder of the
+    jobs that all builds of the checkout share, `runs` the file that each build adds a line to,
+    `knowledge` the folder of facts. `asked` is its entry in the settings, for the statement beside
+    the wheel.
 
     Of torchyard.lock: `commit` is what `ref` stood for, `locked_sha256` the sdist's or wheel's,
     `locked` and `locked_requires` the packages that it and its build ask for. They are no inputs,
@@ -78,6 +79,7 @@ class ExtensionJob:
     requires: tuple[str, ...] = ()
     after: tuple[PurePath, ...] = ()
     nvcc: tuple[str, ...] = ()
+    jobs_exact: bool = False
     own_jobs: bool = False
     compiler_mib: int = 0
     why: str = ""

@@ -183,6 +183,7 @@ def _bare(extension: Extension, settings: Settings, layout: Layout, choice: Choi
         targets=choice.targets,
         label=choice.label,
         jobs=None if settings.build.jobs == "auto" else settings.build.jobs,
+        jobs_exact=settings.build.jobs_exact,
         knowledge=layout.config / "knowledge",
         pool=layout.pool,
         runs=layout.build / "records" / "extensions" / f"{extension.name}.jsonl",

@@ -1,5 +1,5 @@
-"""Who builds beside whom. Builds of the pool share its jobs; one that chose a number of its own is
-counted by nobody, and has the machine for itself.
+"""Who builds beside whom. Builds of the pool share its jobs; one with a number of its own is
+counted apart, and has the machine for itself.
 """
 
 from __future__ import annotations

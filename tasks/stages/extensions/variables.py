@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tasks.effects import manifests, shell
-from tasks.effects.building.crew import NUMBERS, jobs_for
-from tasks.effects.machine import capacity
+from tasks.effects.building.crew import NUMBERS, jobs_for, safe_jobs
 from tasks.provenance.made import dated
 from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import LAUNCHERS, Caching, Environment
@@ -77,14 +76,19 @@ def jobs_of(job: ExtensionJob, deps: Deps, caching: Caching, env: Mapping[str, s
     """Compilers at once, None where the pool says how many: torch's cpp_extension starts the ninja
     of PATH with a number only where MAX_JOBS is one.
     """
-    asked = max(_own(job).values(), default=job.jobs)
-    if "MAKEFLAGS" in job.env:
-        asked = asked or capacity.safe_jobs()
-    if job.own_jobs:
-        asked = asked or capacity.safe_jobs(job.compiler_mib)
+    asked = most_jobs(job)
+    if asked and job.jobs_exact:
+        return asked
+    if job.own_jobs or "MAKEFLAGS" in job.env:
+        return safe_jobs(asked, job.compiler_mib if job.own_jobs else 0)
     ninja = shutil.which("ninja", path=env.get("PATH")) or ""
     words = [word for name in _COMPILERS for word in env.get(name, "").split()]
     return jobs_for(asked, job.pool, ninja, deps, (caching.cache.path, *words))
+
+
+def most_jobs(job: ExtensionJob) -> int | None:
+    """Return the number of jobs in the settings, None for `auto`. Its own env goes first."""
+    return max(_own(job).values(), default=job.jobs)
 
 
 def numbered(job: ExtensionJob, env: Mapping[str, str], jobs: int | None) -> dict[str, str]:

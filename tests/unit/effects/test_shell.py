@@ -141,6 +141,28 @@ def test_a_child_that_ignores_int_and_term_is_killed(
     assert not _runs(int(lines[0]))
 
 
+WAITS = """
+import signal, subprocess, sys
+for number in (2, 15):
+    signal.signal(number, signal.SIG_IGN)
+deaf = "import signal, time; signal.signal(15, signal.SIG_DFL); time.sleep(600)"
+print("waiting", flush=True)
+subprocess.run([sys.executable, "-c", deaf], process_group=0)
+print("its child has ended", flush=True)
+"""
+
+
+@posix
+def test_who_waits_for_a_child_that_is_deaf_to_int_is_not_killed_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(process_group, "GRACE", 2.0)
+    lines: list[str] = []
+    with pytest.raises(CommandFailedError):
+        shell.run(python(WAITS, timeout=3), lines.append)
+    assert "its child has ended" in lines
+
+
 @posix
 def test_interrupt_all_ends_a_child_that_another_thread_waits_for(tmp_path: Path) -> None:
     ended: list[int] = []

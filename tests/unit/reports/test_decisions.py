@@ -127,7 +127,7 @@ def test_windows_looks_for_visual_studio_and_has_the_pool_too(yard: Path) -> Non
 
 def test_cache_and_jobs_are_what_is_here_and_what_was_asked(yard: Path) -> None:
     here = profile(yard, "build: {jobs: 3, cache: sccache}\n")
-    assert told(here)["jobs"] == "3: build.jobs"
+    assert told(here)["jobs"] == "at most 3: build.jobs, and what memory allows while it builds"
     assert told(here)["cache"] == "sccache: build.cache is sccache"
     found = Found(DEPS, Cache("ccache", "/usr/bin/ccache", "4.10"))
     assert told(here, found)["cache"] == "ccache 4.10 at /usr/bin/ccache"

@@ -92,7 +92,10 @@ def told(folder: Path, build: str) -> str:
         ),
         ("{distribute: icecream, hosts: [a/2, b/2]}", "one entry, the scheduler"),
         ("{distribute: icecream, hosts: ['a/2,lzo']}", "takes its scheduler and a number"),
-        ("{distribute: sccache-dist, hosts: [a/2], cache: ccache}", "needs build.cache: sccache"),
+        (
+            "{distribute: sccache-dist, hosts: [a/2], cache: sccache}",
+            "sccache-dist is no longer supported: set build.distribute: distcc or icecream",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_told_at_load(tmp_path: Path, build: str, message: str) -> None:
@@ -128,6 +131,16 @@ def test_who_did_what_is_read_from_distccs_log() -> None:
     counts = counted("distcc", log)
     assert counts == Counts({"10.0.0.5": 1, "b": 1, "here": 1})
     assert counts.told("distcc") == "distcc had 1 at 10.0.0.5, 1 at b, 1 here compiled"
+
+
+def test_who_did_what_is_read_from_icecreams_log() -> None:
+    log = [
+        "ICECC[7] 2026-11-22 21:37:36: asking for host to use",
+        "ICECC[7] 2026-11-22 21:37:36: Have to use host 10.0.0.5:10245 - Job ID: 17 - env: x86_64",
+        "ICECC[8] 2026-11-22 21:37:36: building myself, but telling localhost",
+        "ICECC[9] 2026-11-22 21:37:56: neither -c nor -S argument, building locally",
+    ]
+    assert counted("icecream", log) == Counts({"10.0.0.5": 1, "here": 1})
 
 
 def test_a_report_leaves_the_machines_out() -> None:
@@ -176,7 +189,6 @@ def _handing(
         ("distcc", "/usr/bin/sccache", "sccache caches here"),
         ("distcc", "", "nothing before its compilers"),
         ("distcc", "/usr/bin/ccache", "CCACHE_PREFIX is set already, to mine"),
-        ("sccache-dist", "/usr/bin/ccache", "sccache is not what caches here"),
     ],
 )
 def test_where_nothing_can_be_handed_on_that_is_a_warning_and_the_same_environment(
@@ -249,19 +261,28 @@ def test_a_log_of_a_persons_own_stays_and_nothing_is_counted(
 
 
 @posix_only
-def test_the_sccache_that_is_at_work_is_asked_for_its_scheduler(
-    tmp_path: Path, heard: Heard
+@pytest.mark.parametrize(
+    ("daemon", "warning"),
+    [
+        ("asking for host to use", ""),
+        ("connect failed", "no icecream daemon runs on this machine: sudo systemctl start iceccd"),
+    ],
+)
+def test_icecream_is_used_where_its_scheduler_and_a_daemon_here_answer(
+    tmp_path: Path, heard: Heard, daemon: str, warning: str
 ) -> None:
-    sccache = tmp_path / "elsewhere" / "sccache"
-    program(sccache, 'echo \'{"SchedulerStatus": ["http://a", {}]}\'')
+    program(
+        tmp_path / "bin" / "icecc", f'echo "ICECC[1] 12:00: {daemon}" >"$ICECC_LOGFILE"; exec "$@"'
+    )
     with socket.create_server(("127.0.0.1", 0)) as scheduler:
-        machine = f"127.0.0.1:{scheduler.getsockname()[1]}/32"
-        env = {"PATH": "/nowhere"}
+        machines = asked("icecream", [f"127.0.0.1:{scheduler.getsockname()[1]}/32"], tmp_path)
+        env = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
         compilers = ("/usr/bin/gcc", "/usr/bin/g++")
-        machines = asked("sccache-dist", [machine], tmp_path)
-        with distribute.handing_on(machines, str(sccache), compilers, env, tmp_path / "l") as found:
-            assert found.slots == 32
-    assert list(heard) == []
+        with distribute.handing_on(
+            machines, "/usr/bin/ccache", compilers, env, tmp_path / "log"
+        ) as found:
+            assert found.slots == (0 if warning else 32)
+    assert any(warning in text for text in heard) if warning else list(heard) == []
 
 
 def program(path: Path, text: str) -> None:

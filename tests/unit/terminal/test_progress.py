@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tasks.terminal.atwork import AtWork
@@ -83,9 +85,55 @@ def test_steps_that_need_not_be_done_do_not_start_a_new_estimate() -> None:
 
 def test_estimate_runs_down_until_a_long_step_disproves_it() -> None:
     progress = Progress(9, 10, 60.0)
-    assert progress.after(20.0) == Progress(9, 10, 40.0)
-    assert progress.after(70.0) == Progress(9, 10)
-    assert Progress(9, 10).after(5.0) == Progress(9, 10)
+    assert progress.after(20.0) == Progress(9, 10, 40.0, silent=20.0)
+    assert progress.after(70.0) == Progress(9, 10, silent=70.0)
+    assert Progress(9, 10).after(5.0) == Progress(9, 10, silent=5.0)
+
+
+SINCE = "no compiler has finished for 4 min"
+FULL = AtWork(2, held_back=4, used_mib=1638, limit_mib=1740)
+
+
+@pytest.mark.parametrize(
+    ("silent", "at_work", "stalled"),
+    [
+        (110.0, FULL, ""),
+        (
+            250.0,
+            replace(FULL, paused=5),
+            f"{SINCE}: memory is full (1.6 of 1.7 GiB), 5 compilers are paused",
+        ),
+        (
+            250.0,
+            replace(FULL, jobs=None),
+            f"{SINCE}: memory is full (1.6 of 1.7 GiB); fewer at once need less (build.jobs)",
+        ),
+        (
+            250.0,
+            AtWork(2, used_mib=3072, limit_mib=4096, paused=1),
+            f"{SINCE}: 1 compiler is paused until there is room (3 of 4 GiB in use)",
+        ),
+        (250.0, AtWork(2, used_mib=512, limit_mib=4096), SINCE),
+        (250.0, AtWork(0, used_mib=512, limit_mib=4096), ""),
+    ],
+)
+def test_a_build_that_finishes_nothing_for_minutes_says_so_and_why(
+    silent: float, at_work: AtWork, stalled: str
+) -> None:
+    progress = Progress(3, 9, at_work=at_work, silent=silent)
+    assert progress.stalled == stalled
+    assert str(progress) == f"3/9 (33 %), {', '.join(filter(None, (str(at_work), stalled)))}"
+
+
+def test_a_minute_is_worth_a_line_also_before_the_first_step_is_done() -> None:
+    minutes, nothing = Minutes(), Progress(0, 0, at_work=FULL, silent=60.0)
+    assert [minutes.reached(nothing, took) for took in (59.0, 61.0, 90.0, 122.0)] == [
+        False,
+        True,
+        False,
+        True,
+    ]
+    assert str(nothing) == "2 jobs (4 held back), 1.6 of 1.7 GiB"
 
 
 @pytest.mark.parametrize(

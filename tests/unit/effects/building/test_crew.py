@@ -27,7 +27,7 @@ NINJA = "/venv/bin/ninja"
 
 @pytest.fixture(autouse=True)
 def safe(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capacity, "safe_jobs", lambda: SAFE)
+    monkeypatch.setattr(capacity, "safe_jobs", lambda *_: SAFE)
 
 
 @pytest.fixture(autouse=True)
@@ -189,7 +189,9 @@ def deps(version: str) -> Deps:
     ("asked", "pool", "version", "launchers", "jobs"),
     [
         (None, "/yard/build/.jobs", "1.13.1", ("", "ccache"), None),
-        (5, "/yard/build/.jobs", "1.13.1", (), 5),
+        (5, "/yard/build/.jobs", "1.13.1", (), None),
+        (5, "/yard/build/.jobs", "1.12.0", (), 5),
+        (9, "/yard/build/.jobs", "1.12.0", (), SAFE),
         pytest.param(None, "/my yard/build/.jobs", "1.13.1", (), SAFE, marks=posix_only),
         (None, "/yard/build/.jobs", "1.12.0", (), SAFE),
         (None, "/yard/build/.jobs", "1.13.1", ("/usr/bin/sccache", "gcc"), SAFE),
@@ -199,6 +201,43 @@ def test_the_pool_says_how_many_where_it_can(
     asked: int | None, pool: str, version: str, launchers: tuple[str, ...], jobs: int | None
 ) -> None:
     assert jobs_for(asked, PurePath(pool), NINJA, deps(version), launchers) == jobs
+
+
+@pytest.mark.parametrize(
+    ("limit", "slots", "most_and_local"),
+    [(5, 0, (5, 0)), (4, 6, (4, 2)), (1, 6, (1, 0)), (9, 2, (4, 2))],
+)
+def test_a_number_is_the_most_there_are_and_memory_governs_below_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: int,
+    slots: int,
+    most_and_local: tuple[int, int],
+) -> None:
+    seen: list[View] = []
+
+    def decide(view: View) -> Verdict:
+        seen.append(view)
+        return Verdict(1)
+
+    monkeypatch.setattr("tasks.effects.building.crew.decide", decide)
+    build = Ending(build=Build(tmp_path / "b", 1))
+    Crew(None, tmp_path / "pool", {}, most=2, slots=slots, limit=limit).work(build)
+    assert build.jobs == [None]
+    assert f"--jobserver-auth=fifo:{tmp_path / 'pool' / str(limit)}/" in build.flags[0]
+    assert {(view.most, view.local) for view in seen} == {most_and_local}
+
+
+def test_where_nothing_holds_jobs_back_fewer_than_the_number_are_named(
+    tmp_path: Path, heard: Heard
+) -> None:
+    build = Ending()
+    Crew(2, tmp_path / "pool", {}, 4, limit=6).work(build)
+    Crew(6, tmp_path / "pool", {}, 4, limit=6).work(build)
+    assert build.jobs == [2, 6]
+    (told,) = heard
+    assert told.startswith("2 of 6 jobs: memory allows no more")
+    assert "build.jobs_exact: true" in told
 
 
 def test_a_ninja_that_is_nowhere_gets_a_number() -> None:

@@ -89,28 +89,29 @@ def ticks(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> _Ticks:
 def test_what_is_at_work_is_told_while_ninja_is_silent(ticks: _Ticks) -> None:
     jobs = iter(range(1_000_000))
     with ninja.watched(lambda: AtWork(jobs=next(jobs))) as take:
+        wait_for(lambda: len(ticks) > 2)
         take("[1/3] Building CXX object a.cpp.o")
-        wait_for(lambda: len(ticks) > 4)
+        wait_for(lambda: len(ticks) > 6)
+    before, *_, after = ticks.told
+    assert before
+    assert (before.total, before.silent > 0) == (0, True), "before any step has ended"
+    assert after
+    assert (after.total, after.silent > 0) == (3, True)
     told = [progress.at_work.jobs or 0 for progress in ticks.told if progress]
-    assert set(ticks) == {"a.cpp"}
+    assert set(ticks) == {"compiling", "a.cpp"}
     assert told == sorted(told)
     assert len(set(told)) > 2
     assert not [thread for thread in threading.enumerate() if thread.name == "watch"]
 
 
-def test_nothing_is_told_again_once_ninja_is_done(ticks: _Ticks) -> None:
-    looks: list[int] = []
-
-    def look() -> AtWork:
-        looks.append(len(ticks))
-        return AtWork()
-
-    with ninja.watched(look) as take:
+def test_once_ninja_is_done_no_count_is_told_and_nobody_is_late(ticks: _Ticks) -> None:
+    with ninja.watched(AtWork) as take:
         take("[1/2] Building CXX object a.cpp.o")
         take("-- Install configuration")
-        before = len(ticks)
-        wait_for(lambda: len(looks) > 5 + before)
-        assert len(ticks) == before
+        before = len(ticks) + 1  # one may be on its way
+        wait_for(lambda: len(ticks) > 5 + before)
+    assert set(ticks[before:]) == {"installing"}
+    assert {(later.total, later.silent) for later in ticks.told[before:] if later} == {(0, 0.0)}
 
 
 def test_an_interrupted_build_is_watched_no_longer(ticks: _Ticks) -> None:

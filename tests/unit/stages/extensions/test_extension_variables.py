@@ -36,7 +36,7 @@ SAFE = 6
 
 @pytest.fixture(autouse=True)
 def safe(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capacity, "safe_jobs", lambda: SAFE)
+    monkeypatch.setattr(capacity, "safe_jobs", lambda *_: SAFE)
 
 
 def extension(jobs: object = "auto", **env: str) -> ExtensionJob:
@@ -69,18 +69,22 @@ def test_the_pool_says_how_many_where_nobody_else_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("job", "jobs"),
+    ("job", "jobs", "exact"),
     [
-        (extension(3), 3),
-        (extension(MAX_JOBS="2"), 2),
-        (extension(3, CMAKE_BUILD_PARALLEL_LEVEL="8"), 8),
-        (extension(MAKEFLAGS="-j4"), SAFE),
-        (extension(CC="sccache gcc"), SAFE),
-        (extension(CMAKE_CUDA_COMPILER_LAUNCHER="/opt/sccache"), SAFE),
+        (extension(3), None, 3),
+        (extension(MAX_JOBS="2"), None, 2),
+        (extension(3, CMAKE_BUILD_PARALLEL_LEVEL="8"), None, 8),
+        (extension(MAKEFLAGS="-j4"), SAFE, SAFE),
+        (extension(8, MAKEFLAGS="-j4"), SAFE, 8),
+        (extension(3, CC="sccache gcc"), 3, 3),
+        (extension(8, CMAKE_CUDA_COMPILER_LAUNCHER="/opt/sccache"), SAFE, 8),
     ],
 )
-def test_a_number_takes_its_place(tmp_path: Path, job: ExtensionJob, jobs: int) -> None:
-    assert asked(job, tmp_path) == jobs
+def test_a_number_is_a_limit_where_nothing_holds_jobs_back_and_exact_the_number(
+    tmp_path: Path, job: ExtensionJob, jobs: int | None, exact: int
+) -> None:
+    assert asked(job, tmp_path / "limit") == jobs
+    assert asked(replace(job, jobs_exact=True), tmp_path / "exact") == exact
 
 
 def test_behind_sccache_whose_server_compiles_the_number_is_fixed(tmp_path: Path) -> None:
@@ -114,7 +118,7 @@ def test_a_setup_py_that_puts_a_number_itself_gets_ours(
     """Else its own would be -j for Ninja, which leaves the pool alone then."""
     heard: list[int] = []
 
-    def safe_jobs(compiler_mib: int = 0) -> int:
+    def safe_jobs(compiler_mib: int, _: int = 0) -> int:
         heard.append(compiler_mib)
         return SAFE
 
