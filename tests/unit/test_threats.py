@@ -5,6 +5,7 @@ docs/security.md lists all of it; what has its tests elsewhere is named there.
 from __future__ import annotations
 
 import ast
+import contextlib
 import sys
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from tasks.effects import git, shell
 from tasks.effects.network import insisting
 from tasks.errors import BuildError
 from tasks.model import Command
+from tasks.yard import open_yard
+from tests.checkout import Heard
 from tests.systems import needs_git
 from tests.unit.effects.git.test_git import commit, repository, run
 
@@ -87,6 +90,61 @@ def test_a_program_of_the_folder_that_a_command_runs_in_is_not_taken(
     told = shell.capture(Command(("uname",), shell.host_env(), "look", cwd=tmp_path))
     assert told.strip() == "Linux" or sys.platform != "linux"
     assert "theirs" not in told
+
+
+@pytest.fixture
+def laid(yard: Path) -> Path:
+    """A checkout whose config/local.yaml names programs that leave a file `ran` when they run."""
+    for program in ("env/bin/python", "cuda/bin/nvcc"):
+        path = yard / program
+        path.parent.mkdir(parents=True)
+        path.write_text(f"#!/bin/sh\ntouch {yard / 'ran'}\n", encoding="utf-8")
+        path.chmod(0o755)
+    (yard / "cuda" / "include").mkdir()
+    text = "#define CUDA_VERSION 13020\n"
+    (yard / "cuda" / "include" / "cuda.h").write_text(text, encoding="utf-8")
+    python = yard / "env" / "bin" / "python"
+    text = f"python: {python}\ntoolkit: {{path: {yard / 'cuda'}}}\ninstall: {{into: {python}}}\n"
+    (yard / "config" / "local.yaml").write_text(text, encoding="utf-8")
+    return yard
+
+
+@posix
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("list", "list --all", "list --quiet --sort=name", "help", "help build", "help list"),
+        *("settings", "settings --json out.json", "lock --help", "build --help", "install -h"),
+        "list --help",
+    ],
+)
+def test_looking_runs_no_program_that_settings_name(laid: Path, words: str) -> None:
+    names = {task["basename"] for task in open_yard(laid, "mine", {}, words.split()).tasks()}
+    assert {"deps", "wheel", "install", "lock", "explain"} <= names
+    assert not (laid / "ran").exists()
+
+
+@posix
+@pytest.mark.parametrize(
+    "words", ["explain", "list --status", "list -qs", "settings build", "settings x --json y"]
+)
+def test_what_plans_runs_them(laid: Path, words: str) -> None:
+    """docs/security.md says so; and no word beside settings has a stage run on half the facts."""
+    with contextlib.suppress(BuildError):
+        open_yard(laid, "mine", {}, words.split())
+    assert (laid / "ran").exists()
+
+
+@posix
+def test_a_page_of_help_builds_nothing(laid: Path, heard: Heard) -> None:
+    """doit takes the --help of `doit -o --help deps` for the name of a file, and runs deps."""
+    opened = open_yard(laid, "mine", {}, ["-o", "--help", "deps"])
+    (deps,) = (task for task in opened.tasks() if task["basename"] == "deps")
+    execute, (yard, stage) = deps["actions"][0]
+    yard.gate = lambda: None
+    assert "a page of help was asked for" in execute(yard, stage).get_msg()
+    assert not (laid / "ran").exists()
+    assert not (laid / "build" / "mine" / "host.json").exists()
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())
