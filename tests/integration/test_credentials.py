@@ -1,4 +1,6 @@
-"""What opens an index reaches uv and pip, and no argument list and no build backend."""
+"""What opens an index or a compiler cache reaches the program that needs it, and no argument list
+and no build backend.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,6 @@ import base64
 import io
 import json
 import tarfile
-import venv
 from collections.abc import Iterator
 from functools import partial
 from http.server import ThreadingHTTPServer
@@ -14,9 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from tasks.effects import manifests
 from tasks.effects.python import environments
 from tasks.effects.python.packages import Download, Extra, Packages, download
+from tasks.stages.deps.job import Cache
+from tasks.stages.env.job import Caching
+from tests.actionyard import built, make_yard, script
 from tests.systems import linux_only
+from tests.toyextension import environments_of, make_ninja_extension
 from tests.webserver import Quiet, running
 
 pytestmark = [pytest.mark.integration, linux_only]
@@ -98,11 +104,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield f"127.0.0.1:{server.server_port}"
 
 
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("venv")
-    venv.create(folder, with_pip=True)
-    return str(environments.python_of(folder))
+@pytest.fixture
+def python(venv: Path) -> str:
+    return str(environments.python_of(venv))
 
 
 @pytest.mark.parametrize(
@@ -147,3 +151,36 @@ def test_an_sdist_is_downloaded_without_showing_the_password(
     record = (tmp_path / "record.json").read_text(encoding="utf-8")
     assert "--index-url" in record
     assert PASSWORD not in record
+
+
+CCACHE = """\
+#!/bin/sh
+case "$1" in --show-config) exit 0 ;; esac
+cat "$CCACHE_CONFIGPATH" >> "{seen}"
+exec "$@"
+"""
+
+
+def test_no_extension_is_built_with_what_opens_something(
+    venv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (
+        *("PIP_EXTRA_INDEX_URL", "UV_INDEX_URL", "UV_INDEX_MINE_PASSWORD", "UV_PUBLISH_TOKEN"),
+        *("SCCACHE_REDIS_PASSWORD", "SCCACHE_WEBDAV_TOKEN", "AWS_SECRET_ACCESS_KEY", "HF_TOKEN"),
+    ):
+        monkeypatch.setenv(name, f"https://{USER}:{PASSWORD}@index.example")
+    monkeypatch.setenv("CCACHE_REMOTE_STORAGE", f"redis://{PASSWORD}@cache.example")
+    yard, seen = make_yard(tmp_path, venv), tmp_path / "store"
+    extension = make_ninja_extension(tmp_path / "extension")
+    job = yard.extension(extension)
+    ccache = Cache("ccache", script(tmp_path / "ccache", CCACHE.format(seen=seen)), "4.9")
+    wrapped = {"CC": (ccache.path, "cc")}
+    manifests.publish(job.caching, Caching(ccache, {}, {}, wrapped))
+    assert built(job).name.startswith("toyext-1.0")
+    shared = f"remote_storage = redis://{PASSWORD}@cache.example\n"
+    assert seen.read_text(encoding="utf-8").startswith(shared)
+    (env,) = environments_of(extension)
+    assert "CCACHE_CONFIGPATH" in env
+    assert PASSWORD not in json.dumps(env)
+    left = [path for path in Path(yard.layout.build).rglob("*") if path.is_file()]
+    assert not [path for path in left if PASSWORD.encode() in path.read_bytes()]
