@@ -49,7 +49,7 @@ PASSED_PREFIXES = ("LC_", "CCACHE_", "SCCACHE_")
 # What keeps a program off a network is no secret, and every child may have it
 _OFFLINE = frozenset({
     "PIP_NO_INDEX", "PIP_FIND_LINKS", "PIP_CONFIG_FILE",
-    "UV_NO_INDEX", "UV_FIND_LINKS", "UV_OFFLINE", "UV_NO_CONFIG",
+    "UV_CONFIG_FILE", "UV_FIND_LINKS", "UV_OFFLINE",
 })  # fmt: skip
 # What says where a compiler cache is shared, and opens it
 STORES = (

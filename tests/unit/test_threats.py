@@ -14,9 +14,16 @@ import pytest
 from tasks.effects import git, shell
 from tasks.effects.network import insisting
 from tasks.errors import BuildError
-from tasks.model import Command
+from tasks.model import Command, Layout
+from tasks.settings.schema import Settings
+from tasks.stages.deps.job import Deps, Program
+from tasks.stages.extensions.plan import plan
+from tasks.stages.extensions.providing import provide_for_build
+from tasks.stages.extensions.variables import required
 from tasks.yard import open_yard
-from tests.checkout import Heard
+from tests import smallwheels
+from tests.actionyard import CHOICE
+from tests.checkout import KNOWLEDGE, Heard
 from tests.systems import needs_git
 from tests.unit.effects.git.test_git import commit, repository, run
 
@@ -90,6 +97,25 @@ def test_a_program_of_the_folder_that_a_command_runs_in_is_not_taken(
     told = shell.capture(Command(("uname",), shell.host_env(), "look", cwd=tmp_path))
     assert told.strip() == "Linux" or sys.platform != "linux"
     assert "theirs" not in told
+
+
+def test_a_build_requirement_that_brings_a_torch_ends_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smallwheels.wheel(tmp_path / "index", "helper", "1.0", {"helper.py": ""}, ["torch"])
+    smallwheels.torch(tmp_path / "index", "2.15.0")
+    (tmp_path / "uv.toml").write_text("no-index = true\n", encoding="utf-8")
+    monkeypatch.setenv("UV_CONFIG_FILE", str(tmp_path / "uv.toml"))
+    monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "index"))
+    extension = {"name": "toy", "path": str(tmp_path), "requires": ["helper"]}
+    asked = Settings.model_validate({"extensions": [extension]})
+    layout = Layout(tmp_path, "mine", tmp_path / "wheelhouse")
+    job = plan(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE).job
+    none = Program("", "")
+    deps = Deps(sys.executable, "3.12.0", "1", None, "", None, None, none, none, none, none, None)
+    with pytest.raises(BuildError, match="helper brings a torch, which toy would be built against"):
+        provide_for_build(job, deps)
+    assert not required(job).exists()
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import pytest
 from tasks.effects import files, git, manifests
 from tasks.effects.bundle import opening, packing, repositories
 from tasks.effects.network import download, offline
+from tasks.effects.python import environments
 from tasks.effects.python.packages import Download, Extra, Packages, download_argv
 from tasks.errors import BadArtifactError, FetchError, NotOwnedError, SettingsError
 from tasks.locking.pinning import machine
@@ -27,6 +28,7 @@ from tests.actionyard import CHOICE
 from tests.checkout import KNOWLEDGE
 from tests.systems import needs_git
 from tests.unit.effects.git.test_git import commit, repository, run
+from tests.webserver import served
 
 BUNDLE = Bundle(SCHEMA, "1", "mine", "3.12", "linux x86_64")
 
@@ -234,6 +236,25 @@ def test_offline_no_index_is_named_and_a_person_s_own_is_not_asked(tmp_path: Pat
     assert "UV_INDEX" not in os.environ
     with pytest.raises(FetchError, match="is not in the bundle"):
         download.download("https://a.example/a.tar", tmp_path / "a.tar", None)
+
+
+def test_offline_uv_asks_no_index_that_it_could_answer_from_its_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it had of an index stays in its cache, newer versions too; here the index answers."""
+    for version in ("1.0", "2.0"):
+        smallwheels.wheel(tmp_path / version / "kept", "kept", version, {"kept.py": ""})
+    offline.begin(tmp_path / "1.0" / "kept")
+    monkeypatch.delenv("UV_OFFLINE")
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    with served(tmp_path / "2.0") as url:
+        monkeypatch.setenv("UV_DEFAULT_INDEX", url)
+        into = Packages(
+            sys.executable, environments.find_uv(), tmp_path / "log", tmp_path / "there"
+        )
+        into.install(["kept"])
+    there = [path.name for path in (tmp_path / "there").glob("*.dist-info")]
+    assert there == ["kept-1.0.dist-info"]
 
 
 @needs_git
