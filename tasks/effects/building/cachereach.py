@@ -66,11 +66,11 @@ def _store(found: Cache, url: str, env: Mapping[str, str]) -> tuple[dict[str, st
         n: v for n, v in {**shell.store_variables(), **env}.items() if n.startswith(shell.STORES)
     }
     rest = {name: value for name, value in env.items() if name not in own}
+    store = {n: v for n, v in own.items() if n.startswith(f"{found.kind.upper()}_")}
     if cacheremote.is_theirs(found.kind, own):
         url = _THEIRS
-        store = {n: v for n, v in own.items() if n.startswith(f"{found.kind.upper()}_")}
-    elif url:
-        store = cacheremote.variables(found.kind, found.version, url)
+    elif url:  # what a URL does not say, such as a region, is left to the user's variables
+        store |= cacheremote.variables(found.kind, found.version, url)
     else:
         return rest, {}
     if "SCCACHE_BUCKET" in store:

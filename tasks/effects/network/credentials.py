@@ -14,7 +14,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from tasks.effects.network import ownindex
 from tasks.errors import redact
@@ -23,6 +23,7 @@ Command = tuple[tuple[str, ...], dict[str, str]]  # the arguments, and the whole
 
 # Not git+https: git reads no other netrc than the one in the home folder
 _URL = re.compile(r"(?<!\+)(?P<scheme>\bhttps?://)(?P<who>[^/\s]+)@(?P<host>[^/\s:]+)")
+_PLACE = re.compile(r"https?://(?:[^/\s]+@)?(?P<host>[^/\s:]+)")
 # Options of uv and pip that are variables, too
 _OPTIONS = ("--index-url", "--extra-index-url", "--find-links")
 _VARIABLES = (
@@ -131,11 +132,12 @@ def _passwords_of_uv(env: Mapping[str, str], logins: _Logins) -> list[str]:
     named = [env.get(name, "").split() for name in ("UV_INDEX", "UV_DEFAULT_INDEX")]
     pairs = (one.partition("=") for words in named for one in words)
     urls = {**ownindex.named_of_uv(), **{name: url for name, _, url in pairs}}
-    hosts = {re.sub(r"\W", "_", name).upper(): urlsplit(url).hostname for name, url in urls.items()}
+    found_in = {name: _PLACE.match(url) for name, url in urls.items()}
+    hosts = {re.sub(r"\W", "_", name).upper(): at["host"] for name, at in found_in.items() if at}
     found = []
     for variable in env:
         name = told[1] if (told := _UV_PASSWORD.fullmatch(variable)) else ""
-        user, host = env.get(f"UV_INDEX_{name}_USERNAME", ""), hosts.get(name) or ""
+        user, host = env.get(f"UV_INDEX_{name}_USERNAME", ""), hosts.get(name, "")
         if name and logins.take(host, user, env[variable]):
             found.append(variable)
     return found

@@ -231,9 +231,9 @@ def test_the_server_of_sccache_alone_gets_what_opens_a_bucket(
     heard: Heard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
     url = "s3://bucket"
+    monkeypatch.setenv("SCCACHE_REGION", "auto")
     if whose == "own":
         monkeypatch.setenv("SCCACHE_BUCKET", "bucket")
-        monkeypatch.setenv("SCCACHE_REGION", "auto")
         url = ""
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
     program = sccache(tmp_path, f"env > {tmp_path / 'seen'}; exit 0")
@@ -241,7 +241,8 @@ def test_the_server_of_sccache_alone_gets_what_opens_a_bucket(
         (tmp_path / "seen").unlink(missing_ok=True)
         assert joined(program, url, {"A": "1"}) == {"A": "1"}
         seen = (tmp_path / "seen").read_text(encoding="utf-8")
-        assert {"A=1", "SCCACHE_BUCKET=bucket", "AWS_SECRET_ACCESS_KEY=hunter2"} <= {*seen.split()}
+        store = {"SCCACHE_BUCKET=bucket", "SCCACHE_REGION=auto", "AWS_SECRET_ACCESS_KEY=hunter2"}
+        assert {"A=1", *store} <= {*seen.split()}
     in_use = "echo 'error: Address in use' >&2; exit 2"
     monkeypatch.setattr(cachereach, "_known", {})
     joined(sccache(tmp_path, in_use, "s3, name: bucket"), url, {})
