@@ -169,7 +169,9 @@ def _open(
 def _keep(opened: Profile, *, runs: bool) -> None:
     """Pin the host, and take everything from where it is held, before the first stage begins."""
     if not runs:  # `doit -o --help build`
-        raise BuildError("a page of help was asked for, so nothing is built", todo="doit build")
+        raise BuildError(
+            "--help was given, so nothing is built", todo="run the command without --help"
+        )
     settings, host = opened.loaded.settings, opened.host
     if not host.pinned:
         probe.pin(opened.layout.build / "host.json", asked(settings), host)

@@ -95,9 +95,7 @@ def _is_passed(name: str, value: str) -> bool:
 
 
 def package_variables() -> dict[str, str]:
-    """The variables of this process that uv and pip alone may have: their own, without those for
-    publishing.
-    """
+    """Return the variables that only uv and pip get: their own, but for those for publishing."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -106,7 +104,7 @@ def package_variables() -> dict[str, str]:
 
 
 def store_variables() -> dict[str, str]:
-    """The variables of this process that a compiler cache alone may have: which cache it shares."""
+    """Return the variables that only a compiler cache gets: where it is shared, and the login."""
     return {name: value for name, value in os.environ.items() if name.startswith(STORES)}
 
 

@@ -37,8 +37,8 @@ def sharing(
     """Give the environment of compilers whose cache is shared: as the user's own variables say,
     else by `url`; without either where that cannot be used.
 
-    What opens the shared cache is not in it. sccache's server alone gets that, and ccache reads it
-    from a file in `folder` that only this user can read, there for the block.
+    What opens the shared cache is not in it. Only sccache's server gets that, and ccache reads it
+    from a file in `folder`, which only this user can read and which is removed after the block.
     """
     rest, store = _store(found, url, env)
     if found.kind == "sccache" or not store:

@@ -33,7 +33,7 @@ def test_without_a_password_nothing_is_changed() -> None:
 
 
 @posix_only
-def test_a_password_goes_into_a_file_that_is_there_for_the_command_alone(tmp_path: Path) -> None:
+def test_a_password_is_in_a_file_that_exists_only_while_the_command_runs(tmp_path: Path) -> None:
     (tmp_path / ".netrc").write_text("machine other login a password b", encoding="utf-8")
     options = ("--extra-index-url", SECRET, "a @ https://me:hunter2@index.example/a.whl")
     with credentials.hide((*PIP, *options), {"UV_INDEX": f"x={SECRET}"}) as (words, env):
