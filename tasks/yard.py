@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,8 @@ _OPEN_WHEN_BROKEN = frozenset(
 )
 _INSTALLING = frozenset({"build", "install", "explain", "doctor"})
 _ALWAYS = frozenset({"-a", "--always-execute"})
+_HELP = frozenset({"--help", "-h"})
+_STATUS = re.compile(r"--st|-\w*s")  # of doit list; doit takes the beginning of an option, too
 _LOOKING = frozenset({"list", "info", "clean", "forget", "ignore", "help", "tabcompletion"})
 
 
@@ -127,9 +130,10 @@ def _refuse_other_words(argv: Sequence[str]) -> None:
 def _open(
     root: Path, profile: str, environ: Mapping[str, str], argv: Sequence[str]
 ) -> tuple[Yard, Subject]:
-    opened = open_profile(root, profile, environ)
+    runs = not _runs_no_program(argv)
+    opened = open_profile(root, profile, environ, host_of=partial(probe.host, run=runs))
     layout, choice, plan = opened.layout, opened.choice, opened.plan
-    settings, host = opened.loaded.settings, opened.host
+    settings = opened.loaded.settings
     if _installs(argv):
         from tasks.stages.install.check import check as check_install  # noqa: PLC0415 - not to look
 
@@ -137,12 +141,6 @@ def _open(
             check_install(settings, layout, choice, {sys.prefix, sys.base_prefix})
     console = Console(plan, notices=lambda: _notices(opened, environ))
     console.profile = profile
-
-    def keep() -> None:
-        if not host.pinned:
-            probe.pin(layout.build / "host.json", asked(settings), host)
-        if opened.held:
-            begin(settings, layout, opened.held)
 
     subject = Subject(root, profile, opened)
 
@@ -163,20 +161,49 @@ def _open(
 
         return head(profile, opened, selected)
 
-    yard = Yard(plan, layout, console, keep, gate, attempt, selected=selected)
+    yard = Yard(
+        plan, layout, console, partial(_keep, opened, runs=runs), gate, attempt, selected=selected
+    )
     yard.records, yard.head = layout.build / "records" / "runs", head
     yard.notify = settings.notify
     return yard, subject
+
+
+def _keep(opened: Profile, *, runs: bool) -> None:
+    """Pin the host, and take everything from where it is held, before the first stage begins."""
+    if not runs:  # `doit -o --help build`
+        raise BuildError(
+            "--help was given, so nothing is built", todo="run the command without --help"
+        )
+    settings, host = opened.loaded.settings, opened.host
+    if not host.pinned:
+        probe.pin(opened.layout.build / "host.json", asked(settings), host)
+    if opened.held:
+        begin(settings, opened.layout, opened.held)
 
 
 def _opens_when_broken(argv: Sequence[str]) -> bool:
     return not _OPEN_WHEN_BROKEN.isdisjoint(argv) or argv[:1] == ["help"]
 
 
+def _runs_no_program(argv: Sequence[str]) -> bool:
+    """Whether the command only looks at settings and names of tasks: help, list without --status,
+    and settings. Settings that nobody read yet must not be able to run something then.
+    """
+    if not _HELP.isdisjoint(argv):
+        return True
+    words = _words(argv)
+    if words[:1] == ["list"]:
+        return not any(map(_STATUS.match, argv))
+    if words[:1] == ["settings"]:
+        return not words[1:] or (len(words) == 2 and argv[argv.index(words[1]) - 1] == "--json")
+    return words[:1] == ["help"]
+
+
 def _installs(argv: Sequence[str]) -> bool:
     """Whether install.into is meant: it may be gone, and the profile is open to the other tasks."""
     words = _words(argv)
-    if words and words[0] in _LOOKING:
+    if _runs_no_program(argv) or (words and words[0] in _LOOKING):
         return False
     named = {word for word in words if word != "run" and not word.isdigit()}  # `-n 4`
     return not named or not named.isdisjoint(_INSTALLING)

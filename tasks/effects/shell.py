@@ -45,7 +45,20 @@ PASSED = frozenset({
     "PROCESSOR_IDENTIFIER", "OS",
 })  # fmt: skip
 _ONE_SPELLING = os.name == "nt"  # Windows knows a name in any case
-PASSED_PREFIXES = ("LC_", "PIP_", "UV_", "CCACHE_", "SCCACHE_")
+PASSED_PREFIXES = ("LC_", "CCACHE_", "SCCACHE_")
+# What keeps a program off a network is no secret, and every child may have it
+_OFFLINE = frozenset({
+    "PIP_NO_INDEX", "PIP_FIND_LINKS", "PIP_CONFIG_FILE",
+    "UV_CONFIG_FILE", "UV_FIND_LINKS", "UV_OFFLINE",
+})  # fmt: skip
+# What says where a compiler cache is shared, and opens it
+STORES = (
+    *("CCACHE_REMOTE_STORAGE", "CCACHE_SECONDARY_STORAGE", "SCCACHE_REDIS", "SCCACHE_WEBDAV"),
+    *("SCCACHE_BUCKET", "SCCACHE_S3_", "SCCACHE_ENDPOINT", "SCCACHE_REGION", "SCCACHE_GCS"),
+    *("SCCACHE_MEMCACHED", "SCCACHE_AZURE", "SCCACHE_GHA", "SCCACHE_OSS", "SCCACHE_COS"),
+)
+_OF_PACKAGES = ("PIP_", "UV_")
+_PUBLISHING = "UV_PUBLISH_"
 
 
 @contextlib.contextmanager
@@ -64,17 +77,35 @@ def host_env() -> dict[str, str]:
     """The variables of this process that a child may have. What it says is read here, so it says it
     in English, whatever the language of the person.
     """
-    given = {
-        name: value
-        for name, value in os.environ.items()
-        if (name.upper() if _ONE_SPELLING else name) in PASSED or name.startswith(PASSED_PREFIXES)
-    }
+    given = {name: value for name, value in os.environ.items() if _is_passed(name, value)}
     # Windows' Pythons would write a pipe in the code page of the machine
     if _ONE_SPELLING:
         return {**given, "PYTHONIOENCODING": "utf-8"}
     if "PATH" in given:
         given["PATH"] = _absolute(given["PATH"])
     return _in_english(given)
+
+
+def _is_passed(name: str, value: str) -> bool:
+    known = name.upper() if _ONE_SPELLING else name
+    if known in _OFFLINE:
+        return redact(value) == value
+    passed = known in PASSED or known.startswith(PASSED_PREFIXES)
+    return passed and not known.startswith(STORES)
+
+
+def package_variables() -> dict[str, str]:
+    """Return the variables that only uv and pip get: their own, but for those for publishing."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(_OF_PACKAGES) and not name.startswith(_PUBLISHING)
+    }
+
+
+def store_variables() -> dict[str, str]:
+    """Return the variables that only a compiler cache gets: where it is shared, and the login."""
+    return {name: value for name, value in os.environ.items() if name.startswith(STORES)}
 
 
 def _absolute(path: str) -> str:

@@ -5,6 +5,7 @@ docs/security.md lists all of it; what has its tests elsewhere is named there.
 from __future__ import annotations
 
 import ast
+import contextlib
 import sys
 from pathlib import Path
 
@@ -13,7 +14,16 @@ import pytest
 from tasks.effects import git, shell
 from tasks.effects.network import insisting
 from tasks.errors import BuildError
-from tasks.model import Command
+from tasks.model import Command, Layout
+from tasks.settings.schema import Settings
+from tasks.stages.deps.job import Deps, Program
+from tasks.stages.extensions.plan import plan
+from tasks.stages.extensions.providing import provide_for_build
+from tasks.stages.extensions.variables import required
+from tasks.yard import open_yard
+from tests import smallwheels
+from tests.actionyard import CHOICE
+from tests.checkout import KNOWLEDGE, Heard
 from tests.systems import needs_git
 from tests.unit.effects.git.test_git import commit, repository, run
 
@@ -87,6 +97,80 @@ def test_a_program_of_the_folder_that_a_command_runs_in_is_not_taken(
     told = shell.capture(Command(("uname",), shell.host_env(), "look", cwd=tmp_path))
     assert told.strip() == "Linux" or sys.platform != "linux"
     assert "theirs" not in told
+
+
+def test_a_build_requirement_that_brings_a_torch_ends_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smallwheels.wheel(tmp_path / "index", "helper", "1.0", {"helper.py": ""}, ["torch"])
+    smallwheels.torch(tmp_path / "index", "2.15.0")
+    (tmp_path / "uv.toml").write_text("no-index = true\n", encoding="utf-8")
+    monkeypatch.setenv("UV_CONFIG_FILE", str(tmp_path / "uv.toml"))
+    monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "index"))
+    extension = {"name": "toy", "path": str(tmp_path), "requires": ["helper"]}
+    asked = Settings.model_validate({"extensions": [extension]})
+    layout = Layout(tmp_path, "mine", tmp_path / "wheelhouse")
+    job = plan(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE).job
+    none = Program("", "")
+    deps = Deps(sys.executable, "3.12.0", "1", None, "", None, None, none, none, none, none, None)
+    with pytest.raises(BuildError, match="helper brings a torch, which toy would be built against"):
+        provide_for_build(job, deps)
+    assert not required(job).exists()
+
+
+@pytest.fixture
+def laid(yard: Path) -> Path:
+    """A checkout whose config/local.yaml names programs that leave a file `ran` when they run."""
+    for program in ("env/bin/python", "cuda/bin/nvcc"):
+        path = yard / program
+        path.parent.mkdir(parents=True)
+        path.write_text(f"#!/bin/sh\ntouch {yard / 'ran'}\n", encoding="utf-8")
+        path.chmod(0o755)
+    (yard / "cuda" / "include").mkdir()
+    text = "#define CUDA_VERSION 13020\n"
+    (yard / "cuda" / "include" / "cuda.h").write_text(text, encoding="utf-8")
+    python = yard / "env" / "bin" / "python"
+    text = f"python: {python}\ntoolkit: {{path: {yard / 'cuda'}}}\ninstall: {{into: {python}}}\n"
+    (yard / "config" / "local.yaml").write_text(text, encoding="utf-8")
+    return yard
+
+
+@posix
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("list", "list --all", "list --quiet --sort=name", "help", "help build", "help list"),
+        *("settings", "settings --json out.json", "lock --help", "build --help", "install -h"),
+        "list --help",
+    ],
+)
+def test_looking_runs_no_program_that_settings_name(laid: Path, words: str) -> None:
+    names = {task["basename"] for task in open_yard(laid, "mine", {}, words.split()).tasks()}
+    assert {"deps", "wheel", "install", "lock", "explain"} <= names
+    assert not (laid / "ran").exists()
+
+
+@posix
+@pytest.mark.parametrize(
+    "words", ["explain", "list --status", "list -qs", "settings build", "settings x --json y"]
+)
+def test_what_plans_runs_them(laid: Path, words: str) -> None:
+    """docs/security.md says so; and no word beside settings has a stage run on half the facts."""
+    with contextlib.suppress(BuildError):
+        open_yard(laid, "mine", {}, words.split())
+    assert (laid / "ran").exists()
+
+
+@posix
+def test_a_page_of_help_builds_nothing(laid: Path, heard: Heard) -> None:
+    """doit takes the --help of `doit -o --help deps` for the name of a file, and runs deps."""
+    opened = open_yard(laid, "mine", {}, ["-o", "--help", "deps"])
+    (deps,) = (task for task in opened.tasks() if task["basename"] == "deps")
+    execute, (yard, stage) = deps["actions"][0]
+    yard.gate = lambda: None
+    assert "--help was given" in execute(yard, stage).get_msg()
+    assert not (laid / "ran").exists()
+    assert not (laid / "build" / "mine" / "host.json").exists()
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())

@@ -5,16 +5,19 @@ Where it cannot, that is a warning, and what is compiled is kept on this machine
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePath
 
-from tasks.effects import shell
+from tasks.effects import files, shell
 from tasks.effects.building.compilercache import Counts
 from tasks.effects.voice import warn
-from tasks.errors import CommandFailedError, MissingToolError
+from tasks.errors import CommandFailedError, MissingToolError, redact
 from tasks.model import Command
 from tasks.sharing import cacheremote
 from tasks.stages.deps.job import Cache
@@ -23,19 +26,77 @@ _PATIENCE = 2.0  # seconds, the name's look-up included
 _ONE_AT_A_TIME = threading.Lock()  # extensions are at work beside each other
 _known: dict[tuple[str, str], bool] = {}  # by program and URL
 _AT_WORK = "Address in use"
+_THEIRS = "the shared cache that your own variables name"
 _OF_S3 = "AWS_"  # what opens a bucket, and says where it is
 
 
-def joined(found: Cache, url: str, env: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a build that shares by `url`; as it was where that cannot be, or where a
-    person's own variables name another.
+@contextlib.contextmanager
+def sharing(
+    found: Cache, url: str, env: Mapping[str, str], folder: PurePath
+) -> Iterator[dict[str, str]]:
+    """Give the environment of compilers whose cache is shared: as the user's own variables say,
+    else by `url`; without either where that cannot be used.
+
+    What opens the shared cache is not in it. Only sccache's server gets that, and ccache reads it
+    from a file in `folder`, which only this user can read and which is removed after the block.
     """
-    if not url or not found.kind or cacheremote.is_theirs(found.kind, env):
-        return dict(env)
-    given = {**env, **cacheremote.variables(found.kind, found.version, url)}
-    if url.startswith("s3:"):
-        given |= {name: value for name, value in os.environ.items() if name.startswith(_OF_S3)}
-    return given if _is_usable(found, url, given) else dict(env)
+    rest, store = _store(found, url, env)
+    if found.kind == "sccache" or not store:
+        if store:
+            _start(found, {**rest, **store})
+        yield rest
+    elif all(redact(value) == value for value in store.values()):
+        yield {**rest, **store}
+    else:
+        file = Path(folder, "ccache.conf")
+        files.write_atomic(file, _config(found, rest, store), mode=0o600)
+        try:
+            yield {**rest, "CCACHE_CONFIGPATH": str(file)}
+        finally:
+            file.unlink(missing_ok=True)
+
+
+def _store(found: Cache, url: str, env: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The environment without what says where a cache is shared, and that as variables; none where
+    it cannot be used.
+    """
+    if not found.kind:
+        return dict(env), {}
+    own = {
+        n: v for n, v in {**shell.store_variables(), **env}.items() if n.startswith(shell.STORES)
+    }
+    rest = {name: value for name, value in env.items() if name not in own}
+    store = {n: v for n, v in own.items() if n.startswith(f"{found.kind.upper()}_")}
+    if cacheremote.is_theirs(found.kind, own):
+        url = _THEIRS
+    elif url:  # what a URL does not say, such as a region, is left to the user's variables
+        store |= cacheremote.variables(found.kind, found.version, url)
+    else:
+        return rest, {}
+    if "SCCACHE_BUCKET" in store:
+        store |= {name: value for name, value in os.environ.items() if name.startswith(_OF_S3)}
+    return rest, store if _is_usable(found, url, {**rest, **store}) else {}
+
+
+def _start(found: Cache, env: Mapping[str, str]) -> None:
+    """Its server, where that went away since it was asked."""
+    start = Command((found.path, "--start-server"), env, "sccache's server", serves=True)
+    with contextlib.suppress(CommandFailedError, MissingToolError):
+        shell.capture(start)
+
+
+def _config(found: Cache, env: Mapping[str, str], store: Mapping[str, str]) -> str:
+    """A configuration file for ccache, which reads no other then: what the user's own files say,
+    and where the cache is shared. ccache replaces $NAME in it.
+    """
+    told = ""
+    with contextlib.suppress(CommandFailedError, MissingToolError):
+        told = shell.capture(Command((found.path, "--show-config"), env, "ask ccache"))
+    lines = re.findall(r"^\((?!default\)|environment\))[^\n]*?\) (\w+ = .*)", told, re.MULTILINE)
+    named = {name.removeprefix("CCACHE_").lower(): value for name, value in store.items()}
+    kept = [line for line in lines if line.partition(" ")[0] not in named]
+    kept += [f"{key} = {value.replace('$', '%24')}" for key, value in named.items()]
+    return "".join(f"{line}\n" for line in kept)
 
 
 def look_back(found: Cache, url: str, counts: Counts) -> None:
@@ -62,7 +123,7 @@ def _is_usable(found: Cache, url: str, env: Mapping[str, str]) -> bool:
 
 def _hindrance(found: Cache, url: str, env: Mapping[str, str]) -> str:
     features = _features(found) if found.kind == "ccache" else ""
-    if why := cacheremote.lacks(found.kind, features, url) or _silence(url):
+    if url != _THEIRS and (why := cacheremote.lacks(found.kind, features, url) or _silence(url)):
         return why
     return _elsewhere(found, env) if found.kind == "sccache" else ""
 

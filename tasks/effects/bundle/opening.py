@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath, PurePosixPath
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -79,16 +80,21 @@ def folder_of(place: Path, build: PurePath) -> Path:
 
 def begin(place: Path, bundle: Bundle, build: PurePath) -> None:
     """Unpack what is an archive, verify, and take everything from there from now on. Raises
-    `BadArtifactError` for the first file that is not as it was bundled.
+    `BadArtifactError` for the first file that is not as it was bundled, or not in the manifest.
     """
     folder = folder_of(place, build)
     seen = Path(build) / "offline.json"
     if folder != place:
         _unpack(place, bundle, folder)
+    _require_listed(place, bundle, folder)
+    tick("verifying the bundle")
+    wheels = files.own(Path(build) / "offline-wheels")
     before = manifests.read(seen, Seen) if seen.is_file() else Seen()
-    stamps = dict(_verified(bundle, folder, before.stamps))
+    paths = {name: folder / name for name in bundle.files}
+    paths |= _collect_wheels(paths, wheels)
+    stamps = dict(_verified(bundle, folder, paths, before.stamps))
     manifests.publish(seen, Seen(str(place), stamps))
-    offline.begin(folder / WHEELS)
+    offline.begin(wheels)
 
 
 def _unpack(place: Path, bundle: Bundle, folder: Path) -> None:
@@ -114,18 +120,76 @@ def read_or_none(folder: Path) -> Bundle | None:
         return None
 
 
-def _verified(bundle: Bundle, folder: Path, before: Any) -> Iterator[tuple[str, str]]:
+def _require_listed(place: Path, bundle: Bundle, folder: Path) -> None:
+    """Refuse links, and files that the manifest does not list under exactly this name."""
+    known = {*bundle.files, MANIFEST, files.TAG}
+    for path in _entries(folder):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink() or name not in known:
+            if folder != place:
+                files.remove_owned(folder)  # the archive is unpacked again once it is replaced
+            raise BadArtifactError(
+                f"{name} is in the bundle, and {MANIFEST} does not list it as a file",
+                where=str(place),
+                todo=_COPY if folder != place else f"remove {path}, or {_COPY}",
+            )
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    """Files and links below a folder, whatever their names; no link is followed."""
+    for path in sorted(folder.iterdir()):
+        if path.is_dir() and not path.is_symlink():
+            yield from _entries(path)
+        else:
+            yield path
+
+
+def _collect_wheels(paths: Mapping[str, Path], dest: Path) -> dict[str, Path]:
+    """Link or copy the wheels and sdists into `dest` and remove everything else there: pip and uv
+    take whatever they find in a folder. Return the new paths, by the names in the bundle.
+    """
+    listed = [name for name in paths if PurePosixPath(name).parent == PurePosixPath(WHEELS)]
+    found = {name: dest / PurePosixPath(name).name for name in listed}
+    for path in dest.iterdir():
+        if path not in found.values():
+            files.remove_owned(path)
+    for name, path in found.items():
+        _link_or_copy(paths[name], path)
+    return found
+
+
+def _link_or_copy(source: Path, dest: Path) -> None:
+    if not source.is_file():
+        raise _bad(source, "is not there")
+    if dest.is_file() and _stamp(dest) == _stamp(source):
+        return
+    dest.unlink(missing_ok=True)
+    try:
+        os.link(source, dest)
+    except OSError:  # another file system, or one without hard links
+        shutil.copy2(source, dest)
+
+
+def _stamp(path: Path) -> str:
+    """Size and time of a file."""
+    stat = path.stat()
+    return f"{stat.st_size} {stat.st_mtime_ns}"
+
+
+def _verified(
+    bundle: Bundle, folder: Path, paths: Mapping[str, Path], before: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
     """Size and time of each file; what has those it had is not read again."""
-    tick("verifying the bundle")
     for name, packed in bundle.files.items():
-        path = folder / name
+        path = paths[name]
         key = f"{path} {packed.sha256}"
         if not path.is_file():
             raise _bad(path, "is not there")
-        stat = path.stat()
-        stamp = f"{stat.st_size} {stat.st_mtime_ns}"
+        stamp = _stamp(path)
         if before.get(key) != stamp and files.artifact(path).sha256 != packed.sha256:
-            raise _bad(path, f"has other bytes than its sha256 {packed.sha256} says")
+            if path != folder / name:
+                path.unlink()  # it is copied again from a bundle that was corrected
+            raise _bad(folder / name, f"has other bytes than its sha256 {packed.sha256} says")
         yield key, stamp
 
 

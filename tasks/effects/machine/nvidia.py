@@ -27,21 +27,24 @@ _LIBRARY = "libnvidia-ml.so.1"  # as pynvml names it
 _PATIENCE = 5.0  # seconds; a driver in trouble can hold nvidia-smi for minutes
 
 
-def look() -> Nvidia:
-    """The driver's answer, in some milliseconds where all is well. No driver is an empty answer."""
+def look(*, run: bool = True) -> Nvidia:
+    """The driver's answer, in some milliseconds where all is well. No driver is an empty answer.
+    Without `run` no program is started where the library cannot tell.
+    """
     if not _has_library():
-        return _by_program("")
+        return _by_program("") if run else Nvidia()
     import pynvml  # noqa: PLC0415 - not for a profile that is pinned
 
     absent = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        return _by_program("" if error.value in absent else str(error))
+        trouble = "" if error.value in absent else str(error)
+        return _by_program(trouble) if run else Nvidia(trouble=trouble)
     try:
         return _by_library(pynvml)
     except pynvml.NVMLError as error:
-        return _by_program(str(error))
+        return _by_program(str(error)) if run else Nvidia(trouble=str(error))
     finally:
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()

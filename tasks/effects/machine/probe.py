@@ -8,6 +8,7 @@ that comes or goes rebuilds nothing.
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -42,19 +43,21 @@ class Pin:
     host: Host
 
 
-def host(asked: Asked, pin: PurePath) -> Host:
+def host(asked: Asked, pin: PurePath, *, run: bool = True) -> Host:
     """The pinned facts where they answer the same question, with a fresh look at what they do
     not, and at the interpreter where that is gone: an upgrade may have removed it.
+
+    Without `run` no program is started: versions are read from files, as far as those tell.
     """
     try:
         kept = manifests.read(pin, Pin)
     except BuildError:
-        return _look(asked, cards())
+        return _look(asked, cards() if run else _cards_by_library(), run=run)
     if kept.asked == asked and not Path(kept.host.python.path).exists():
-        return replace(kept.host, python=pythons.interpreter(asked.python), pinned=False)
+        return replace(kept.host, python=_interpreter(asked.python, run=run), pinned=False)
     if kept.asked == asked:
         return replace(kept.host, python=_as_it_is(kept.host.python), pinned=True)
-    return _look(asked, kept.host.gpus)
+    return _look(asked, kept.host.gpus, run=run)
 
 
 def pin(path: PurePath, asked: Asked, found: Host) -> None:
@@ -66,14 +69,18 @@ def _with(found: Host, *, pinned: bool) -> Host:
     return Host(found.system, found.machine, found.python, found.gpus, found.toolkits, pinned)
 
 
-def _look(asked: Asked, gpus: tuple[Gpu, ...]) -> Host:
+def _look(asked: Asked, gpus: tuple[Gpu, ...], *, run: bool) -> Host:
     return Host(
         system=_SYSTEMS.get(sys.platform, "linux"),
         machine=platform.machine().lower().replace("amd64", "x86_64"),
-        python=pythons.interpreter(asked.python),
+        python=_interpreter(asked.python, run=run),
         gpus=gpus,
-        toolkits=tuple(_toolkits(asked.toolkit_path)),
+        toolkits=tuple(_toolkits(asked.toolkit_path, run=run)),
     )
+
+
+def _interpreter(asked: str, *, run: bool) -> Interpreter:
+    return pythons.interpreter(asked) if run else pythons.read_interpreter(asked)
 
 
 def _as_it_is(python: Interpreter) -> Interpreter:
@@ -90,7 +97,14 @@ def cards() -> tuple[Gpu, ...]:
     return nvidia.look().cards
 
 
-def _toolkits(path: str | None) -> Iterator[ToolkitFound]:
+def _cards_by_library() -> tuple[Gpu, ...]:
+    """The same without nvidia-smi."""
+    from tasks.effects.machine import nvidia  # noqa: PLC0415 - only where nothing is pinned yet
+
+    return nvidia.look(run=False).cards
+
+
+def _toolkits(path: str | None, *, run: bool) -> Iterator[ToolkitFound]:
     """A person's choice first, then what the environment names, then the usual places, the newest
     first.
     """
@@ -99,7 +113,7 @@ def _toolkits(path: str | None) -> Iterator[ToolkitFound]:
         home = place.expanduser().absolute()
         if home.resolve() in seen or not (home / "include" / "cuda.h").is_file():
             continue  # a wrapper in /usr/local/bin makes no toolkit of /usr/local
-        if version := nvcc_version(home):
+        if version := nvcc_version(home) if run else read_toolkit_version(home):
             seen.add(home.resolve())
             yield ToolkitFound(str(home), version, asked=bool(path) and place == Path(path or ""))
 
@@ -132,3 +146,18 @@ def nvcc_version(home: Path) -> str:
         return ""
     found = re.search(r"V(\d+\.\d+\.\d+)", text)
     return found[1] if found else ""
+
+
+def read_toolkit_version(home: Path) -> str:
+    """The version of a toolkit with an nvcc by its files: version.json has that of nvcc, cuda.h
+    the release ("13.0.0"). "" where neither tells.
+    """
+    if not Path(toolchain.nvcc(str(home))).exists():
+        return ""
+    try:
+        known = json.loads((home / "version.json").read_text(encoding="utf-8"))
+        return str(known["cuda_nvcc"]["version"])
+    except (OSError, ValueError, KeyError, TypeError):
+        header = (home / "include" / "cuda.h").read_text(encoding="utf-8", errors="replace")
+    found = re.search(r"^#define CUDA_VERSION (\d+)", header, re.MULTILINE)
+    return f"{int(found[1]) // 1000}.{int(found[1]) % 1000 // 10}.0" if found else ""

@@ -12,7 +12,7 @@ from pathlib import PurePath, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from tasks.effects import shell
-from tasks.effects.network import insisting, ownindex
+from tasks.effects.network import credentials, insisting, ownindex
 from tasks.effects.network.indexfaults import explained, passing
 from tasks.effects.voice import say
 from tasks.errors import CommandFailedError
@@ -49,10 +49,11 @@ def run(
     env: Mapping[str, str] | None = None,
     on_line: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """To the end; `env` is the whole environment, None for the host's. A failure is explained by
-    its kind, and one that may pass is tried once more.
+    """To the end; `env` is the whole environment, None for the host's with the client's own
+    variables. A failure is explained by its kind, and one that may pass is tried once more.
     """
-    given = patient(shell.host_env() if env is None else env, in_files())
+    host = {**shell.host_env(), **shell.package_variables()}
+    given = patient(host if env is None else env, in_files())
     came: list[str] = []
 
     def heard(line: str) -> None:
@@ -64,7 +65,8 @@ def run(
         # what came with other bytes lies in pip's cache
         fresh = {"PIP_NO_CACHE_DIR": "1"} if came else {}
         try:
-            shell.run(Command(tuple(argv), {**given, **fresh}, what, log=log), heard)
+            with credentials.hide(argv, {**given, **fresh}) as (words, variables):
+                shell.run(Command(words, variables, what, log=log), heard)
         except CommandFailedError as error:
             raise explained(error) from error
 

@@ -30,6 +30,12 @@ def of_uv() -> str:
     return _named(OF_UV) or next(filter(None, map(_in_uvs, files_of_uv())), "")
 
 
+def named_of_uv() -> dict[str, str]:
+    """The URL of each index that uv's files name; the first of a name counts."""
+    tables = [one for path in files_of_uv() for one in _indexes(_settings(path))]
+    return {str(one["name"]): str(one.get("url")) for one in reversed(tables) if "name" in one}
+
+
 def in_pips_files(*keys: str) -> str:
     """The value of the first of these keys that is set for a command of ours; "" where none is."""
     read = [*map(_sections, files_of_pip())]
@@ -60,11 +66,14 @@ def _sections(path: Path) -> dict[str, str]:
 def _in_uvs(path: Path) -> str:
     """The [[index]] that is the default, else `index-url`, that of [pip] first."""
     told = _settings(path)
-    listed = told.get("index")
-    tables = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    default = [one.get("url") for one in tables if one.get("default") is True]
+    default = [one.get("url") for one in _indexes(told) if one.get("default") is True]
     found = (*default, _table(told, "pip").get("index-url"), told.get("index-url"))
     return next((url for url in found if url and isinstance(url, str)), "")
+
+
+def _indexes(told: dict[str, Any]) -> list[dict[str, Any]]:
+    listed = told.get("index")
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
 
 
 def _settings(path: Path) -> dict[str, Any]:

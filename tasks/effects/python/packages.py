@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
-from tasks.effects import files
+from tasks.effects import files, shell
 from tasks.effects.network import indexclient, indexes
 from tasks.model import Locked
 
@@ -20,7 +20,8 @@ class Download:
     """A wheel, or an sdist, to fetch into the folder `landing`, for the interpreter `python`.
 
     `index` (a URL, or a folder of wheels) is where to look, "" the default index. `env` is the
-    whole environment, None for the host's: pip runs the setup.py of an sdist to be told its name.
+    environment beside pip's own variables, None for the host's: pip runs the setup.py of an sdist
+    to be told its name.
     """
 
     python: str
@@ -128,7 +129,8 @@ def download(job: Download) -> Path:
     """
     files.remove_owned(job.landing)
     files.own(job.landing)
-    indexclient.run(download_argv(job), f"fetch {job.requirement}", job.log, job.env)
+    env = None if job.env is None else {**shell.package_variables(), **job.env}
+    indexclient.run(download_argv(job), f"fetch {job.requirement}", job.log, env)
     return next(path for path in Path(job.landing).iterdir() if path.name != files.TAG)
 
 

@@ -18,6 +18,8 @@ from tasks.knowledge.versions import major_minor
 from tasks.model import Command, Interpreter, TorchFound
 
 _ASSIGNED = re.compile(r"^(__version__|cuda)\b[^=\n]*=\s*['\"]([^'\"]+)['\"]", re.MULTILINE)
+_OF_VENV = re.compile(r"^version(?:_info)? *= *(\d+\.\d+\.\d+)", re.MULTILINE)
+_VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
 
 
 def interpreter(asked: str) -> Interpreter:
@@ -34,11 +36,7 @@ def interpreter(asked: str) -> Interpreter:
             Command((path, "-c", query), shell.host_env(), "ask Python its version")
         ).splitlines()
     except (CommandFailedError, MissingToolError, ValueError) as error:
-        raise SettingsError(
-            f'"{asked}" is not a Python that runs here',
-            where="python",
-            todo='write a version ("3.12") or a path',
-        ) from error
+        raise _no_python(asked) from error
     return Interpreter(
         str(Path(path).absolute()) if asked != "auto" else real,
         version,
@@ -46,16 +44,70 @@ def interpreter(asked: str) -> Interpreter:
     )
 
 
+def read_interpreter(asked: str) -> Interpreter:
+    """The same by files alone, no program is run: a version that the files of a Python do not tell
+    is taken to be that of the Python that runs doit.
+    """
+    ours = ".".join(map(str, sys.version_info[:3]))
+    if asked == "auto":
+        path, version = Path(_base_python()), ours
+    elif _VERSION.fullmatch(asked):
+        path = Path(shutil.which(f"python{asked}") or f"python{asked}")
+        version = asked if asked.count(".") > 1 else f"{asked}.0"
+    else:
+        path = Path(_named(asked)).absolute()
+        if not path.is_file():
+            raise _no_python(asked)
+        version = _version_by_files(path) or ours
+    folders = [folder for place in (path, path.resolve()) for folder in _packages(place, version)]
+    return Interpreter(str(path), version, torch_in(folders))
+
+
+def _version_by_files(python: Path) -> str:
+    """As its environment says, or its own name or folder; "" where none does."""
+    prefix = python.parent.parent
+    if (venv := prefix / "pyvenv.cfg").is_file():
+        told = _OF_VENV.search(venv.read_text(encoding="utf-8", errors="replace"))
+        if told:
+            return told[1]
+    places = (prefix, python.parent)
+    conda = [path.name for one in places for path in one.glob("conda-meta/python-*")]
+    names = [*conda, python.resolve().name, *(path.name for path in prefix.glob("lib/python3.*"))]
+    found = (re.match(r"python-?(\d+\.\d+)(\.\d+)?", name) for name in names)
+    return next((one[1] + (one[2] or ".0") for one in found if one), "")
+
+
+def _packages(python: Path, version: str) -> list[Path]:
+    """Where packages of the interpreter at that path may lie."""
+    prefix, lib = python.parent.parent, f"lib/python{major_minor(version)}"
+    debian = [prefix / "lib/python3/dist-packages", prefix / "local" / lib / "dist-packages"]
+    windows = [python.parent / "Lib/site-packages", prefix / "Lib/site-packages"]
+    return [prefix / lib / "site-packages", *debian, *windows]
+
+
 def _base_python() -> str:
     return getattr(sys, "_base_executable", "") or sys.executable
 
 
+def _no_python(asked: str) -> SettingsError:
+    return SettingsError(
+        f'"{asked}" is not a Python that runs here',
+        where="python",
+        todo='write a version ("3.12") or a path',
+    )
+
+
+def _named(asked: str) -> str:
+    """The path of a Python that is not named by its version."""
+    path = Path(asked).expanduser()
+    if path.name != asked:  # "./python" is not the one on PATH
+        path = path.absolute()
+    return shutil.which(str(path)) or str(path)
+
+
 def _find_python(asked: str) -> str:
-    if not re.fullmatch(r"\d+\.\d+(\.\d+)?", asked):
-        path = Path(asked).expanduser()
-        if path.name != asked:  # "./python" is not the one on PATH
-            path = path.absolute()
-        return shutil.which(str(path)) or str(path)
+    if not _VERSION.fullmatch(asked):
+        return _named(asked)
     for found in (shutil.which(f"python{asked}"), _known_to_uv(asked)):
         if found and _runs(found):
             return found
@@ -82,8 +134,9 @@ def _known_to_uv(version: str) -> str | None:
 
     uv = find_uv()
     argv = (uv or "uv", "python", "find", "--no-python-downloads", version)
+    env = {**shell.host_env(), **shell.package_variables()}
     try:
-        return shell.capture(Command(argv, shell.host_env(), "look for Python")).strip()
+        return shell.capture(Command(argv, env, "look for Python")).strip()
     except (CommandFailedError, MissingToolError):
         return None
 

@@ -59,12 +59,12 @@ def _recorded(bench: Bench, job: CompileJob, told: Run) -> None:
     started, before = time.monotonic(), ninjalog.read(bench.folder)
     env, log = _environment(bench, job), Path(job.log).with_suffix(".cache.log")
     cache = _cache(bench, job)
-    env = cachereach.joined(cache, job.cache_remote, env)
     handed = distribute.Handed(env)
     measured = compilercache.Measured(env)
     try:
         with (
-            _handing_on(bench, job, env) as handed,
+            cachereach.sharing(cache, job.cache_remote, env, job.build) as shared,
+            _handing_on(bench, job, shared) as handed,
             compilercache.measure(cache, handed.env, log) as measured,
         ):
             _configure(bench, told, job, measured.env)

@@ -41,10 +41,13 @@ def cached(job: ExtensionJob, caching: Caching, env: Mapping[str, str]) -> Itera
         wrapped = _handing_on(job.workers.script, env)
     wrappers = {name: str(path) for name, path in _wrappers(job, wrapped).items()}
     given = caching.over(env, {**wrappers, **job.env})
-    given = cachereach.joined(caching.cache, job.cache_remote, given)
+    log = Path(job.work) / "cache.log"
     measured = Measured(given)
     try:
-        with compilercache.measure(caching.cache, given, Path(job.work) / "cache.log") as measured:
+        with (
+            cachereach.sharing(caching.cache, job.cache_remote, given, job.work) as shared,
+            compilercache.measure(caching.cache, shared, log) as measured,
+        ):
             yield measured
     finally:
         if measured.counts:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import SimpleNamespace
 from typing import Any
 
@@ -127,16 +127,49 @@ def server(*answers: bytes) -> Iterator[str]:
         yield f"127.0.0.1:{listening.getsockname()[1]}"
 
 
+def joined(cache: Cache, url: str, env: dict[str, str]) -> dict[str, str]:
+    """The environment of a block; no file is written for what holds no password."""
+    with cachereach.sharing(cache, url, env, PurePath("nowhere")) as given:
+        return given
+
+
 def test_one_that_answers_is_used_and_asked_once(
     heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cachereach, "_PATIENCE", 60.0)
-    with server(b"+OK\r\n", b"+PONG\r\n") as place:
-        url = f"redis://:pw@{place}"
+    with server(b"+PONG\r\n") as place:
         for _ in range(2):
-            given = cachereach.joined(CCACHE, url, {"A": "1"})
-            assert given == {"A": "1", "CCACHE_REMOTE_STORAGE": f"redis://pw@{place}{TIMES}"}
+            given = joined(CCACHE, f"redis://{place}", {"A": "1"})
+            assert given == {"A": "1", "CCACHE_REMOTE_STORAGE": f"redis://{place}{TIMES}"}
     assert heard == []
+
+
+def ccache(folder: Path) -> Cache:
+    """A program that tells the configuration of its user as ccache does."""
+    path = folder / "ccache"
+    text = "(/etc/ccache.conf) max_size = 5.0G\n(default) umask =\n(environment) stats = true\n"
+    path.write_text(f"#!/bin/sh\ncat <<'EOF'\n{text}EOF\n", encoding="utf-8")
+    path.chmod(0o755)
+    return Cache("ccache", str(path), "4.9")
+
+
+@posix_only
+@pytest.mark.parametrize("whose", ["setting", "own"])
+def test_a_password_of_ccache_is_in_a_file_that_is_gone_afterwards(
+    whose: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cachereach, "_hindrance", lambda *_: "")
+    url = "redis://:hunter$2@cache"
+    if whose == "own":
+        monkeypatch.setenv("CCACHE_REMOTE_STORAGE", f"redis://hunter$2@cache{TIMES}")
+        url = ""
+    with cachereach.sharing(ccache(tmp_path), url, {"A": "1"}, tmp_path) as env:
+        file = tmp_path / "ccache.conf"
+        assert env == {"A": "1", "CCACHE_CONFIGPATH": str(file)}
+        assert file.stat().st_mode & 0o777 == 0o600
+        shared = f"remote_storage = redis://hunter%242@cache{TIMES}\n"
+        assert file.read_text(encoding="utf-8") == f"max_size = 5.0G\n{shared}"
+    assert not file.exists()
 
 
 @pytest.mark.parametrize(
@@ -153,7 +186,7 @@ def test_one_that_refuses_or_says_nothing_is_one_warning_and_a_local_build(
     monkeypatch.setattr(cachereach, "_PATIENCE", 60.0 if answer else 0.6)
     with server(answer) as place:
         for _ in range(3):
-            env = cachereach.joined(CCACHE, f"redis://{place}", {"A": "1"})
+            env = joined(CCACHE, f"redis://{place}", {"A": "1"})
             assert env == {"A": "1"}
     assert list(heard) == [
         f"redis://{place} is not used, and what is compiled is cached here alone: {why}"
@@ -167,7 +200,7 @@ def test_nobody_there_is_a_warning_and_names_no_password(
 ) -> None:
     with kept_port() as nobody:
         url = f"{scheme}://me:hunter2@127.0.0.1:{nobody}/p"
-        assert cachereach.joined(cache, url, {}) == {}
+        assert joined(cache, url, {}) == {}
     assert len(heard) == 1
     assert "hunter2" not in heard.text
     assert "is not used" in heard.text
@@ -175,11 +208,9 @@ def test_nobody_there_is_a_warning_and_names_no_password(
 
 def test_a_persons_own_goes_first_and_without_a_cache_nobody_is_asked(heard: Heard) -> None:
     mine = {"CCACHE_REMOTE_STORAGE": "redis://mine"}
-    assert cachereach.joined(CCACHE, "redis://127.0.0.1:1", mine) == mine
-    bucket = {"SCCACHE_BUCKET": "mine"}
-    assert cachereach.joined(SCCACHE, "redis://127.0.0.1:1", bucket) == bucket
-    assert cachereach.joined(Cache(), "redis://127.0.0.1:1", {}) == {}
-    assert cachereach.joined(CCACHE, "", {"A": "1"}) == {"A": "1"}
+    assert joined(CCACHE, "redis://127.0.0.1:1", mine) == mine
+    assert joined(Cache(), "redis://127.0.0.1:1", {}) == {}
+    assert joined(CCACHE, "", {"A": "1"}) == {"A": "1"}
     assert heard == []
 
 
@@ -206,21 +237,31 @@ def sccache(folder: Path, start: str, location: str = "") -> Cache:
 def test_a_server_of_sccache_that_does_not_use_it_is_told(
     heard: Heard, tmp_path: Path, start: str, location: str, why: str
 ) -> None:
-    assert cachereach.joined(sccache(tmp_path, start, location), "s3://bucket", {}) == {}
+    assert joined(sccache(tmp_path, start, location), "s3://bucket", {}) == {}
     assert why in heard.text
 
 
 @posix_only
-def test_a_bucket_is_opened_by_what_the_environment_holds(
-    heard: Heard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("whose", ["setting", "own"])
+def test_the_server_of_sccache_alone_gets_what_opens_a_bucket(
+    heard: Heard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "me")
-    given = cachereach.joined(sccache(tmp_path, "exit 0"), "s3://bucket", {})
-    assert given["SCCACHE_BUCKET"] == "bucket"
-    assert given["AWS_ACCESS_KEY_ID"] == "me"
+    url = "s3://bucket"
+    monkeypatch.setenv("SCCACHE_REGION", "auto")
+    if whose == "own":
+        monkeypatch.setenv("SCCACHE_BUCKET", "bucket")
+        url = ""
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    program = sccache(tmp_path, f"env > {tmp_path / 'seen'}; exit 0")
+    for _ in range(2):  # also where it is known already
+        (tmp_path / "seen").unlink(missing_ok=True)
+        assert joined(program, url, {"A": "1"}) == {"A": "1"}
+        seen = (tmp_path / "seen").read_text(encoding="utf-8")
+        store = {"SCCACHE_BUCKET=bucket", "SCCACHE_REGION=auto", "AWS_SECRET_ACCESS_KEY=hunter2"}
+        assert {"A=1", *store} <= {*seen.split()}
     in_use = "echo 'error: Address in use' >&2; exit 2"
     monkeypatch.setattr(cachereach, "_known", {})
-    assert cachereach.joined(sccache(tmp_path, in_use, "s3, name: bucket"), "s3://bucket", {})
+    joined(sccache(tmp_path, in_use, "s3, name: bucket"), url, {})
     assert heard == []
 
 
@@ -249,12 +290,12 @@ def test_one_that_was_lost_in_the_midst_is_told_once_and_left_alone_from_then_on
     lost = Counts(0, 6, 0, 0, 2)
     with server(b"+PONG\r\n") as place:
         url = f"redis://{place}"
-        assert cachereach.joined(CCACHE, url, {})
+        assert joined(CCACHE, url, {})
         cachereach.look_back(CCACHE, url, Counts(1, 0, 0, 1))
         assert heard == []
         for _ in range(2):
             cachereach.look_back(CCACHE, url, lost)
-        assert cachereach.joined(CCACHE, url, {}) == {}
+        assert joined(CCACHE, url, {}) == {}
     assert list(heard) == [
         f"{url} failed in the midst: 2 of 6 compilations went without it, and are cached here alone"
     ]
@@ -278,7 +319,7 @@ def test_a_failed_build_keeps_its_cache_counts_and_drops_a_remote_that_died(
             fail(tmp_path, monkeypatch, url)
     assert "ccache served 0 of 1 compilations" in heard
     assert heard[-1].startswith(f"{url} failed in the midst: 1 of 1 compilations went without it")
-    assert cachereach.joined(CCACHE, url, {}) == {}
+    assert joined(CCACHE, url, {}) == {}
     (run,) = runs.read(tmp_path / "runs")
     assert run["cache"] == {
         "kind": "ccache", "hits": 0, "misses": 1, "uncacheable": 0, "unreached": 1,
@@ -294,7 +335,9 @@ def fail_compile(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> Non
         compile_action, "_compile", lambda _bench, _job, _run, given, _: lose_remote(given[0].env)
     )
     bench: Any = SimpleNamespace(folder=folder)
-    job: Any = SimpleNamespace(log=folder / "log", runs=folder / "runs", cache_remote=url)
+    job: Any = SimpleNamespace(
+        build=folder, log=folder / "log", runs=folder / "runs", cache_remote=url
+    )
     compile_action._recorded(bench, job, Run(Decision("reuse", ())))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from tasks.effects import files, git, manifests
 from tasks.effects.bundle import opening, packing, repositories
 from tasks.effects.network import download, offline
+from tasks.effects.python import environments
 from tasks.effects.python.packages import Download, Extra, Packages, download_argv
 from tasks.errors import BadArtifactError, FetchError, NotOwnedError, SettingsError
 from tasks.locking.pinning import machine
@@ -20,10 +23,12 @@ from tasks.settings.schema import Settings
 from tasks.sourcing.anchored import anchored
 from tasks.sourcing.bundled import MANIFEST, SCHEMA, WHEELS, Bundle, redirected
 from tasks.stages.extensions.plan import plan
+from tests import smallwheels
 from tests.actionyard import CHOICE
 from tests.checkout import KNOWLEDGE
 from tests.systems import needs_git
 from tests.unit.effects.git.test_git import commit, repository, run
+from tests.webserver import served
 
 BUNDLE = Bundle(SCHEMA, "1", "mine", "3.12", "linux x86_64")
 
@@ -101,15 +106,69 @@ def test_a_bundle_is_verified_and_a_file_with_other_bytes_is_named(
 ) -> None:
     bundle, build = made(place), files.own(tmp_path / "build")
     opening.begin(place, bundle, build)
-    folder = opening.folder_of(place, build)
-    assert os.environ["UV_FIND_LINKS"] == (folder / WHEELS).as_uri()
-    wheel = folder / WHEELS / "a-1-py3-none-any.whl"
+    wheel = opening.folder_of(place, build) / WHEELS / "a-1-py3-none-any.whl"
     wheel.write_text("bb", encoding="utf-8")
     with pytest.raises(BadArtifactError, match=r"a-1-py3-none-any\.whl of the bundle has other"):
         opening.begin(place, bundle, build)
     wheel.unlink()
     with pytest.raises(BadArtifactError, match="is not there"):
         opening.begin(place, bundle, build)
+
+
+ADDED = "wheels/filelock-99.0-py3-none-any.whl"  # with a .pth it would run in each Python after it
+
+
+@pytest.mark.parametrize(
+    "name",
+    [ADDED, "wheels/A-1-py3-none-any.whl", "wheels/nested/a-1-py3-none-any.whl", "git/a/hooks/x"],
+)
+def test_a_file_that_the_manifest_lacks_is_refused(name: str, place: Path, tmp_path: Path) -> None:
+    bundle, build = made(place), files.own(tmp_path / "build")
+    added = tmp_path / "added"
+    smallwheels.wheel(tmp_path, "added", "1.0", {"added.pth": "import this\n"}).rename(added)
+    if place.is_dir():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        added.rename(place / name)
+    else:
+        with tarfile.open(place, "a") as tar:
+            tar.add(added, name)
+    with pytest.raises(BadArtifactError, match=f"{name} is in the bundle, and bundle.json does"):
+        opening.begin(place, bundle, build)
+    assert "UV_FIND_LINKS" not in os.environ
+    if place.is_dir():
+        (place / name).unlink()
+    else:
+        made(place)
+    opening.begin(place, bundle, build)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="not run: not everyone may make links")
+@pytest.mark.parametrize("name", [ADDED, "wheels/a-1-py3-none-any.whl", "wheels/folder"])
+def test_a_link_in_a_bundle_is_refused(name: str, place: Path, tmp_path: Path) -> None:
+    """Also in the place of a listed file, and to the same bytes: what it leads to may change."""
+    bundle, build = made(place), files.own(tmp_path / "build")
+    (tmp_path / "same").write_text("a", encoding="utf-8")
+    to = "." if name.endswith("folder") else str(tmp_path / "same")
+    if place.is_dir():
+        (place / name).unlink(missing_ok=True)
+        (place / name).symlink_to(to)
+    else:
+        link = tarfile.TarInfo(name)
+        link.type, link.linkname = tarfile.SYMTYPE, "." if to == "." else f"../{MANIFEST}"
+        with tarfile.open(place, "a") as tar:
+            tar.addfile(link)
+    with pytest.raises(BadArtifactError, match=f"{name} is in the bundle"):
+        opening.begin(place, bundle, build)
+
+
+def test_the_installer_is_given_a_folder_of_verified_files(place: Path, tmp_path: Path) -> None:
+    bundle, build = made(place), files.own(tmp_path / "build")
+    opening.begin(place, bundle, build)
+    shelf = build / "offline-wheels"
+    assert os.environ["UV_FIND_LINKS"] == os.environ["PIP_FIND_LINKS"] == shelf.as_uri()
+    (shelf / "filelock-99.0-py3-none-any.whl").touch()
+    opening.begin(place, bundle, build)
+    assert [path.name for path in shelf.iterdir()] == ["a-1-py3-none-any.whl"]
 
 
 def test_a_copy_that_was_cut_off_is_known_by_its_size_and_is_to_be_copied_again(
@@ -177,6 +236,25 @@ def test_offline_no_index_is_named_and_a_person_s_own_is_not_asked(tmp_path: Pat
     assert "UV_INDEX" not in os.environ
     with pytest.raises(FetchError, match="is not in the bundle"):
         download.download("https://a.example/a.tar", tmp_path / "a.tar", None)
+
+
+def test_offline_uv_asks_no_index_that_it_could_answer_from_its_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it had of an index stays in its cache, newer versions too; here the index answers."""
+    for version in ("1.0", "2.0"):
+        smallwheels.wheel(tmp_path / version / "kept", "kept", version, {"kept.py": ""})
+    offline.begin(tmp_path / "1.0" / "kept")
+    monkeypatch.delenv("UV_OFFLINE")
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    with served(tmp_path / "2.0") as url:
+        monkeypatch.setenv("UV_DEFAULT_INDEX", url)
+        into = Packages(
+            sys.executable, environments.find_uv(), tmp_path / "log", tmp_path / "there"
+        )
+        into.install(["kept"])
+    there = [path.name for path in (tmp_path / "there").glob("*.dist-info")]
+    assert there == ["kept-1.0.dist-info"]
 
 
 @needs_git

@@ -341,3 +341,78 @@ def test_a_pin_holds_what_was_asked(tmp_path: Path) -> None:
     probe.pin(tmp_path / "host.json", pinned.asked, host)
     assert '"python": "3.12"' in (tmp_path / "host.json").read_text(encoding="utf-8")
     assert '"pinned": false' in (tmp_path / "host.json").read_text(encoding="utf-8")
+
+
+@unix
+@pytest.mark.parametrize("kind", ["auto", "venv", "conda", "named", "framework"])
+def test_without_running_a_python_is_known_by_its_files(tmp_path: Path, kind: str) -> None:
+    """What the files tell is what the interpreter itself would tell, its torch included."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    minor = ".".join(map(str, sys.version_info[:2]))
+    marker, python = tmp_path / "ran", tmp_path / "env" / "bin" / "python"
+    program(python, f"touch {marker}")
+    site = tmp_path / "env" / "lib" / f"python{minor}" / "site-packages"
+    (site / "torch").mkdir(parents=True)
+    (site / "torch" / "version.py").write_text(VERSION_PY, encoding="utf-8")
+    match kind:
+        case "auto":
+            assert pythons.read_interpreter("auto").version == pythons.interpreter("auto").version
+            return
+        case "venv":
+            text = f"home = /usr/bin\nversion = {version}\n"
+            (python.parent.parent / "pyvenv.cfg").write_text(text, encoding="utf-8")
+        case "conda":
+            (python.parent.parent / "conda-meta").mkdir()
+            (python.parent.parent / "conda-meta" / f"python-{version}-h1_0_cpython.json").touch()
+        case "framework":
+            python.rename(python.with_name(f"python{minor}"))
+            python.symlink_to(f"python{minor}")
+    found = pythons.read_interpreter(str(python))
+    assert (found.path, found.minor) == (str(python), minor)
+    assert kind not in {"venv", "conda"} or found.version == version
+    assert found.torch == TorchFound("2.15.0+cu132", "13.2", str(site / "torch"))
+    assert not marker.exists()
+
+
+def test_without_running_a_python_that_is_not_there_is_told() -> None:
+    assert pythons.read_interpreter("3.98").version == "3.98.0"
+    with pytest.raises(SettingsError, match='"/no/such/python" is not a Python that runs here'):
+        pythons.read_interpreter("/no/such/python")
+
+
+@unix
+@pytest.mark.parametrize(
+    ("known", "header", "version"),
+    [
+        ('{"cuda_nvcc": {"version": "13.2.86"}}', "", "13.2.86"),
+        ("", "#define CUDA_VERSION 12080\n", "12.8.0"),
+        ("{}", "nothing\n", ""),
+        ("[", "#define CUDA_VERSION 13010", "13.1.0"),
+    ],
+)
+def test_without_running_nvcc_a_toolkit_is_known_by_its_files(
+    elsewhere: Path, known: str, header: str, version: str
+) -> None:
+    nvcc = program(elsewhere / "cuda" / "bin" / "nvcc", f"touch {elsewhere / 'ran'}")
+    home = nvcc.parent.parent
+    (home / "include").mkdir()
+    (home / "include" / "cuda.h").write_text(header, encoding="utf-8")
+    if known:
+        (home / "version.json").write_text(known, encoding="utf-8")
+    asked = Asked("auto", str(home))
+    found = probe.host(asked, elsewhere / "host.json", run=False).toolkits
+    assert [(kit.home, kit.version, kit.asked) for kit in found] == (
+        [(str(home), version, True)] if version else []
+    )
+    assert not (elsewhere / "ran").exists()
+
+
+@unix
+def test_without_running_nvidia_smi_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    smi = program(tmp_path / "nvidia-smi", f"touch {tmp_path / 'ran'}")
+    without_library(monkeypatch, pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, smi)
+    assert nvidia.look(run=False).cards == ()
+    assert nvidia.look(run=False).trouble
+    assert not (tmp_path / "ran").exists()

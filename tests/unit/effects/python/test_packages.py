@@ -54,7 +54,8 @@ def test_uv_and_pip_install_the_same(runs: Runs, tmp_path: Path) -> None:
     assert runs.argv == [(*UV, "ninja>=1.13.1", "numpy"), (*PIP, "ninja>=1.13.1", "numpy")]
     assert runs[0].what == "install ninja>=1.13.1, numpy"
     assert runs[0].log == tmp_path / "wheel.log"
-    assert runs[0].env == indexclient.patient(shell.host_env(), indexclient.in_files())
+    env = {**shell.host_env(), **shell.package_variables()}
+    assert runs[0].env == indexclient.patient(env, indexclient.in_files())
 
 
 def test_constraints_go_into_a_file(runs: Runs, tmp_path: Path) -> None:
