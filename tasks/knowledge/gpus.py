@@ -45,7 +45,7 @@ def resolve_gpu(knowledge: Knowledge, text: str) -> GpuFact:
     family = next((one for one in knowledge.families if said == [one.name.lower()]), None)
     if family:
         return _of_family(knowledge, text, family)
-    found = [gpu for gpu in knowledge.gpus if _means(text, gpu.name)]
+    found = _meant(knowledge, text)
     if not found:
         raise _unknown(knowledge, text)
     if not said:
@@ -98,9 +98,16 @@ def _of_family(knowledge: Knowledge, text: str, family: GpuFamily) -> GpuFact:
     return GpuFact(text.strip(), family.archs[0], family.status)
 
 
-def _means(text: str, name: str) -> bool:
-    asked, known = words(text), words(name)
-    return bool(asked) and all(word in known or _ampere(word) in known for word in asked)
+def _meant(knowledge: Knowledge, text: str) -> list[GpuFact]:
+    """Return the products whose names have every word of `text`."""
+    asked = [{word, _ampere(word)} for word in words(text)]
+    if not asked:
+        return []
+    return [
+        gpu
+        for gpu in knowledge.gpus
+        if all(not forms.isdisjoint(words(gpu.name)) for forms in asked)
+    ]
 
 
 def _ampere(word: str) -> str:
@@ -122,7 +129,7 @@ def _refuse_too_old(knowledge: Knowledge, text: str) -> None:
     """Cards of other generations have the same numbers: only the whole name says which is meant."""
     for row in knowledge.gpu_notes["too_old"]:
         if key(text) in map(key, row["names"]):
-            alike = [gpu for gpu in knowledge.gpus if _means(text, gpu.name)]
+            alike = _meant(knowledge, text)
             raise KnowledgeError(
                 f'"{text.strip()}" is a {row["generation"]} card ({row["cc"]}), and CUDA '
                 f"{row['last_toolkit']} was the last toolkit that makes code for it",
