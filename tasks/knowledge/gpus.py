@@ -6,6 +6,7 @@ Marketing digits mislead, so only the table decides.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from tasks.errors import KnowledgeError
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from tasks.knowledge.load import Knowledge
 
 _CAPABILITY = re.compile(r"\d{1,2}\.\d[af]?|(?:sm_|compute_)\d{2,3}[af]?")
+_SERIES = re.compile(r"NVIDIA GeForce RTX (\d)0\d\d\b")
+_FEW = 3
 _ASK = (
     'write its compute capability, such as "12.0": nvidia-smi --query-gpu=compute_cap --format=csv'
 )
@@ -35,7 +38,7 @@ def resolve_gpu(knowledge: Knowledge, text: str) -> GpuFact:
     says which line (`RTX PRO`), one that no toolkit makes code for (`Quadro 6000`), or an unknown
     one, is a `KnowledgeError` that lists or suggests.
     """
-    if _CAPABILITY.fullmatch(text.strip().lower()):
+    if is_capability(text):
         return _capability(knowledge, text.strip().lower())
     for gpu in knowledge.gpus:
         if key(text) == key(gpu.name):
@@ -53,6 +56,24 @@ def resolve_gpu(knowledge: Knowledge, text: str) -> GpuFact:
     if len({gpu.arch for gpu in found}) > 1:
         raise _ambiguous(text, found)
     return _one_of(text.strip(), found)
+
+
+def is_capability(text: str) -> bool:
+    """Return True for `12.0`, `sm_120` and the like, False for the name of a product."""
+    return bool(_CAPABILITY.fullmatch(text.strip().lower()))
+
+
+def named_by(knowledge: Knowledge, arch: Arch) -> str:
+    """Return the GPUs of a capability in few words: `RTX 40 series, L2, L4 and others`."""
+    cards = [gpu for gpu in knowledge.gpus if gpu.arch == arch]
+    series = Counter(found[1] for gpu in cards if (found := _SERIES.match(gpu.name)))
+    lines = [f"RTX {first}0 series" for first, count in series.items() if count >= _FEW]
+    others = [gpu for gpu in cards if not _SERIES.match(gpu.name)]
+    others.sort(key=lambda gpu: (gpu.status.startswith("unverified"), len(gpu.name)))
+    named = [*lines, *(short_name(gpu.name) for gpu in others[:_FEW])]
+    more = " and others" if len(others) > _FEW else ""
+    families = [family.name for family in knowledge.families if arch in family.archs]
+    return f"{', '.join(named or families)}{more}"
 
 
 def only_machine(knowledge: Knowledge, arch: Arch) -> tuple[str, tuple[str, ...]]:

@@ -221,11 +221,12 @@ def _unknown(knowledge: Knowledge, version: str, minor: str) -> KnowledgeError:
     oldest, newest = next(iter(knowledge.releases)), _newest(knowledge)
     if numbers(minor) < numbers(oldest):
         return KnowledgeError(
-            f"torch {version} is older than {oldest}, the oldest known", todo=f"take {newest.patch}"
+            f"torch {version} is older than {oldest}, the oldest known",
+            todo="choose a later release in torch.version",
         )
     return KnowledgeError(
         f"torch {version} is newer than {newest.patch}, the newest known",
-        todo=f"take {newest.patch}, or describe {minor} in config/knowledge/pytorch.yaml",
+        todo=f"describe torch {minor} in config/knowledge/pytorch.yaml",
     )
 
 
