@@ -38,6 +38,12 @@ def resolve_gpu(knowledge: Knowledge, text: str) -> GpuFact:
     says which line (`RTX PRO`), one that no toolkit makes code for (`Quadro 6000`), or an unknown
     one, is a `KnowledgeError` that lists or suggests.
     """
+    if text not in knowledge.gpus_by_text:
+        knowledge.gpus_by_text[text] = _resolve(knowledge, text)
+    return knowledge.gpus_by_text[text]
+
+
+def _resolve(knowledge: Knowledge, text: str) -> GpuFact:
     if is_capability(text):
         return _capability(knowledge, text.strip().lower())
     for gpu in knowledge.gpus:
