@@ -242,7 +242,7 @@ def test_where_another_platform_has_the_code_both_are_named() -> None:
         ("2.3.1", "", "macos", "x86_64", "3.12.1", None),
     ],
 )
-def test_a_wheel_is_for_the_pythons_of_its_platform_and_index(  # noqa: PLR0913, PLR0917
+def test_a_wheel_is_for_the_pythons_of_its_platform_and_index(  # noqa: PLR0917
     version: str, targets: str, system: str, machine: str, python: str, index: str | None
 ) -> None:
     asked = (KNOWLEDGE, version, archs(targets), system, machine, None, python)
