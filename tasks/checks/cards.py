@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tasks.checks.symptom import Symptom, command, ok, problem, unchecked, warning
+from tasks.deciding.decide import attempt
 from tasks.errors import KnowledgeError
 from tasks.knowledge.archs import MachineCode
 from tasks.knowledge.covers import covers
 from tasks.knowledge.toolkits import driver_floor
 from tasks.knowledge.versions import numbers
 from tasks.model import Arch
+from tasks.remedies.trial import Trial
 from tasks.words.size import size
 
 if TYPE_CHECKING:
@@ -115,11 +117,15 @@ def _targets(nvidia: Nvidia, profile: Profile | None) -> Symptom:
     cards = " and ".join(sorted({f"{gpu.name} ({gpu.capability})" for gpu in foreign}))
     both = {*targets, *(Arch.parse(gpu.capability) for gpu in foreign)}
     add = ", ".join(f'"{arch}"' for arch in sorted(both))
-    return warning(
-        "targets",
-        f"{named}: {cards} in this machine cannot run that",
-        f"if it is meant for here, write target.gpus: [{add}]",
-    )
+    todo = f"if it is meant for here, write target.gpus: [{add}]"
+    if not _plans(profile, sorted(both)):
+        todo = f"no torch and CUDA are known that have code for all of {add}: use another profile"
+    return warning("targets", f"{named}: {cards} in this machine cannot run that", todo)
+
+
+def _plans(profile: Profile, targets: list[Arch]) -> bool:
+    trial = Trial(profile.loaded.settings, profile.host, profile.knowledge, attempt)
+    return trial.of(target={"gpus": tuple(map(str, targets))}) is not None
 
 
 def _runs(gpu: Gpu, nvidia: Nvidia, profile: Profile) -> bool:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from tasks.checks.programs import ours
 from tasks.checks.symptom import Level, Symptom, ok, unchecked
+from tasks.deciding.decide import attempt
 from tasks.knowledge.combinations import Combination, Finding
 from tasks.knowledge.combinations import judge as judge_combination
 from tasks.knowledge.hostcompilers import msc_ver
 from tasks.knowledge.minimums import below
+from tasks.remedies import advice, known_bad
 
 if TYPE_CHECKING:
     from tasks.knowledge import Knowledge
@@ -34,15 +36,19 @@ def judge(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Ite
     if not found:
         yield ok("known-bad", f"none of {len(knowledge.known_bad)} known combinations is met")
     for finding in found:
-        yield _symptom(finding)
+        yield _symptom(finding, profile, knowledge)
 
 
-def _symptom(finding: Finding) -> Symptom:
+def _symptom(finding: Finding, profile: Profile, knowledge: Knowledge) -> Symptom:
     if finding.cured:
         seen = f"taken care of by {finding.cured}: {finding.what}"
         return Symptom("known-bad", "ok", finding.id, seen, known=finding.id)
     level = _LEVELS[finding.level]
-    return Symptom("known-bad", level, finding.id, finding.what, finding.fix, finding.id)
+    todo = finding.fix
+    if level == "problem" and known_bad(knowledge, profile.choice, profile.host):
+        here = advice(profile.loaded.settings, profile.host, knowledge, attempt)
+        todo += f"\nhere: {here}" if here else ""
+    return Symptom("known-bad", level, finding.id, finding.what, todo, finding.id)
 
 
 def combination_of(s: Surroundings, profile: Profile) -> Combination:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from tasks.deciding.choice import Choice
 from tasks.knowledge import Knowledge
 from tasks.knowledge.combinations import judge
-from tasks.knowledge.gpus import only_machine, short_name
+from tasks.knowledge.gpus import is_capability, named_by, only_machine, resolve_gpu, short_name
 from tasks.knowledge.minimums import below
 from tasks.knowledge.wheels import machine_name, place_name
 from tasks.model import Host
+from tasks.settings.load import Loaded
 
 
 def foreseen(knowledge: Knowledge, host: Host, choice: Choice) -> Iterator[str]:
@@ -38,3 +39,25 @@ def _for_other_machines(knowledge: Knowledge, host: Host, choice: Choice) -> Ite
                 f"{arch} is in {machine} machines alone{named}, and this is "
                 f"{place_name(host.system, host.machine)}: what is built here does not run there"
             )
+
+
+def foreseen_targets(loaded: Loaded, host: Host, knowledge: Knowledge) -> Iterator[str]:
+    """Warn of one capability that stands for the only target where no GPU is seen: guides have
+    10.0 or 8.9 for the RTX 50 series.
+
+    A list of several targets, a cell of a matrix and a suffix (`9.0a`) are written on purpose. The
+    capability of the GPU that `auto` assumes is right for most.
+    """
+    gpus = loaded.settings.target.gpus
+    if gpus == "auto" or len(gpus) != 1 or host.gpus or "@" in loaded.profile:
+        return
+    arch = resolve_gpu(knowledge, gpus[0]).arch
+    usual = resolve_gpu(knowledge, knowledge.default_gpu)
+    if arch == usual.arch or arch.suffix or not is_capability(gpus[0]):
+        return
+    cards = named_by(knowledge, arch) or "no GPU that is known"
+    yield (
+        f'target.gpus names "{gpus[0]}", and no GPU is seen here: {arch} is {cards}; the RTX 50 '
+        f"series is {usual.arch}. If another GPU is meant, write its name, such as "
+        f'target.gpus: ["{short_name(usual.name)}"]'
+    )

@@ -89,5 +89,7 @@ def require_reach(knowledge: Knowledge, cuda: str, targets: tuple[Arch, ...]) ->
     except KnowledgeError as error:
         # which toolkits make the archs is no advice: whether this torch is built with them counts
         known = major_minor(cuda) in knowledge.toolkits
-        todo = "choose another torch, or other cards in target.gpus" if known else error.todo
+        todo = "choose another torch, or other cards in target.gpus"
+        if not known:
+            todo = f"describe CUDA {major_minor(cuda)} in config/knowledge/toolkits.yaml"
         raise UnmetError(error.what, where="toolkit.version", todo=todo) from error

@@ -68,7 +68,7 @@ def prebuilt(
     try:
         wheel = wheel_for(knowledge, version, targets, *platform)
     except KnowledgeError as error:
-        raise SettingsError(error.what, where="torch.version", todo=error.todo) from error
+        raise UnmetError(error.what, where="torch.version", todo=error.todo) from error
     if wheel is None:
         why = why_no_wheel(knowledge, version, targets, *platform)
         todo = "no release is known whose wheel would do: choose other cards in target.gpus"
@@ -146,11 +146,11 @@ def wants_source(settings: Settings) -> str:
 
 
 def known_release(knowledge: Knowledge, version: str) -> Release:
-    """The facts of a release. Raises `SettingsError` where there are none."""
+    """The facts of a release. Raises `UnmetError` where there are none."""
     try:
         return release(knowledge, version)
     except KnowledgeError as error:
-        raise SettingsError(error.what, where="torch.version", todo=error.todo) from error
+        raise UnmetError(error.what, where="torch.version", todo=error.todo) from error
 
 
 def _known_of_tree(settings: Settings, knowledge: Knowledge) -> Release:
@@ -175,5 +175,6 @@ def require_python(knowledge: Knowledge, version: str, python: Interpreter) -> N
             f"torch {version} is for Python {' to '.join(known.python)}, "
             f"and {python.path} is {python.version}",
             where="python",
-            todo=f'set python: "{known.python[1]}", or choose another torch.version',
+            todo="no torch, CUDA and Python are known that would do: "
+            "choose other cards in target.gpus",
         )

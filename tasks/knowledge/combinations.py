@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def holds(condition: Mapping[str, Any], combination: Combination) -> bool:
     return all(_holds(wanted, getattr(combination, key)) for key, wanted in condition.items())
 
 
+@cache
 def within(value: str, wanted: str) -> bool:
     """Whether a version is within a specifier for certain: "13.2" is not within "<13.2.86"."""
     from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - few plans ask

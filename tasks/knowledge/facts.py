@@ -104,10 +104,25 @@ class OfficialWheel:
 
 
 @dataclass(frozen=True)
+class FewerPythons:
+    """Wheels of a release that stop at an older Python than its others.
+
+    They are for these systems and machines, () for any; `pypi`: those on PyPI only. `last` is ""
+    where there is no such wheel at all.
+    """
+
+    system: tuple[str, ...]
+    machine: tuple[str, ...]
+    pypi: bool
+    last: str
+
+
+@dataclass(frozen=True)
 class Release:
     """A minor release of PyTorch, with the requirements of its newest patch.
 
-    `python` is the first and the last release that has wheels. `setuptools`, `torchvision`,
+    `python` is the first and the last Python that has wheels; `fewer_pythons` says where there are
+    less. `setuptools`, `torchvision`,
     `torchaudio` and `triton` are version specifiers, "" where anything goes or nothing exists.
     `channel` is where a version before the release is published; its facts are only assumed.
     `patches` are the specifiers of older patches that have others, by patch and name.
@@ -133,6 +148,7 @@ class Release:
     backend: Backend
     status: str
     channel: Channel = ""
+    fewer_pythons: tuple[FewerPythons, ...] = ()
     patches: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 

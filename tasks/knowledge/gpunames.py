@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,16 +18,18 @@ _LOOKS = str.maketrans("oil", "011")
 _SHORT = 3  # a number of fewer digits is near too many others
 
 
+@lru_cache(maxsize=2048)  # each question compares with every known name
 def key(text: str) -> str:
     """Letters and digits alone, without the maker: `rtx5090`."""
     return re.sub(r"[^a-z0-9]", "", _MAKER.sub("", text.lower()))
 
 
-def words(text: str) -> list[str]:
+@lru_cache(maxsize=2048)
+def words(text: str) -> tuple[str, ...]:
     """The words, without the maker; `rtx5060ti` has three."""
     spaced = re.sub(r"(rtx|gtx|quadro|tesla)(?=\d)", r"\1 ", _MAKER.sub(" ", text.lower()))
     spaced = re.sub(r"(?<=\d{4})(ti|super|laptop)\b", r" \1", spaced)
-    return re.findall(r"[a-z0-9]+", spaced)
+    return tuple(re.findall(r"[a-z0-9]+", spaced))
 
 
 def telling(knowledge: Knowledge, text: str) -> list[str]:

@@ -6,6 +6,7 @@ Marketing digits mislead, so only the table decides.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from tasks.errors import KnowledgeError
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from tasks.knowledge.load import Knowledge
 
 _CAPABILITY = re.compile(r"\d{1,2}\.\d[af]?|(?:sm_|compute_)\d{2,3}[af]?")
+_SERIES = re.compile(r"NVIDIA GeForce RTX (\d)0\d\d\b")
+_FEW = 3
 _ASK = (
     'write its compute capability, such as "12.0": nvidia-smi --query-gpu=compute_cap --format=csv'
 )
@@ -35,7 +38,13 @@ def resolve_gpu(knowledge: Knowledge, text: str) -> GpuFact:
     says which line (`RTX PRO`), one that no toolkit makes code for (`Quadro 6000`), or an unknown
     one, is a `KnowledgeError` that lists or suggests.
     """
-    if _CAPABILITY.fullmatch(text.strip().lower()):
+    if text not in knowledge.gpus_by_text:
+        knowledge.gpus_by_text[text] = _resolve(knowledge, text)
+    return knowledge.gpus_by_text[text]
+
+
+def _resolve(knowledge: Knowledge, text: str) -> GpuFact:
+    if is_capability(text):
         return _capability(knowledge, text.strip().lower())
     for gpu in knowledge.gpus:
         if key(text) == key(gpu.name):
@@ -45,7 +54,7 @@ def resolve_gpu(knowledge: Knowledge, text: str) -> GpuFact:
     family = next((one for one in knowledge.families if said == [one.name.lower()]), None)
     if family:
         return _of_family(knowledge, text, family)
-    found = [gpu for gpu in knowledge.gpus if _means(text, gpu.name)]
+    found = _meant(knowledge, text)
     if not found:
         raise _unknown(knowledge, text)
     if not said:
@@ -53,6 +62,24 @@ def resolve_gpu(knowledge: Knowledge, text: str) -> GpuFact:
     if len({gpu.arch for gpu in found}) > 1:
         raise _ambiguous(text, found)
     return _one_of(text.strip(), found)
+
+
+def is_capability(text: str) -> bool:
+    """Return True for `12.0`, `sm_120` and the like, False for the name of a product."""
+    return bool(_CAPABILITY.fullmatch(text.strip().lower()))
+
+
+def named_by(knowledge: Knowledge, arch: Arch) -> str:
+    """Return the GPUs of a capability in few words: `RTX 40 series, L2, L4 and others`."""
+    cards = [gpu for gpu in knowledge.gpus if gpu.arch == arch]
+    series = Counter(found[1] for gpu in cards if (found := _SERIES.match(gpu.name)))
+    lines = [f"RTX {first}0 series" for first, count in series.items() if count >= _FEW]
+    others = [gpu for gpu in cards if not _SERIES.match(gpu.name)]
+    others.sort(key=lambda gpu: (gpu.status.startswith("unverified"), len(gpu.name)))
+    named = [*lines, *(short_name(gpu.name) for gpu in others[:_FEW])]
+    more = " and others" if len(others) > _FEW else ""
+    families = [family.name for family in knowledge.families if arch in family.archs]
+    return f"{', '.join(named or families)}{more}"
 
 
 def only_machine(knowledge: Knowledge, arch: Arch) -> tuple[str, tuple[str, ...]]:
@@ -98,9 +125,16 @@ def _of_family(knowledge: Knowledge, text: str, family: GpuFamily) -> GpuFact:
     return GpuFact(text.strip(), family.archs[0], family.status)
 
 
-def _means(text: str, name: str) -> bool:
-    asked, known = words(text), words(name)
-    return bool(asked) and all(word in known or _ampere(word) in known for word in asked)
+def _meant(knowledge: Knowledge, text: str) -> list[GpuFact]:
+    """Return the products whose names have every word of `text`."""
+    asked = [{word, _ampere(word)} for word in words(text)]
+    if not asked:
+        return []
+    return [
+        gpu
+        for gpu in knowledge.gpus
+        if all(not forms.isdisjoint(words(gpu.name)) for forms in asked)
+    ]
 
 
 def _ampere(word: str) -> str:
@@ -122,7 +156,7 @@ def _refuse_too_old(knowledge: Knowledge, text: str) -> None:
     """Cards of other generations have the same numbers: only the whole name says which is meant."""
     for row in knowledge.gpu_notes["too_old"]:
         if key(text) in map(key, row["names"]):
-            alike = [gpu for gpu in knowledge.gpus if _means(text, gpu.name)]
+            alike = _meant(knowledge, text)
             raise KnowledgeError(
                 f'"{text.strip()}" is a {row["generation"]} card ({row["cc"]}), and CUDA '
                 f"{row['last_toolkit']} was the last toolkit that makes code for it",

@@ -68,6 +68,11 @@ class Knowledge:
         return self._facts("gpus", read_gpus)
 
     @cached_property
+    def gpus_by_text(self) -> dict[str, GpuFact]:
+        """What was written for a GPU, and what it meant: a refusal asks again for each trial."""
+        return {}
+
+    @cached_property
     def families(self) -> tuple[GpuFamily, ...]:
         """Architectures by name, such as Blackwell, ascending."""
         return self._facts("gpus", read_families)

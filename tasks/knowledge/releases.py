@@ -14,6 +14,7 @@ from tasks.knowledge.wheels import (
     elsewhere,
     index_url,
     lacks,
+    machine_name,
     missing,
     offered,
     place_name,
@@ -79,17 +80,17 @@ def wheel_for(  # noqa: PLR0913, PLR0917  (the whole question)
     no such wheel, and `why_no_wheel` says why.
     """
     found = release(knowledge, version)
-    if python and not supports_python(found, python):
+    if not _is_for(found, python, system, machine) or found.channel == "nowhere":
         return None
-    if found.channel == "nowhere":
-        return None
+    on_pypi = _is_for(found, python, system, machine, pypi=True)
     if not targets:
-        return _cpu_wheel(knowledge, found, system)
+        return _cpu_wheel(knowledge, found, system, on_pypi=on_pypi)
     there = offered(found, system, machine, cuda)
     fit = [wheel for wheel in there if not missing(knowledge, wheel, targets)]
     if not fit:
         return None
     best = max(fit, key=lambda wheel: (wheel.pypi and not found.channel, numbers(wheel.cuda)))
+    best = replace(best, pypi=best.pypi and on_pypi)
     return _choice(knowledge, found, _named(found, version), best, targets)
 
 
@@ -110,10 +111,14 @@ def why_no_wheel(  # noqa: PLR0913, PLR0917  (the same question)
         return f"{torch} is in no index: it is what a build from a branch calls itself"
     if targets and wheel_for(knowledge, version, targets, system, machine, cuda) is None:
         reasons.append(_why_not(knowledge, found, torch, targets, system, machine, cuda))
-    if python and not supports_python(found, python):
+    first, last = wheel_pythons(found, system, machine)
+    if not last:
+        reasons.append(f"no official wheel of {torch} is for {place_name(system, machine)}")
+    elif not _is_for(found, python, system, machine):
+        there = "" if last == found.python[1] else f" on {place_name(system, machine)}"
         reasons.append(
-            f"no official wheel of {torch} is for Python {major_minor(python)} "
-            f"(they are for {found.python[0]} to {found.python[1]})"
+            f"no official wheel of {torch} is for Python {major_minor(python or '')}{there} "
+            f"(they are for {first} to {last})"
         )
     return "; ".join(reasons)
 
@@ -159,12 +164,38 @@ def _why_not(  # noqa: PLR0913, PLR0917  (the same question)
 
 
 def supports_python(found: Release, python: str) -> bool:
-    """Whether the release has wheels for that Python, `3.11` or `3.11.7`."""
+    """Whether the release is for that Python, `3.11` or `3.11.7`; its wheels may not be, on some
+    platforms.
+    """
     return numbers(found.python[0]) <= numbers(python) <= numbers(found.python[1])
 
 
-def _cpu_wheel(knowledge: Knowledge, found: Release, system: str) -> WheelChoice:
-    if system == "macos" and not found.channel:
+def wheel_pythons(
+    found: Release, system: str, machine: str, *, pypi: bool = False
+) -> tuple[str, str]:
+    """Return the first and the last Python with a wheel for that platform, or with one on PyPI.
+
+    The last is "" where there is no wheel.
+    """
+    ends = [
+        fewer.last
+        for fewer in found.fewer_pythons
+        if (not fewer.system or system in fewer.system)
+        and (not fewer.machine or machine_name(machine) in fewer.machine)
+        and (pypi or not fewer.pypi)
+    ]
+    return found.python[0], min([found.python[1], *ends], key=numbers)
+
+
+def _is_for(
+    found: Release, python: str | None, system: str, machine: str, *, pypi: bool = False
+) -> bool:
+    first, last = wheel_pythons(found, system, machine, pypi=pypi)
+    return numbers(first) <= numbers(python or last) <= numbers(last)
+
+
+def _cpu_wheel(knowledge: Knowledge, found: Release, system: str, *, on_pypi: bool) -> WheelChoice:
+    if system == "macos" and not found.channel and on_pypi:
         return WheelChoice(None, "", "PyPI's torch for macOS is the CPU and MPS one")
     index = index_url(knowledge, None, found.channel)
     return WheelChoice(None, index, "no GPU is a target: the CPU wheel")
@@ -192,11 +223,12 @@ def _unknown(knowledge: Knowledge, version: str, minor: str) -> KnowledgeError:
     oldest, newest = next(iter(knowledge.releases)), _newest(knowledge)
     if numbers(minor) < numbers(oldest):
         return KnowledgeError(
-            f"torch {version} is older than {oldest}, the oldest known", todo=f"take {newest.patch}"
+            f"torch {version} is older than {oldest}, the oldest known",
+            todo="choose a later release in torch.version",
         )
     return KnowledgeError(
         f"torch {version} is newer than {newest.patch}, the newest known",
-        todo=f"take {newest.patch}, or describe {minor} in config/knowledge/pytorch.yaml",
+        todo=f"describe torch {minor} in config/knowledge/pytorch.yaml",
     )
 
 

@@ -13,6 +13,7 @@ from tasks.knowledge.archs import MachineCode
 from tasks.knowledge.facts import (
     BinaryRules,
     Failure,
+    FewerPythons,
     FolderRule,
     GpuFact,
     GpuFamily,
@@ -62,8 +63,9 @@ def read_toolkits(data: Mapping[str, Any]) -> dict[str, Toolkit]:
 
 
 def read_releases(data: Mapping[str, Any]) -> dict[str, Release]:
-    """pytorch.yaml: releases."""
-    return {minor: _release(minor, row) for minor, row in data["releases"].items()}
+    """pytorch.yaml: releases, each with its rows of fewer_pythons."""
+    fewer = data["fewer_pythons"]
+    return {minor: _release(minor, row, fewer) for minor, row in data["releases"].items()}
 
 
 def read_known_bad(data: Mapping[str, Any]) -> tuple[KnownBad, ...]:
@@ -142,7 +144,7 @@ def _toolkit(cuda: str, row: Mapping[str, Any]) -> Toolkit:
     )
 
 
-def _release(minor: str, row: Mapping[str, Any]) -> Release:
+def _release(minor: str, row: Mapping[str, Any], fewer: list[Mapping[str, Any]]) -> Release:
     together = row["companions"]
     same = ("patch", "requires_python", "pypi_cuda", "min_cuda_cmake", "cxx_std", "setuptools")
     return Release(
@@ -159,9 +161,15 @@ def _release(minor: str, row: Mapping[str, Any]) -> Release:
         triton=together["triton"] or "",
         backend=row["backend"],
         status=row["status"],
+        fewer_pythons=tuple(_fewer_pythons(one) for one in fewer if minor in one["releases"]),
         patches=together.get("patches", {}),
         **{key: row[key] for key in same},
     )
+
+
+def _fewer_pythons(row: Mapping[str, Any]) -> FewerPythons:
+    where = (texts(row.get("system", ())), texts(row.get("machine", ())))
+    return FewerPythons(*where, row.get("pypi", False), row["last"] or "")
 
 
 def _wheel(row: Mapping[str, Any]) -> OfficialWheel:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 
+@lru_cache(maxsize=1024)
 def numbers(version: str) -> tuple[int, ...]:
     """Major and minor, of `12.8` as of `12.8.93`; fewer where there are fewer."""
     return tuple(int(number) for number in re.findall(r"\d+", version)[:2])

@@ -6,6 +6,7 @@ from tasks.knowledge import Knowledge
 from tasks.model import Host
 from tasks.remedies.cards import fewer, profiles
 from tasks.remedies.pythons import pythons, pythons_and_toolkits
+from tasks.remedies.together import together
 from tasks.remedies.toolkits import installed, other_own, own_toolkits, toolkits
 from tasks.remedies.torches import (
     other_wheels,
@@ -19,6 +20,7 @@ from tasks.settings.schema import Settings
 
 _ONE_CHANGE = (pythons, own_toolkits, toolkits, torches, strategies, profiles)
 _TWO_CHANGES = (pythons_and_toolkits, torches_and_toolkits)
+_MORE_CHANGES = (together,)
 _ACCEPT = "if what is missing was installed since: doit doctor --accept"
 
 
@@ -34,11 +36,14 @@ def remedies(
     settings: Settings, host: Host, knowledge: Knowledge, attempt: Attempt
 ) -> tuple[Remedy, ...]:
     """At most one of a kind: another Python, a toolkit of one's own, any toolkit, torch, strategy,
-    several profiles, or fewer targets. Two changes at once only where no single one helps.
+    several profiles, or fewer targets. Two changes at once only where no single one helps, and
+    torch, CUDA and Python together only where no two do.
     """
     trial = Trial(settings, host, knowledge, attempt)
     found = [next(kind(trial), None) for kind in _ONE_CHANGE]
     last = found if any(found) else [next(kind(trial), None) for kind in _TWO_CHANGES]
+    if not any(last):
+        last = [next(kind(trial), None) for kind in _MORE_CHANGES]
     if settings.target.gpus == "auto" or not any(last):
         last = [*last, next(fewer(trial), None)]
     return tuple(remedy for remedy in last if remedy)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tasks.deciding.toolkit import ARCHIVE
 from tasks.errors import BuildError
 from tasks.knowledge.facts import Release
-from tasks.knowledge.releases import release, supports_python
+from tasks.knowledge.releases import release, wheel_pythons
 from tasks.knowledge.versions import numbers
 from tasks.remedies.trial import Remedy, Trial
 
@@ -19,10 +19,10 @@ def pythons(trial: Trial) -> Iterator[Remedy]:
     Which others this machine has is not known: to look for them takes processes, and this is pure.
     """
     found = _refusing(trial)
-    for version in _nearest_first(found, trial.host.python.version) if found else ():
+    for version in fitting_pythons(trial, found) if found else ():
         python = replace(trial.host.python, version=version, torch=None)
         if choice := trial.of(replace(trial.host, python=python)):
-            yield Remedy(_todo(version, into=bool(trial.settings.install.into)), choice)
+            yield Remedy(python_todo(version, into=bool(trial.settings.install.into)), choice)
 
 
 def pythons_and_toolkits(trial: Trial) -> Iterator[Remedy]:
@@ -32,8 +32,10 @@ def pythons_and_toolkits(trial: Trial) -> Iterator[Remedy]:
         yield replace(remedy, todo=f"{remedy.todo} and install CUDA {cuda} ({ARCHIVE})")
 
 
-def _todo(version: str, *, into: bool) -> str:
-    """What is made for another Python would not go into the environment that is named."""
+def python_todo(version: str, *, into: bool) -> str:
+    """Return how to change to that Python. install.into names an environment of the one that is
+    meant: what is built for another cannot go into it.
+    """
     if into:
         return (
             f"make an environment of Python {version} (conda create -n NAME python={version}, or "
@@ -49,10 +51,19 @@ def _refusing(trial: Trial) -> Release | None:
         found = release(trial.knowledge, trial.settings.torch.version)
     except BuildError:
         return None
-    return None if supports_python(found, trial.host.python.version) else found
+    return None if fitting_pythons(trial, found) == ("",) else found
 
 
-def _nearest_first(found: Release, python: str) -> tuple[str, ...]:
+def fitting_pythons(trial: Trial, found: Release) -> tuple[str, ...]:
+    """Return the Pythons to try with that release, the nearest first; "" for the one that is meant
+    where the release is for it.
+    """
+    host, python = trial.host, numbers(trial.host.python.version)
     first, last = found.python
-    older = numbers(python) < numbers(first)
-    return tuple(dict.fromkeys((first, last) if older else (last, first)))
+    if trial.settings.torch.strategy == "prebuilt":
+        first, last = wheel_pythons(found, host.system, host.machine)
+    if not last:
+        return ()
+    if numbers(first) <= python <= numbers(last):
+        return ("",)
+    return tuple(dict.fromkeys((first, last) if python < numbers(first) else (last, first)))

@@ -134,7 +134,7 @@ def _torch(choice: Choice) -> str:
 
 
 def _span(knowledge: Knowledge, able: Mapping[str, Choice]) -> str:
-    """`CUDA 12.8 or later` where every later one does, else `CUDA 12.0 to 12.9`."""
+    """`CUDA 12.0 to 12.9`. A CUDA release that is newer than the facts was not tried."""
     order = [cuda for cuda in knowledge.toolkits if cuda in able]
     known = list(knowledge.toolkits)
     between = known[known.index(order[0]) : known.index(order[-1]) + 1]
@@ -142,9 +142,7 @@ def _span(knowledge: Knowledge, able: Mapping[str, Choice]) -> str:
         return f"CUDA {order[0]}"
     if between != order:
         return f"CUDA {', '.join(order[:-1])} or {order[-1]}"
-    return (
-        f"CUDA {order[0]} or later" if order[-1] == known[-1] else f"CUDA {order[0]} to {order[-1]}"
-    )
+    return f"CUDA {order[0]} to {order[-1]}"
 
 
 def _with_provider(trial: Trial, keys: Keys, other: str) -> list[Keys]:

@@ -58,9 +58,18 @@ def run(subject: Subject, json: str = "", accept: bool = False) -> None:
 def gate(subject: Subject) -> None:
     """What a build asks before its first stage. Raises `BuildError` that lists the problems."""
     found = diagnose(subject, GATE)
+    _refuse(found)
+    _warn(subject, found)
+
+
+def refuse_known_bad(subject: Subject) -> None:
+    """Raise the `BuildError` of `gate` for a combination that the facts say does not work."""
+    _refuse(diagnose(subject, frozenset({"known-bad"})))
+
+
+def _refuse(found: tuple[Symptom, ...]) -> None:
     problems = _of(found, "problem")
     if not problems:
-        _warn(subject, found)
         return
     told = "\n".join(_told(symptom) for symptom in problems)
     names = dict.fromkeys(symptom.id for symptom in (*_of(found, "ignored"), *problems))

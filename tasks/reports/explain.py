@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from tasks.checks.ask import ask
 from tasks.checks.disks import taken, told
-from tasks.deciding.foreseen import foreseen
+from tasks.deciding.foreseen import foreseen, foreseen_targets
 from tasks.digest import canonical, plain
 from tasks.effects import manifests, terminal
 from tasks.effects.files import deliver
@@ -35,6 +35,7 @@ from tasks.reports.decisions import (
     expected,
     whole_build,
 )
+from tasks.reports.doctor import refuse_known_bad
 from tasks.reports.subject import Profile, Subject
 from tasks.running import why
 from tasks.running.rooms import room
@@ -63,7 +64,8 @@ class Verdict:
 
 def run(subject: Subject, json: str = "") -> None:
     """Print the decisions, a line for each stage in order, and what that takes. Raises the problem
-    of a profile that is broken.
+    of a profile that is broken, and the refusal of `doit build` for what the facts say does not
+    work.
     """
     opened = subject.of_build()
     plan = opened.plan
@@ -71,13 +73,15 @@ def run(subject: Subject, json: str = "") -> None:
     decided = decisions(opened, _found(plan, found))
     takes = expected(_past(plan, found), _by_facts(subject, opened))
     known = foreseen(opened.knowledge, opened.host, opened.choice)
-    warnings = [*plan.warnings, *unread(os.environ), *known]
-    if json:
-        document = {**_document(subject.name, decided, found, takes), "warnings": warnings}
-        deliver(Path(json), redact(canonical(document)))
+    named = foreseen_targets(opened.loaded, opened.host, opened.knowledge)
+    warnings = [*plan.warnings, *unread(os.environ), *named, *known]
     show_decisions(decided)
     for warning in warnings:
         _row("WARNING", warning)
+    refuse_known_bad(subject)
+    if json:
+        document = {**_document(subject.name, decided, found, takes), "warnings": warnings}
+        deliver(Path(json), redact(canonical(document)))
     _show_stages(found)
     show("")
     _row("expected", str(takes))

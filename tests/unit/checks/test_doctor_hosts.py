@@ -210,3 +210,18 @@ def test_what_compilers_cannot_do_is_of_no_account_where_nothing_is_compiled() -
     combination = combination_of(s, profile_on(s, extensions=[]))
     assert (combination.gcc, combination.glibc, combination.extensions) == (None, None, False)
     assert combination_of(s, profile_on(s)).glibc == "2.42"
+
+
+@pytest.mark.parametrize(
+    ("capability", "todo"),
+    [
+        ("8.9", 'if it is meant for here, write target.gpus: ["8.9", "12.0"]'),
+        ("13.0", 'no torch and CUDA are known that have code for all of "12.0", "13.0"'),
+    ],
+)
+def test_a_gpu_is_named_for_target_gpus_only_where_that_plans(capability: str, todo: str) -> None:
+    other = replace(RTX_5090, name="another", capability=capability)
+    s = replace(LINUX, nvidia=Nvidia("595.1", "13.2", (RTX_5090, other)))
+    profile = profile_on(s, target={"gpus": ["12.0"]})
+    (told,) = (one.todo for one in judge(s, profile, KNOWLEDGE, {"targets"}))
+    assert told.startswith(todo)

@@ -180,7 +180,7 @@ def test_prebuilt_of_another_cuda_is_told_with_the_toolkit_and_the_strategy_that
 def test_a_torch_that_nobody_knows_is_told_with_the_newest(strategy: str) -> None:
     told = refused(host(), torch={"version": "3.1.0", "strategy": strategy})
     assert told.startswith(
-        "torch.version: torch 3.1.0 is newer than 2.15.0, the newest known\n  → take 2.15.0"
+        "torch.version: torch 3.1.0 is newer than 2.15.0, the newest known\n  → take torch 2.15.0: "
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.deciding.foreseen import foreseen
+from tasks.deciding.foreseen import foreseen, foreseen_targets
 from tests.checkout import HOST, KNOWLEDGE, opened, write
 
 OLD = """
@@ -47,3 +47,35 @@ def test_a_capability_of_boards_is_told_of_on_a_machine_of_another_kind(
     assert told.startswith("8.7 is in aarch64 machines alone (Orin (nvgpu), Jetson AGX Orin, ")
     assert told.endswith("and this is Linux x86_64: what is built here does not run there")
     assert not list(foreseen(KNOWLEDGE, replace(HOST, machine="aarch64"), profile.choice))
+
+
+NOBODY = replace(HOST, gpus=())
+
+
+@pytest.mark.parametrize(
+    ("gpus", "told"),
+    [
+        ('["8.9"]', "8.9 is RTX 40 series, L4, L40, L40S and others; the RTX 50 series is 12.0"),
+        ('["sm_100"]', "10.0 is B200, GB200, B100; the RTX 50 series is 12.0"),
+        ('["10.7"]', "10.7 is Rubin; "),
+        ('["8.8"]', "8.8 is no GPU that is known; "),
+        ('["12.0"]', ""),  # what auto assumes
+        ('["9.0a"]', ""),  # nobody has a suffix by mistake
+        ('["8.9", "12.0"]', ""),  # a list is written on purpose
+        ('["RTX 4090"]', ""),
+        ("[]", ""),
+        ("auto", ""),
+    ],
+)
+def test_one_capability_is_told_with_its_gpus_where_no_gpu_is_seen(
+    yard: Path, gpus: str, told: str
+) -> None:
+    write(yard, f"target: {{gpus: {gpus}}}\n")
+    profile = opened(yard, on=NOBODY).opened
+    assert profile
+    warned = " ".join(foreseen_targets(profile.loaded, NOBODY, KNOWLEDGE))
+    assert told in warned
+    assert bool(told) == bool(warned)
+    assert not list(foreseen_targets(profile.loaded, HOST, KNOWLEDGE)), "a GPU is seen"
+    cell = replace(profile.loaded, profile="mine@cell")
+    assert not list(foreseen_targets(cell, NOBODY, KNOWLEDGE)), "a matrix lists on purpose"

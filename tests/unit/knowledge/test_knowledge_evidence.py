@@ -33,6 +33,7 @@ ENTRIES = {
         "release_candidates",
         "platforms",
         "releases",
+        "fewer_pythons",
         "constraints",
         "extension_archs",
         "extension_never",

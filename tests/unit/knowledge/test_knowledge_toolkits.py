@@ -152,7 +152,7 @@ def test_packages_pin_one_release() -> None:
 
 def test_cuobjdump_is_left_out_where_pypi_lacks_it() -> None:
     having = [c for c, kit in KNOWLEDGE.toolkits.items() if kit.pypi and kit.cuobjdump]
-    assert having == ["13.2", "13.3", "13.4"]
+    assert having == ["13.2", "13.3", "13.4", "13.5"]
     assert packages(KNOWLEDGE, "13.0") == (
         "cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,curand,profiler]==13.0.*",
     )
@@ -169,7 +169,7 @@ def test_a_torch_from_source_needs_the_libraries_too() -> None:
     assert apart[1].endswith("sys_platform == 'linux'")
 
 
-@pytest.mark.parametrize("cuda", ["11.8", "12.9", "13.5"])
+@pytest.mark.parametrize("cuda", ["11.8", "12.9"])
 def test_a_toolkit_that_pypi_cannot_give_is_refused(cuda: str) -> None:
-    with pytest.raises(KnowledgeError, match=r"it has 13\.0 to 13\.4"):
+    with pytest.raises(KnowledgeError, match=r"it has 13\.0 to 13\.5"):
         packages(KNOWLEDGE, cuda)

@@ -230,3 +230,39 @@ def test_where_another_platform_has_the_code_both_are_named() -> None:
     assert told.startswith("no official wheel of torch 2.15.0 for Linux x86_64 holds code for 11.0")
     assert told.endswith("; one for Linux aarch64 does")
     assert "for Linux" not in why_no_wheel(KNOWLEDGE, "2.6.0", thor, "linux", "x86_64")
+
+
+@pytest.mark.parametrize(
+    ("version", "targets", "system", "machine", "python", "index"),
+    [
+        ("2.5.1", "8.9", "linux", "x86_64", "3.13.1", ""),
+        ("2.5.1", "8.9", "linux", "x86_64", "3.8.1", None),
+        ("2.5.1", "8.9", "windows", "AMD64", "3.13.1", None),
+        ("2.5.1", "8.9", "windows", "AMD64", "3.12.1", f"{WHL}/cu124"),
+        ("2.5.1", "", "linux", "aarch64", "3.13.1", None),
+        ("2.5.1", "", "macos", "arm64", "3.13.1", None),
+        ("2.14.1", "12.0", "linux", "x86_64", "3.14.1", ""),
+        ("2.14.1", "12.0", "linux", "x86_64", "3.15.0", f"{WHL}/cu130"),
+        ("2.14.1", "", "macos", "arm64", "3.15.0", f"{WHL}/cpu"),
+        ("2.13.0", "12.0", "linux", "x86_64", "3.15.0", f"{WHL}/cu130"),
+        ("2.13.0", "12.0", "windows", "AMD64", "3.15.0", None),
+        ("2.15.0", "12.0", "linux", "x86_64", "3.15.0", ""),
+        ("2.2.2", "", "macos", "x86_64", "3.12.1", ""),
+        ("2.3.1", "", "macos", "x86_64", "3.12.1", None),
+    ],
+)
+def test_a_wheel_is_for_the_pythons_of_its_platform_and_index(  # noqa: PLR0917
+    version: str, targets: str, system: str, machine: str, python: str, index: str | None
+) -> None:
+    asked = (KNOWLEDGE, version, archs(targets), system, machine, None, python)
+    found = wheel_for(*asked)
+    assert (found.index if found else None) == index
+    assert bool(found) or "no official wheel of torch" in why_no_wheel(*asked)
+
+
+def test_a_refused_python_is_told_with_the_platform_and_its_range() -> None:
+    told = why_no_wheel(KNOWLEDGE, "2.5.1", archs("8.9"), "windows", "AMD64", None, "3.13.1")
+    assert told == (
+        "no official wheel of torch 2.5.1 is for Python 3.13 on Windows x86_64 "
+        "(they are for 3.9 to 3.12)"
+    )

@@ -47,7 +47,7 @@ def test_the_torch_that_suits_ones_own_toolkit_is_tried_before_another_release()
 @pytest.mark.parametrize("version", ["11.8.89", "12.4.131", "12.6.85"])
 def test_a_toolkit_too_old_for_the_card_says_from_which_on(version: str) -> None:
     assert advised(refused(host(toolkits=(own(version),)), **at_path())) == (
-        "name CUDA 13.0 or later in toolkit.path; "
+        "name CUDA 13.0 to 13.5 in toolkit.path; "
         "or toolkit.provider: auto (CUDA 13.2 from Python packages)"
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from tasks.effects.machine import probe
 from tasks.errors import BuildError
 from tasks.knowledge.room import EVERYWHERE
 from tasks.model import Gpu, Host, Interpreter, ToolkitFound
-from tasks.reports import doctor
+from tasks.reports import doctor, explain
 from tasks.reports import settings as settings_report
 from tasks.reports.subject import Subject
 from tasks.reports.table import table
@@ -312,3 +313,21 @@ def test_opening_a_profile_writes_nothing(yard: Path, monkeypatch: pytest.Monkey
     before = sorted(yard.rglob("*"))
     assert list(open_yard(yard, "mine", {}, ["list"]).tasks())
     assert sorted(yard.rglob("*")) == before
+
+
+@pytest.mark.parametrize("report", [doctor.gate, explain.run])
+def test_explain_refuses_what_build_refuses_and_names_what_plans(
+    yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch, report: Callable[[Subject], None]
+) -> None:
+    """By the facts alone: what this machine lacks is for the gate."""
+    monkeypatch.setattr(doctor, "GATE", frozenset({"known-bad"}))
+    torch = "torch: {strategy: source, version: '2.2.2'}\n"
+    write(yard, f"target: {{gpus: ['9.0']}}\ntoolkit: {{version: '13.3'}}\n{torch}")
+    with pytest.raises(BuildError) as refused:
+        report(opened(yard))
+    told = str(refused.value)
+    assert "known-bad; nothing was built or changed" in told
+    assert "PyTorch's sources up to 2.8 do not compile with CUDA 13" in told
+    assert "or take torch 2.9.1: it builds with CUDA 13.3" in told
+    assert "doctor.ignore: [known-bad]" in told
+    assert not any("expected" in line for line in heard)
