@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,7 +97,7 @@ def test_libraries_that_are_named_after_an_arch_cover_the_targets_together(
     ],
 )
 def test_a_source_with_cuda_needs_device_code(
-    tmp_path: Path, wheel: Path, sources: list[str], cuda: str, needed: bool
+    tmp_path: Path, wheel: Path, sources: list[str], cuda: Any, needed: bool
 ) -> None:
     made = replace(job(tmp_path, Arch(12, 0)), cuda=cuda)
     for name in sources:
