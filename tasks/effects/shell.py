@@ -11,6 +11,7 @@ import contextlib
 import contextvars
 import os
 import shutil
+import signal
 import subprocess
 import threading
 from collections import deque
@@ -23,6 +24,7 @@ from tasks.effects.voice import for_speaker
 from tasks.errors import BuildError, CommandFailedError, MissingToolError, StoppedError, redact
 from tasks.model import Command
 
+_BEAT = 0.2  # seconds between two looks at whether a command is to be stopped
 _TAIL = 200  # lines kept of a command that has no log
 _stopped: contextvars.ContextVar[Callable[[], bool]] = contextvars.ContextVar(
     "stopped", default=lambda: False
@@ -122,8 +124,13 @@ def _in_english(given: Mapping[str, str]) -> dict[str, str]:
     return {**rest, **({"LANG": every, "LC_CTYPE": every} if every else {}), "LC_MESSAGES": "C"}
 
 
-def run(command: Command, on_line: Callable[[str], None] | None = None) -> None:
-    """Run to the end, every line into the log, each also to `on_line`.
+def run(
+    command: Command,
+    on_line: Callable[[str], None] | None = None,
+    stop: threading.Event | None = None,
+) -> None:
+    """Run to the end, every line into the log, each also to `on_line`. Once `stop` is set, end the
+    command: it has failed.
 
     Raises `CommandFailedError` with the first error of the log, `MissingToolError` where the
     program is not there.
@@ -141,7 +148,7 @@ def run(command: Command, on_line: Callable[[str], None] | None = None) -> None:
             if on_line:
                 on_line(text)
 
-        code = _wait(command, take)
+        code = _wait(command, take, stop=stop)
     if code:
         raise _failure(command, code, tail, begun)
 
@@ -159,7 +166,10 @@ def capture(command: Command) -> str:
 
 
 def _wait(
-    command: Command, out: Callable[[str], None], err: Callable[[str], None] | None = None
+    command: Command,
+    out: Callable[[str], None],
+    err: Callable[[str], None] | None = None,
+    stop: threading.Event | None = None,
 ) -> int:
     _require_going(command)
     child = _start(command, split=err is not None)
@@ -168,7 +178,7 @@ def _wait(
         readers.append(_reader(child.stderr, err))
     try:
         _require_going(command)  # an interrupt that came while it was started did not reach it
-        code = child.wait(command.timeout)
+        code = child.wait(command.timeout) if stop is None else _wait_or_stop(child, stop)
     except subprocess.TimeoutExpired:
         out(f"error: {command.what} took longer than {command.timeout:.0f} s and was ended\n")
         code = 124
@@ -180,6 +190,14 @@ def _wait(
                 stream.close()
     _require_going(command)
     return code
+
+
+def _wait_or_stop(child: subprocess.Popen[str], stop: threading.Event) -> int:
+    """Return the exit code, that of SIGINT where `stop` was set before it ended."""
+    while not stop.is_set():
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return child.wait(_BEAT)
+    return -signal.SIGINT
 
 
 def _require_going(command: Command) -> None:

@@ -5,6 +5,7 @@ behind is not source: copied with its times it would be taken for what the copy'
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path, PurePath
@@ -14,6 +15,13 @@ _OF_PROJECT = frozenset({"build", "dist", ".venv", "venv"})
 _PROJECT = ("setup.py", "pyproject.toml")
 _ANYWHERE = frozenset({".git", ".hg", "__pycache__"})
 _OF_CUDA = frozenset({".cu", ".cuh"})  # by which cpp_extension goes, too
+# Folders whose .cu files an extension does not build, the names of usual header libraries included
+_NOT_ITS_OWN = re.compile(
+    r"\.?(?:tests?|testing|unit_?tests?|examples?|samples?|demos?|tutorials?|docs?|notebooks"
+    r"|bench(?:mark)?s?|third[_-]?party|3rd[_-]?party|3p|extern(?:al)?s?|vendor(?:ed|s)?|deps"
+    r"|dependencies|submodules|cutlass|glm|eigen|cub|thrust)",
+    re.IGNORECASE,
+)
 _BUILT_IN = (".ninja_log", "CMakeCache.txt")  # what a folder that was built in has
 
 
@@ -31,6 +39,14 @@ def digest(folder: PurePath) -> str:
 def has_cuda(folder: PurePath) -> bool:
     """Whether there is a source among them that nvcc compiles."""
     return any(path.suffix in _OF_CUDA for path in _sources(Path(folder)))
+
+
+def kernels(folder: PurePath) -> tuple[PurePath, ...]:
+    """Return the .cu files that a build is meant to compile, relative to `folder`: those outside of
+    folders of tests, examples and third-party code.
+    """
+    found = (path.relative_to(folder) for path in _sources(Path(folder)) if path.suffix == ".cu")
+    return tuple(sorted(path for path in found if not any(map(_NOT_ITS_OWN.fullmatch, path.parts))))
 
 
 def copy(folder: PurePath, dest: PurePath) -> None:

@@ -7,12 +7,15 @@ with their evidence: `integrated`, `families` and `binary_rules`.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Literal
 
 from tasks.knowledge.versions import major_minor, numbers
 from tasks.model import Arch
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tasks.knowledge.archs import MachineCode
     from tasks.knowledge.facts import BinaryRules
     from tasks.knowledge.load import Knowledge
@@ -56,6 +59,15 @@ def how(
     if any(_runs(rules, cubin, target, maker) for cubin in code.cubins):
         return "compatible"
     return "ptx" if any(_finishes(rules, ptx, target) for ptx in held) else ""
+
+
+def targets_of(library: str, targets: Sequence[Arch]) -> tuple[Arch, ...]:
+    """Return the targets that a library must cover: the one that it is named after (`_120_C`, as
+    tiny-cuda-nn makes one for each), else all.
+    """
+    named = re.match(r"_(\d{2,3})_C(?:\.|$)", library)
+    own = tuple(target for target in targets if named and target.sm == f"sm_{named[1]}")
+    return own or tuple(targets)
 
 
 def driver_isa(knowledge: Knowledge, driver_cuda: str) -> tuple[int, ...]:

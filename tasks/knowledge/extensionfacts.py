@@ -59,13 +59,16 @@ class ExtensionFact:
     One of `git` (at `ref`) and `sdist` is set. `requires` are packages that its build imports,
     `after` names of extensions that it imports. `own_jobs`: its setup.py puts a number of jobs
     where MAX_JOBS has none. `compiler_mib` is the memory of one compiler, 0 where nobody knows.
-    `check` is a script of templates/checks, `pypi` whose package has its name on the index.
+    `check` is a script of templates/checks, `pypi` whose package has its name on the index,
+    `distribution` what its own metadata calls it, `subdirectory` where its project is.
     """
 
     name: str
+    distribution: str
     git: str
     ref: str
     sdist: str
+    subdirectory: str
     submodules: tuple[str, ...]
     imports: tuple[str, ...]
     headers: tuple[str, ...]

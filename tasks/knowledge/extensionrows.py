@@ -36,9 +36,11 @@ def read_companions(data: Mapping[str, Any]) -> dict[str, CompanionFact]:
 def _extension(name: str, row: Mapping[str, Any]) -> ExtensionFact:
     return ExtensionFact(
         name=name,
+        distribution=row.get("distribution", name),
         git=row.get("git", ""),
         ref=row.get("ref", "HEAD"),
         sdist=row.get("sdist", ""),
+        subdirectory=row.get("subdirectory", ""),
         submodules=texts(row["submodules"]),
         imports=texts(row["imports"]),
         headers=tuple(include["header"] for include in row["force_include"]),

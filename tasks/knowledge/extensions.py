@@ -28,6 +28,29 @@ def called(knowledge: Knowledge, name: str) -> ExtensionFact | None:
     return next((fact for fact in knowledge.extensions.values() if fact.name == wanted), None)
 
 
+def distributed_as(knowledge: Knowledge, name: str) -> ExtensionFact | None:
+    """Return the extension whose distribution has that name."""
+    wanted = canonical(name)
+    facts = knowledge.extensions.values()
+    return next((fact for fact in facts if canonical(fact.distribution) == wanted), None)
+
+
+def from_source(knowledge: Knowledge, git: str, ref: str, sdist: str) -> list[ExtensionFact]:
+    """Return the extensions with that repository or sdist, those at `ref` first."""
+    if sdist:
+        fact = distributed_as(knowledge, sdist.partition("==")[0])
+        return [fact] if fact and fact.pypi == "own" else []
+    facts = knowledge.extensions.values()
+    found = [fact for fact in facts if git and _repository(fact.git) == _repository(git)]
+    return sorted(found, key=lambda fact: fact.ref != ref)
+
+
+def _repository(url: str) -> str:
+    """Return a git URL without what differs between addresses of one repository."""
+    bare = re.sub(r"^\w+://|^[\w.-]+@(?=[^/]+:)", "", url.lower()).rpartition("@")[2]
+    return re.sub(r"\.git$", "", bare.replace(":", "/").rstrip("/"))
+
+
 def variables(
     settings: Iterable[BuildSetting], archs: OwnArchs | None, met: Combination
 ) -> dict[str, str]:

@@ -103,6 +103,7 @@ OF_EXTENSION: Mapping[str, Example] = {
     "after": Example(["simple-knn"], _OWN),
     "imports": Example(["my_extension"], _OWN),
     "env": Example({"MAX_JOBS": "4"}, _OWN),
+    "cuda": Example("required", _OWN),
     "includes": Example(["cfloat"], _OWN),
     "smoke": Example({"script": "check.py", "gpu": True}),
     "optional": Example(True),

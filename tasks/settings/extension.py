@@ -1,6 +1,6 @@
 """One extension of the settings, key by key. Its name alone is enough for one that is known."""
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -64,6 +64,11 @@ class Extension(Section):
     """Modules that must import after the build."""
     env: Variables = {}
     """Variables for this build alone."""
+    cuda: Literal["auto", "required", "none"] = "auto"
+    """Whether its libraries must hold device code where the profile has a GPU target. `auto`: yes
+    if it has .cu files outside of folders of tests, examples and third-party code. `none` also
+    leaves FORCE_CUDA=1 out of its build.
+    """
     includes: tuple[Annotated[str, Field(pattern=forms.HEADER)], ...] = ()
     """Headers included first in every source ("cfloat"), for code that forgot them."""
     smoke: Smoke | None = None

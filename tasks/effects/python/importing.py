@@ -16,6 +16,7 @@ _RAISED = re.compile(r"[\w.]*(?:Error|Exception|Interrupt|Exit)\b")  # how a tra
 _NO_DRIVER = re.compile(
     r"\blib(?:cuda|nvidia-[\w-]+|nvcuvid|nvoptix|cudadebugger)\.so\S*: cannot open shared"
     r"|NVIDIA driver|active drivers|No CUDA GPUs are available"
+    r"|Unknown compute capability"  # tiny-cuda-nn
 )
 
 

@@ -6,22 +6,41 @@ resolver moves them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
-from tasks.effects import files, shell
+from tasks.effects import files
 from tasks.effects.network import indexclient, indexes
 from tasks.model import Locked
+
+# `pip download` runs the setup.py of an sdist to read its name and version
+# (github.com/pypa/pip/issues/1884). This pip takes both from the requirement instead.
+_PIP_WITHOUT_SETUP = """
+import pathlib, sys
+from pip._internal.req.req_install import InstallRequirement
+
+def prepare_metadata(self, *_, **__):
+    (pin,) = self.req.specifier
+    name = self.req.name.replace("-", "_")
+    folder = pathlib.Path(self.source_dir, f"{name}-{pin.version}.dist-info")
+    folder.mkdir()
+    fields = f"Metadata-Version: 2.1\\nName: {name}\\nVersion: {pin.version}\\n"
+    (folder / "METADATA").write_text(fields)
+    self.metadata_directory = str(folder)
+
+InstallRequirement.prepare_metadata = prepare_metadata
+from pip._internal.cli.main import main
+sys.exit(main())
+"""
 
 
 @dataclass(frozen=True)
 class Download:
     """A wheel, or an sdist, to fetch into the folder `landing`, for the interpreter `python`.
 
-    `index` (a URL, or a folder of wheels) is where to look, "" the default index. `env` is the
-    environment beside pip's own variables, None for the host's: pip runs the setup.py of an sdist
-    to be told its name.
+    `index` (a URL, or a folder of wheels) is where to look, "" the default index. An sdist's
+    requirement names one version (`name==1.0`).
     """
 
     python: str
@@ -30,7 +49,6 @@ class Download:
     landing: PurePath
     log: PurePath
     sdist: bool = False
-    env: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -123,19 +141,20 @@ def with_digests(locked: Locked) -> str:
 
 
 def download(job: Download) -> Path:
-    """Fetch one wheel or sdist, nothing else. pip checks the digest that the index gives.
+    """Fetch one wheel or sdist, nothing else. pip checks the digest that the index gives, and runs
+    no code of an sdist.
 
     Raises `FetchError` where there is none.
     """
     files.remove_owned(job.landing)
     files.own(job.landing)
-    env = None if job.env is None else {**shell.package_variables(), **job.env}
-    indexclient.run(download_argv(job), f"fetch {job.requirement}", job.log, env)
+    indexclient.run(download_argv(job), f"fetch {job.requirement}", job.log)
     return next(path for path in Path(job.landing).iterdir() if path.name != files.TAG)
 
 
 def download_argv(job: Download) -> tuple[str, ...]:
     """The command for it; of what is here it knows whether an index is a folder."""
     form = ("--no-binary=:all:", "--no-build-isolation") if job.sdist else ("--only-binary=:all:",)
-    argv = (job.python, "-m", "pip", "download", "--no-deps", *form, "--progress-bar", "off")
+    pip = ("-c", _PIP_WITHOUT_SETUP) if job.sdist else ("-m", "pip")
+    argv = (job.python, *pip, "download", "--no-deps", *form, "--progress-bar", "off")
     return (*argv, "-d", str(job.landing), *indexes.alone(job.index), job.requirement)

@@ -19,6 +19,7 @@ from tasks.effects.wheels import wheelfile, wheelhouse
 from tasks.effects.wheels.enclose import enclose
 from tasks.effects.wheels.relabel import relabel
 from tasks.errors import FetchError, redact
+from tasks.knowledge import load
 from tasks.provenance.sbom import PLACE, sbom
 from tasks.provenance.statement import statement
 from tasks.sourcing.mirrors import mirrored
@@ -26,15 +27,18 @@ from tasks.stages.deps.job import Deps
 from tasks.stages.extensions import sources
 from tasks.stages.extensions.build import build
 from tasks.stages.extensions.job import Built, ExtensionJob
+from tasks.stages.extensions.known import recognized
 from tasks.stages.extensions.made import invocation, made_of
-from tasks.stages.extensions.proof import archs
+from tasks.stages.extensions.project import project_of
+from tasks.stages.extensions.proof import archs, needs_code, without_code
 from tasks.stages.extensions.putting import prepare, put
 from tasks.stages.wheel.job import Surface
 
 
 def run(job: ExtensionJob) -> tuple[Built]:
-    """Raises the compiler's first error, or `BadArtifactError` where a target has no code or the
-    modules do not import; the one that was installed before is there still.
+    """Raises the compiler's first error, or `BadArtifactError` where a target has no code, all
+    device code is missing, or the modules do not import; the one that was installed before is there
+    still.
     """
     if job.optional and (away := _away(job)):
         return (_unreachable(job, away),)
@@ -43,22 +47,28 @@ def run(job: ExtensionJob) -> tuple[Built]:
     began = now()
     space.require_some(job.work, f"building {job.name}")
     try:
-        prepare(job, deps)  # pip asks the setup.py of an sdist already when it fetches it
         tick("fetching it" if job.kind == "wheel" else "fetching its source")
         fetched, source = sources.fetch(job, deps)
+        job = _with_knowledge(job)
+        prepare(job, deps)
     except FetchError as error:
         if not job.optional or job.kind != "sdist":
             raise
         return (_unreachable(job, error.what),)
-    wheel, made = fetched, None
-    if job.kind != "wheel":
-        label = label_of(job, surface) + sources.edits_suffix(job, source)
-        wheel = relabel(build(job, deps, fetched), label)
-        made = made_of(job, deps, wheel, source, surface)
-        enclose(wheel, {PLACE: sbom(made).encode()})
+    wheel = fetched if job.kind == "wheel" else build(job, deps, fetched)
     recorded = wheelfile.verify(wheel, deps.python_version)
     unpacked = _unpack(job, wheel)
     held = archs(job, deps, unpacked, recorded)
+    needed = needs_code(job, unpacked, recorded)
+    if needed and not held:
+        raise without_code(job)
+    made = None
+    if job.kind != "wheel":
+        label = label_of(job, surface, has_code=bool(held)) + sources.edits_suffix(job, source)
+        wheel = relabel(wheel, label)
+        made = made_of(job, deps, wheel, source, surface)
+        enclose(wheel, {PLACE: sbom(made).encode()})
+        recorded = wheelfile.verify(wheel, deps.python_version)
     artifact = put(job, deps, wheel, unpacked)
     if made:
         told = statement(made, artifact, invocation(job, deps, held, began))
@@ -67,15 +77,41 @@ def run(job: ExtensionJob) -> tuple[Built]:
         say(f"{Path(name).name} holds {', '.join(kinds)}")
     files.remove_owned(unpacked.parent)
     installed = _installed(deps, recorded)
-    built = Built(job.name, "built", source, artifact, installed, job.imports, held, surface.name)
-    return (built,)
+    return (
+        Built(
+            job.name,
+            "built",
+            source,
+            artifact,
+            installed,
+            job.imports,
+            held,
+            surface.name,
+            needs_code=needed,
+        ),
+    )
 
 
-def label_of(job: ExtensionJob, surface: Surface) -> str:
-    """What stands in the wheel's name: `torch2.15.0.s1a2b3c4d.cu132.sm120`. Torch's commit does
-    not: one that leaves the surface as it is renames nothing.
+def label_of(job: ExtensionJob, surface: Surface, *, has_code: bool) -> str:
+    """What stands in the wheel's name: `torch2.15.0.s1a2b3c4d.cu132.sm120`, without archs where it
+    has no device code. Torch's commit does not: one that leaves the surface as it is renames
+    nothing.
     """
-    return f"torch{surface.release}.s{surface.name}.{job.label}"
+    label = job.label if has_code else job.label.partition(".")[0]
+    return f"torch{surface.release}.s{surface.name}.{label}"
+
+
+def _with_knowledge(job: ExtensionJob) -> ExtensionJob:
+    """With what is known of the fetched source, which is said."""
+    if job.kind == "wheel":
+        return job
+    project = project_of(job)
+    found = recognized(job, project.name, project.variables, load(Path(job.knowledge)))
+    if found.known != job.known:
+        say(f"its source is {found.known}: what that needs to build is set")
+    for name in sorted(found.env.keys() - job.env.keys()):
+        say(f"{name}={found.env[name]} for its build")
+    return found
 
 
 def _away(job: ExtensionJob) -> str:

@@ -20,11 +20,14 @@ from tasks.effects.distribute import Handed
 from tasks.effects.history import edgetimes, recording, runs
 from tasks.effects.history.watch import Watch
 from tasks.effects.voice import tick
+from tasks.errors import CommandFailedError
+from tasks.knowledge import load
 from tasks.model import Command
 from tasks.runrecord.record import Edge
 from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import Caching
 from tasks.stages.extensions import sources
+from tasks.stages.extensions.archguard import ArchGuard
 from tasks.stages.extensions.cached import cached, handed_on
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.turns import turn
@@ -35,10 +38,13 @@ from tasks.stages.extensions.variables import (
     numbered,
     same_anywhere,
 )
+from tasks.terminal.atwork import AtWork
 
 
 def build(job: ExtensionJob, deps: Deps, tree: Path) -> Path:
-    """The wheel of `tree`. Raises `CommandFailedError` with the compiler's first error."""
+    """The wheel of `tree`. Raises `CommandFailedError` with the compiler's first error, and
+    `BuildError` where a target is left out.
+    """
     landing = Path(job.work) / "landing"
     files.remove_owned(landing)
     files.own(landing)
@@ -66,6 +72,7 @@ def _compile(job: ExtensionJob, deps: Deps, command: Command, tree: Path) -> Non
     jobs = jobs_of(job, deps, caching, command.env)
     past = tuple(runs.read(job.runs))
     limit = most_jobs(job)
+    maker = deps.toolkit.version if deps.toolkit else None
     crew = Crew(jobs, job.pool, runs.peaks(past), old_make=runs.old_make(past), limit=limit)
     alone = crew.jobs is not None or limit != job.jobs  # the jobs of the others count apart
     started, handed = time.monotonic(), Handed(command.env)
@@ -79,7 +86,8 @@ def _compile(job: ExtensionJob, deps: Deps, command: Command, tree: Path) -> Non
             ):
                 crew.slots = handed.slots
                 crew.watch = Watch(measured.hit_rate)
-                crew.work(_start(job, crew, replace(command, env=measured.env)))
+                guard = ArchGuard(job, load(Path(job.knowledge)), maker)
+                crew.work(_start(job, crew, replace(command, env=measured.env), guard))
     finally:
         counts = measured.counts
         if counts:
@@ -112,16 +120,27 @@ def _made(tree: Path, heard: edgetimes.Heard) -> dict[str, ninjalog.Made]:
 
 
 def _start(
-    job: ExtensionJob, crew: Crew, command: Command
+    job: ExtensionJob, crew: Crew, command: Command, guard: ArchGuard
 ) -> Callable[[int | None, Mapping[str, str], Take], None]:
+    def look() -> AtWork:
+        guard.look()
+        return crew.look()
+
     def start(jobs: int | None, more: Mapping[str, str], take: Take) -> None:
         env = {**numbered(job, command.env, jobs), **more}
-        with ninja.watched(crew.look) as follow:
+        with ninja.watched(look) as follow:
 
             def each(line: str) -> None:
                 take(line)
                 follow(line)
+                guard.take(line)
 
-            shell.run(replace(command, env=env), each)
+            try:
+                shell.run(replace(command, env=env), each, guard.stop)
+            except CommandFailedError:
+                if not guard.error:
+                    raise
+        if guard.error:
+            raise guard.error
 
     return start

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
 
+from tasks.knowledge.combinations import Combination
 from tasks.model import Arch, Artifact, Json, Locked, System
 from tasks.sharing.workers import Workers
 
@@ -20,6 +21,10 @@ class ExtensionJob:
     `wheel` is the requirement `location` from `index` ("" is the default one), fetched and
     installed as it is: `sources.fetch` leaves it, and nothing is compiled. Where `pinned` is set,
     the manifest of PyTorch's tree, `location` is a bare name and that tree says which version.
+
+    `known` is what it is called in extensions.yaml, "" where it is not known before it is fetched;
+    `met` what the facts there ask for. `cuda` says whether its libraries must hold device code:
+    with `auto` its source tells.
 
     `isolated`: what `requires` names is built as pip does it, apart from torch.
 
@@ -80,6 +85,9 @@ class ExtensionJob:
     after: tuple[PurePath, ...] = ()
     nvcc: tuple[str, ...] = ()
     jobs_exact: bool = False
+    cuda: Literal["auto", "required", "none"] = "auto"
+    known: str = ""
+    met: Combination | None = None
     own_jobs: bool = False
     compiler_mib: int = 0
     why: str = ""
@@ -120,6 +128,7 @@ class Built:
     file name), `source` what it was made of: commit, digest of local files, or of the sdist or
     wheel; with `patches`, their digests.
     `surface` is the name of torch's surface that it was built for, "" where nothing was.
+    `needs_code`: at least one library must hold device code.
     """
 
     name: str
@@ -130,3 +139,4 @@ class Built:
     imports: tuple[str, ...] = ()
     archs: Mapping[str, tuple[str, ...]] | None = None
     surface: str = ""
+    needs_code: bool = False

@@ -1,22 +1,32 @@
 """Extensions of the settings with what is known of them: the name alone is enough. Pure.
 
 What a person set goes before it, key by key. What depends on the torch and the cards (variables)
-is added by the plan.
+is added by the plan. What only the fetched source tells is added before the build.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from typing import Any
 
-from tasks.errors import SettingsError
+from tasks.errors import KnowledgeError, SettingsError
 from tasks.knowledge import Knowledge
 from tasks.knowledge.extensionfacts import ExtensionFact
-from tasks.knowledge.extensions import called, canonical
+from tasks.knowledge.extensions import (
+    called,
+    canonical,
+    distributed_as,
+    from_source,
+    nvcc_options,
+    own_archs,
+    variables,
+)
 from tasks.settings.extension import Extension, Smoke
 from tasks.settings.schema import Settings
 from tasks.settings.suggest import did_you_mean
+from tasks.stages.extensions.job import ExtensionJob
 
 _SOURCES = ("git", "path", "sdist")
 _OF_OTHERS = {
@@ -37,6 +47,15 @@ def complete(settings: Settings, knowledge: Knowledge) -> Settings:
     return settings.model_copy(update={"extensions": extensions})
 
 
+def fact_of(extension: Extension, knowledge: Knowledge) -> ExtensionFact | None:
+    """Return what is known of its source, whatever the entry is called; of its name where the
+    source is not known, or not given.
+    """
+    labelled = called(knowledge, extension.name)
+    same = from_source(knowledge, extension.git or "", extension.ref, extension.sdist or "")
+    return labelled if labelled in same or not same else same[0]
+
+
 def own_source(extension: Extension, fact: ExtensionFact) -> bool:
     """Whether it is built from the source that the facts are about."""
     return bool(fact.git and (extension.git, extension.ref) == (fact.git, fact.ref)) or bool(
@@ -44,8 +63,41 @@ def own_source(extension: Extension, fact: ExtensionFact) -> bool:
     )
 
 
+def recognized(
+    job: ExtensionJob, name: str, reads: Collection[str], knowledge: Knowledge
+) -> ExtensionJob:
+    """The job with what is known of the distribution `name`, and with the targets in each variable
+    of archs that its setup.py `reads`. What the settings have goes before both. `KnowledgeError`
+    for a target that its setup.py cannot be told.
+    """
+    fact = None if job.known or job.met is None else distributed_as(knowledge, name)
+    if fact and job.met:
+        job = replace(
+            job,
+            known=fact.name,
+            env={**variables(fact.settings, fact.archs, job.met), **job.env},
+            includes=tuple(dict.fromkeys([*job.includes, *fact.headers])),
+            requires=tuple(dict.fromkeys([*job.requires, *fact.requires])),
+            nvcc=(*job.nvcc, *nvcc_options(fact.settings, job.met)),
+            own_jobs=fact.own_jobs,
+            compiler_mib=fact.compiler_mib,
+        )
+    taken = {
+        each.archs.variable: each.archs for each in knowledge.extensions.values() if each.archs
+    }
+    new = [variable for variable in taken if variable in reads and variable not in job.env]
+    if not new or not job.targets:
+        return job
+    try:
+        archs = {variable: own_archs(taken[variable], job.targets) for variable in new}
+    except KnowledgeError as error:
+        error.where = f"extensions ({job.name})"
+        raise
+    return replace(job, env={**job.env, **archs})
+
+
 def _completed(extension: Extension, knowledge: Knowledge) -> Extension:
-    fact = called(knowledge, extension.name)
+    fact = fact_of(extension, knowledge)
     has_source = any(getattr(extension, key) for key in _SOURCES)
     if fact is None and not has_source:
         raise _unknown(extension, knowledge)
@@ -76,7 +128,9 @@ def _require_meant(extension: Extension, completed: Extension) -> None:
 def _source(fact: ExtensionFact) -> dict[str, Any]:
     if fact.sdist:
         return {"sdist": fact.sdist}
-    return {"git": fact.git, "ref": fact.ref, "submodules": bool(fact.submodules)}
+    submodules = bool(fact.submodules)
+    found = {"git": fact.git, "ref": fact.ref, "submodules": submodules}
+    return {**found, "subdirectory": fact.subdirectory or None}
 
 
 def _filled(fact: ExtensionFact) -> Iterator[tuple[str, Any]]:
@@ -124,7 +178,7 @@ def _require_apart(
                 where="extensions",
                 todo=f"take {extension.name} out of companions, or out of extensions",
             )
-        fact = called(knowledge, extension.name)
+        fact = fact_of(extension, knowledge)
         for module in fact.imports if fact else ():
             if module in modules:
                 raise SettingsError(

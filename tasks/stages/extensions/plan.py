@@ -13,17 +13,17 @@ from tasks.errors import KnowledgeError, SettingsError
 from tasks.knowledge import Knowledge
 from tasks.knowledge.combinations import Combination
 from tasks.knowledge.extensionfacts import BuildFailure, ExtensionFact
-from tasks.knowledge.extensions import called, failure, nvcc_options, variables
+from tasks.knowledge.extensions import failure, nvcc_options, variables
 from tasks.model import Layout, Stage
 from tasks.settings.extension import Extension
 from tasks.settings.schema import Settings
 from tasks.sharing import workers
 from tasks.stages.extensions.companion import fetched, source_of
 from tasks.stages.extensions.job import ExtensionJob
-from tasks.stages.extensions.known import own_source
+from tasks.stages.extensions.known import fact_of, own_source
 from tasks.stages.extensions.order import in_order
 
-RECIPE = 1
+RECIPE = 2
 _SHOWN = (
     "kind",
     "location",
@@ -61,7 +61,7 @@ def plan(
     """The stage of one extension, for targets, and with arch lists of its own, that this torch can
     build for (`tasks.deciding.grammar`).
     """
-    fact = called(knowledge, extension.name)
+    fact = fact_of(extension, knowledge)
     if fact and (bad := known_failure(extension, fact, choice)) and _is_verified(bad):
         raise SettingsError(
             f"{extension.name} does not build with torch {choice.torch}: {bad.what}",
@@ -74,7 +74,7 @@ def plan(
 def warnings(settings: Settings, choice: Choice, knowledge: Knowledge) -> Iterator[str]:
     """What is said of extensions whose build may fail, as far as anybody knows."""
     for extension in settings.extensions:
-        fact = called(knowledge, extension.name)
+        fact = fact_of(extension, knowledge)
         bad = known_failure(extension, fact, choice) if fact else None
         if bad and not _is_verified(bad):
             yield f"{extension.name} may not build with torch {choice.torch}: {bad.what}. {bad.fix}"
@@ -110,6 +110,7 @@ def _stage(job: ExtensionJob, layout: Layout) -> Stage:
     verb = "fetch {} for" if fetches else "build {} against"
     reads = ("deps", "surface") if fetches else ("deps", "extension-env", "surface")
     more = {name: plain(getattr(job, name)) for name in _SHOWN_IF_ANY if getattr(job, name)}
+    more |= {"cuda": job.cuda} if job.cuda != "auto" else {}
     return Stage(
         name=f"extensions:{job.name}",
         room="extensions",
@@ -146,9 +147,11 @@ def _job(
     choice: Choice,
     fact: ExtensionFact | None,
 ) -> ExtensionJob:
-    job = _bare(extension, settings, layout, choice)
+    job = replace(_bare(extension, settings, layout, choice), met=_met(choice))
+    # Not only without a GPU: one that comes or goes must not build everything again
+    cuda = {"FORCE_CUDA": "1"} if job.targets and job.cuda != "none" else {}
     if fact is None:
-        return job
+        return replace(job, env={**cuda, **extension.env})
     try:
         env = variables(fact.settings, fact.archs, _met(choice))
     except KnowledgeError as error:
@@ -156,7 +159,8 @@ def _job(
         raise SettingsError(error.what, where=where, todo=error.todo) from error
     return replace(
         job,
-        env={**env, **extension.env},
+        known=fact.name,
+        env={**cuda, **env, **extension.env},
         nvcc=nvcc_options(fact.settings, _met(choice)),
         own_jobs=fact.own_jobs,
         compiler_mib=fact.compiler_mib,
@@ -178,6 +182,7 @@ def _bare(extension: Extension, settings: Settings, layout: Layout, choice: Choi
         imports=extension.imports,
         env=extension.env,
         includes=extension.includes,
+        cuda=extension.cuda,
         optional=extension.optional,
         system=choice.system,
         targets=choice.targets,

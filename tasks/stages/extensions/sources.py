@@ -20,7 +20,6 @@ from tasks.provenance.made import Tree
 from tasks.stages.deps.job import Deps
 from tasks.stages.extensions import patching, pins
 from tasks.stages.extensions.job import ExtensionJob
-from tasks.stages.extensions.variables import building
 
 
 def fetch(job: ExtensionJob, deps: Deps) -> tuple[Path, Mapping[str, str]]:
@@ -107,11 +106,8 @@ def _clone(job: ExtensionJob, clone: Path, tree: Path) -> dict[str, str]:
 
 
 def _sdist(job: ExtensionJob, deps: Deps, landing: Path, tree: Path) -> dict[str, str]:
-    """Its setup.py is run for its name alone, and some end without CUDA_HOME, or fetch wheels of
-    their own: it gets the environment that it is built in.
-    """
-    asked = Download(deps.python, job.location, "", landing, job.log, True, building(job))
-    found = packages.download(asked)
+    """Unpack it. Nothing of it is run before it is patched."""
+    found = packages.download(Download(deps.python, job.location, "", landing, job.log, sdist=True))
     artifact = files.artifact(found)
     if job.sha256 and artifact.sha256 != job.sha256:
         raise BadArtifactError(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tasks.effects.binaries import fatbin
@@ -19,6 +19,7 @@ from tasks.effects.binaries.codereader import Reader
 from tasks.effects.binaries.machinecode import Images
 from tasks.errors import BadArtifactError
 from tasks.knowledge import Knowledge
+from tasks.knowledge.covers import targets_of
 from tasks.stages.deps.job import Deps
 from tasks.stages.extensions.job import Built
 from tasks.stages.validate.checks import covering, joined
@@ -91,7 +92,10 @@ def _extension(look: Look, deps: Deps, extension: Built) -> Check:
         return Check(name, "not run", _NO_TARGET)
     maker = deps.toolkit.version if deps.toolkit else None
     libraries = [Path(library) for library in extension.libraries]
-    return _by(look, joined(name, [_library(look, path, name, maker) for path in libraries]))
+    found = joined(name, [_library(look, path, name, maker) for path in libraries])
+    if found.status == "not run" and extension.needs_code:
+        found = replace(found, status="failed", remedy=f"{look.job.again} builds it again")
+    return _by(look, found)
 
 
 def _library(
@@ -105,7 +109,8 @@ def _library(
         status: Status = "failed" if most else "not run"
         return Check(name, status, f"{library.name} holds no device code")
     code = found.common if most else found.code
-    return covering(look.knowledge, name, code, look.job.targets, library.name, maker)
+    targets = targets_of(library.name, look.job.targets)
+    return covering(look.knowledge, name, code, targets, library.name, maker)
 
 
 def _beside(look: Look, library: Path, name: str, maker: str) -> Check:

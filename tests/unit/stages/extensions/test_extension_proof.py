@@ -1,5 +1,5 @@
 """What an extension's wheel holds, read before it is installed: refused where a target is left
-out.
+out, or where device code is missing.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from tasks.settings.schema import Settings
 from tasks.stages.deps.job import CudaHome, Deps, Program
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.plan import plan
-from tasks.stages.extensions.proof import archs
+from tasks.stages.extensions.proof import archs, needs_code, without_code
 from tests.actionyard import CHOICE, script
 from tests.checkout import KNOWLEDGE, ROOT
 
@@ -70,3 +71,82 @@ def test_code_of_discrete_cards_counts_for_orin_by_the_toolkit_that_made_it(
     assert archs(orin, deps(tmp_path, "sm_86", "13.2.86"), wheel, RECORDED)
     with pytest.raises(BadArtifactError, match=r"none that runs on 8\.7"):
         archs(orin, deps(tmp_path, "sm_86"), wheel, RECORDED)
+
+
+def test_libraries_that_are_named_after_an_arch_cover_the_targets_together(
+    tmp_path: Path, wheel: Path
+) -> None:
+    """As tiny-cuda-nn makes them."""
+    both = replace(job(tmp_path, Arch(12, 0)), targets=(Arch(8, 6), Arch(12, 0)))
+    recorded = {"toy/_120_C.so": ""}
+    (wheel / "toy" / "_120_C.so").touch()
+    with pytest.raises(BadArtifactError, match=r"the wheel holds code for 12\.0 and none .* 8\.6"):
+        archs(both, deps(tmp_path, "sm_120"), wheel, recorded)
+    one = replace(both, targets=(Arch(12, 0),))
+    assert archs(one, deps(tmp_path, "sm_120"), wheel, recorded)
+
+
+@pytest.mark.parametrize(
+    ("sources", "cuda", "needed"),
+    [
+        (["csrc/cuda/op.cu"], "auto", True),
+        (["csrc/cuda/op.cu"], "none", False),
+        (["csrc/op.cpp"], "auto", False),
+        (["csrc/op.cpp"], "required", True),
+        (["tests/op.cu", "examples/op.cu", "third_party/glm/op.cu"], "auto", False),
+    ],
+)
+def test_a_source_with_cuda_needs_device_code(
+    tmp_path: Path, wheel: Path, sources: list[str], cuda: Any, needed: bool
+) -> None:
+    made = replace(job(tmp_path, Arch(12, 0)), cuda=cuda)
+    for name in sources:
+        (Path(made.tree) / name).parent.mkdir(parents=True, exist_ok=True)
+        (Path(made.tree) / name).touch()
+    Path(made.tree).mkdir(parents=True, exist_ok=True)
+    assert needs_code(made, wheel, RECORDED) is needed
+    assert not needs_code(replace(made, targets=()), wheel, RECORDED)
+
+
+def test_a_wheel_that_compiles_when_it_is_used_needs_no_device_code(
+    tmp_path: Path, wheel: Path
+) -> None:
+    made = job(tmp_path, Arch(12, 0))
+    for folder in (Path(made.tree), wheel):
+        (folder / "toy").mkdir(parents=True, exist_ok=True)
+        (folder / "toy" / "op.cu").touch()
+    assert not needs_code(made, wheel, {"toy/op.cu": ""})
+    assert needs_code(made, wheel, RECORDED)
+
+
+@pytest.mark.parametrize(
+    ("setup", "env", "line", "way"),
+    [
+        ("import torch\nuse = torch.cuda.is_available()", {}, 2, "change it with a patch"),
+        (
+            "from torch import cuda\nuse = cuda.is_available() or os.getenv('FORCE_CUDA') == '1'",
+            {"FORCE_CUDA": "0"},
+            2,
+            'set extensions (toy).env: {FORCE_CUDA: "1"}',
+        ),
+        (
+            "import os\nuse = os.environ.get('WITH_CUDA')",
+            {},
+            0,
+            "reads WITH_CUDA: set what it needs",
+        ),
+        ("", {}, 0, "set extensions (toy).cuda: none"),
+    ],
+)
+def test_missing_device_code_names_what_would_bring_it(
+    tmp_path: Path, setup: str, env: dict[str, str], line: int, way: str
+) -> None:
+    made = job(tmp_path, Arch(12, 0))
+    Path(made.tree).mkdir(parents=True)
+    (Path(made.tree) / "setup.py").write_text(setup, encoding="utf-8")
+    (Path(made.tree) / "op.cu").touch()
+    error = without_code(replace(made, env={**made.env, **env}))
+    assert error.what == "toy was built without device code, though its source has op.cu"
+    assert error.where == (f"{made.original / 'setup.py'}:{line}" if line else "extensions (toy)")
+    assert way in error.todo.splitlines()[0]
+    assert "cuda: none" in error.todo

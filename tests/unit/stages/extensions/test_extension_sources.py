@@ -1,9 +1,13 @@
-"""Where an extension's source is fetched with what: its own variables, and the compilers'."""
+"""How an extension's source is fetched: patched before it runs, or not at all."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,22 +19,21 @@ from tasks.effects import files, git, manifests
 from tasks.effects.git import conflicts
 from tasks.effects.network import offline
 from tasks.effects.python import packages
-from tasks.effects.python.packages import Download, download
 from tasks.errors import BuildError, FetchError
 from tasks.model import Layout
 from tasks.settings.schema import Settings
 from tasks.stages.deps.job import Deps, Program
 from tasks.stages.env.job import Environment
-from tasks.stages.extensions import action
-from tasks.stages.extensions.action import run
+from tasks.stages.extensions import action, sources
+from tasks.stages.extensions.action import label_of, run
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.known import complete
 from tasks.stages.extensions.plan import plan
 from tasks.stages.extensions.sources import edits_suffix, fetch
 from tasks.stages.wheel.job import Surface
-from tests.actionyard import CHOICE, script
-from tests.checkout import KNOWLEDGE, Heard
-from tests.systems import posix_only
+from tests.actionyard import CHOICE
+from tests.checkout import KNOWLEDGE, ROOT, Heard
+from tests.systems import needs_git
 from tests.toyextension import make_extension
 from tests.unit.effects.git.test_git import commit
 from tests.unit.effects.git.test_git import run as run_git
@@ -39,36 +42,27 @@ NONE = Program("", "")
 DEPS = Deps("/v/python", "3.12.0", "1", None, "", None, None, NONE, NONE, NONE, NONE, None)
 
 
-def test_the_setup_py_of_an_sdist_is_run_in_the_environment_of_the_build(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """causal-conv1d's ends in a NameError where it sees no CUDA_HOME."""
-    layout = Layout(tmp_path, "p", tmp_path / "wheelhouse")
-    asked = complete(Settings.model_validate({"extensions": ["causal-conv1d"]}), KNOWLEDGE)
-    job = plan(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE).job
-    files.own(layout.build)
-    shared = Environment({"CUDA_HOME": "/cuda"}, {"PATH": ("/cuda/bin",)}, (), ":")
-    manifests.publish(layout.manifest("extension-env"), shared)
-    found: list[Download] = []
-
-    def pretended(one: Download) -> Path:
-        found.append(one)
-        make_extension(tmp_path / "causal_conv1d-1.7.0")
-        sdist = tmp_path / "causal_conv1d-1.7.0.tar.gz"
-        with tarfile.open(sdist, "w:gz") as archive:
-            archive.add(tmp_path / "causal_conv1d-1.7.0", "causal_conv1d-1.7.0")
-        return sdist
-
-    monkeypatch.setattr(packages, "download", pretended)
-    tree, source = fetch(job, DEPS)
-    assert (tree / "setup.py").is_file()
-    assert source["sdist"] == "causal_conv1d-1.7.0.tar.gz"
-    (one,) = found
-    assert (one.requirement, one.sdist) == ("causal-conv1d==1.7.0", True)
-    assert one.env is not None
-    assert one.env["CUDA_HOME"] == "/cuda"
-    assert one.env["CAUSAL_CONV1D_FORCE_BUILD"] == "TRUE"
-    assert one.env["PATH"].startswith("/cuda/bin")
+@needs_git
+def test_an_sdist_is_patched_before_any_of_its_code_runs(tmp_path: Path) -> None:
+    """Its setup.py ends where it is run as it came, with the pip that is here."""
+    name = "toy-ext-1.0"
+    source = make_extension(tmp_path / name)
+    setup = (source / "setup.py").read_text(encoding="utf-8")
+    (source / "setup.py").write_text(f"raise SystemExit\n{setup}", encoding="utf-8")
+    (tmp_path / "index").mkdir()
+    with tarfile.open(tmp_path / "index" / "toy_ext-1.0.tar.gz", "w:gz") as archive:
+        archive.add(source, name)
+    patch = tmp_path / "first.patch"
+    patch.write_text(
+        "--- a/setup.py\n+++ b/setup.py\n@@ -1,2 +1,2 @@\n-raise SystemExit\n+# mended\n \n",
+        "utf-8",
+    )
+    job = replace(ready(tmp_path, sdist="toy-ext==1.0"), patches=(patch,))
+    with indexes_of(tmp_path / "index"):
+        tree, found = fetch(job, replace(DEPS, python=python_with_pip()))
+    assert (tree / "setup.py").read_text(encoding="utf-8") == f"# mended\n{setup}"
+    assert found["sdist"] == "toy_ext-1.0.tar.gz"
+    assert found["patches"]
 
 
 @pytest.mark.parametrize("kind", ["git", "path"])
@@ -113,15 +107,21 @@ def toy_job(folder: Path, asked: dict[str, Any]) -> ExtensionJob:
     return job
 
 
-@posix_only
-def test_a_download_has_the_environment_that_it_is_given(tmp_path: Path) -> None:
-    python = script(tmp_path / "python", '#!/bin/sh\necho "home $CUDA_HOME" > "$OUT"/seen\n')
-    landing = tmp_path / "landing"
-    files.own(tmp_path / "build")
-    one = Download(python, "a==1", "", tmp_path / "build" / "landing", tmp_path / "log", True)
-    given = {"CUDA_HOME": "/cuda", "OUT": str(tmp_path / "build" / "landing")}
-    assert download(replace(one, env=given)).read_text(encoding="utf-8") == "home /cuda\n"
-    assert not landing.exists()
+def python_with_pip() -> str:
+    """This interpreter, or the one that its environment was made from."""
+    for python in (sys.executable, getattr(sys, "_base_executable", sys.executable)):
+        if not subprocess.run([python, "-m", "pip", "--version"], check=False).returncode:
+            return str(python)
+    pytest.skip("no interpreter here has pip")
+
+
+@contextmanager
+def indexes_of(folder: Path) -> Iterator[None]:
+    """pip looks into that folder alone."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PIP_NO_INDEX", "1")
+        patched.setenv("PIP_FIND_LINKS", str(folder))
+        yield
 
 
 def ready(folder: Path, **listed: Any) -> ExtensionJob:
@@ -131,6 +131,7 @@ def ready(folder: Path, **listed: Any) -> ExtensionJob:
         Settings.model_validate({"extensions": [{"name": "toy", **listed}]}), KNOWLEDGE
     )
     job: ExtensionJob = plan(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE).job
+    job = replace(job, knowledge=ROOT / "config" / "knowledge")
     files.own(layout.build)
     manifests.publish(layout.manifest("deps"), DEPS)
     surface = Surface("2.15.0", None, "cp312", "", "", None, None, "1")
@@ -152,6 +153,7 @@ def test_an_sdist_that_no_index_gives_stops_the_build_unless_it_is_optional(
     if lacks == "the sdist":
         monkeypatch.setattr(packages, "download", away)
     else:
+        monkeypatch.setattr(sources, "fetch", lambda *_: (tmp_path, {}))
         monkeypatch.setattr(action, "prepare", away)
     if optional:
         (built,) = run(job)
@@ -194,3 +196,13 @@ def test_offline_the_host_of_an_optional_extension_is_not_asked(
     assert f"toy was NOT built: {url} is not in the bundle" in heard
     with pytest.raises(AssertionError, match=r"toy\.git"):  # what is in the bundle lies here
         run(replace(job, mirrors={url: str(tmp_path / "toy.git")}))
+
+
+def test_a_wheel_is_named_after_archs_only_where_it_holds_device_code(tmp_path: Path) -> None:
+    job = replace(ready(tmp_path, path="toy"), label="cu132.sm90.sm120")
+    surface = Surface("2.15.0", "13.2", "cp312", "", "", None, None, "1a")
+    named = {code: label_of(job, surface, has_code=code) for code in (True, False)}
+    assert named == {
+        True: f"torch2.15.0.s{surface.name}.cu132.sm90.sm120",
+        False: f"torch2.15.0.s{surface.name}.cu132",
+    }

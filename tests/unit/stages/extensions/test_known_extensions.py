@@ -5,6 +5,7 @@ refused.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from tasks.errors import SettingsError
 from tasks.knowledge.extensionfacts import ExtensionFact
 from tasks.model import Stage, System
 from tasks.stages.extensions.job import ExtensionJob
+from tasks.stages.extensions.known import recognized
+from tasks.stages.extensions.project import Project
 from tests.checkout import ROOT
 from tests.unit.deciding.test_decide import KNOWLEDGE, host
 from tests.unit.test_plan import plan_of
@@ -225,3 +228,75 @@ def test_a_key_of_another_kind_of_source_is_no_wish_that_is_passed_over() -> Non
     assert "ref says nothing of gsplat==" in told
     assert "give the source that it is of: git" in told
     assert "sha256 says nothing of https://" in refused({"name": "fused-ssim", "sha256": "0" * 64})
+
+
+@pytest.mark.parametrize(
+    ("source", "known"),
+    [
+        ({"git": "https://github.com/rahul-goel/fused-ssim"}, "fused-ssim"),
+        ({"git": "git@github.com:Rahul-Goel/fused-ssim.git", "ref": "0663946"}, "fused-ssim"),
+        (
+            {
+                "git": "https://github.com/graphdeco-inria/diff-gaussian-rasterization",
+                "ref": "dr_aa",
+            },
+            "diff-gaussian-rasterization-dr-aa",
+        ),
+        ({"sdist": "torch_cluster==1.6.2"}, "torch-cluster"),
+        ({"git": "https://github.com/me/ssim"}, ""),
+    ],
+)
+def test_a_source_is_known_whatever_it_is_called(source: dict[str, str], known: str) -> None:
+    assert job({"name": "mine", **source}).known == known
+
+
+def test_a_build_for_a_gpu_target_forces_cuda_whether_a_gpu_is_there_or_not() -> None:
+    """Else a GPU that comes or goes would build everything again."""
+    mine = {"name": "mine", "path": "."}
+    assert job(mine).env == {"FORCE_CUDA": "1"}
+    assert job({**mine, "env": {"FORCE_CUDA": "0"}}).env == {"FORCE_CUDA": "0"}
+    assert job({**mine, "cuda": "none"}).env == {}
+    assert job(mine, target={"gpus": []}).env == {}
+
+
+def recognized_as(job: ExtensionJob, folder: Path, setup: str) -> ExtensionJob:
+    """The job, once its source in `folder` is there."""
+    (folder / "setup.py").write_text(setup, encoding="utf-8")
+    project = Project(folder, folder / "setup.py")
+    return recognized(job, project.name, project.variables, KNOWLEDGE)
+
+
+def test_a_fetched_source_is_known_by_its_name_and_by_what_its_setup_py_reads(
+    tmp_path: Path,
+) -> None:
+    mine = job({"name": "mine", "path": "."})
+    setup = "library = 'Simple_KNN'\nsetuptools.setup(name=library)"
+    found = recognized_as(mine, tmp_path, setup)
+    assert (found.known, found.includes) == ("simple-knn", ("cfloat",))
+    found = recognized_as(mine, tmp_path, "setup(name='tinycudann')")
+    assert found.requires == ("setuptools<82",)
+    assert found.env["TCNN_CUDA_ARCHITECTURES"] == "120"
+    found = recognized_as(mine, tmp_path, "a = os.environ.get('CUDA_ARCHITECTURES')")
+    assert (found.known, found.env["CUDA_ARCHITECTURES"]) == ("", "120")
+    own = replace(mine, env={"CUDA_ARCHITECTURES": "89;120"})
+    assert recognized_as(own, tmp_path, "a = os.environ['CUDA_ARCHITECTURES']") == own
+    assert recognized_as(mine, tmp_path, "os.environ['CUDA_ARCHITECTURES'] = ''") == mine
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "name"),
+    [
+        ("pyproject.toml", '[project]\nname = "of-toml"', "of-toml"),
+        ("setup.cfg", "[metadata]\nname = of-cfg", "of-cfg"),
+        ("setup.py", "Extension(name='_C')\nsetup(name='of-setup')", "of-setup"),
+        ("setup.py", "setup(name=f())", ""),
+        ("setup.py", "print 'not python 3'", ""),
+        ("PKG-INFO", "Metadata-Version: 2.1\nName: of-info\n", "of-info"),
+        ("pyproject.toml", "= broken", ""),
+    ],
+)
+def test_a_project_says_its_name_without_being_run(
+    tmp_path: Path, file: str, text: str, name: str
+) -> None:
+    (tmp_path / file).write_text(text, encoding="utf-8")
+    assert Project(tmp_path, tmp_path / "setup.py").name == name

@@ -7,6 +7,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import sysconfig
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -228,3 +229,17 @@ def test_what_read_the_machine_code_is_told(yard: Yard) -> None:
     yard.listing("sm_120")
     run(yard.job())
     assert yard.written()["machine_code"].detail == "libtorch_cuda.so: 12.0 native (by cuobjdump)"
+
+
+@pytest.mark.parametrize(("needed", "status"), [(True, "failed"), (False, "not run")])
+def test_an_extension_without_device_code_fails_where_it_needs_some(
+    yard: Yard, needed: bool, status: str
+) -> None:
+    yard.library("smoke.so")
+    publish(yard.folder / "smoke.json", replace(yard.built(), needs_code=needed))
+    yard.python(probing(ALL_GOOD, gpu=""))
+    with suppress(ValidationFailedError):
+        run(yard.job())
+    check = yard.written()["smoke: machine code"]
+    assert (check.status, "smoke.so holds no device code" in check.detail) == (status, True)
+    assert ("doit build profile=mine" in check.remedy) is needed

@@ -1,0 +1,107 @@
+"""The archs that an extension is compiled for, read while it builds: where a target is missing, the
+build ends at its first command and not after the last.
+
+Only commands of torch's cpp_extension count, which gives all files of a library the same options.
+Ninja prints a command when it has ended, so build.ninja is read as well, once it is there.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tasks.errors import BuildError
+from tasks.knowledge import Knowledge
+from tasks.knowledge.archs import MachineCode
+from tasks.knowledge.covers import covers, targets_of
+from tasks.model import Arch
+from tasks.stages.extensions.job import ExtensionJob
+from tasks.stages.extensions.project import Project, project_of
+
+_LIBRARY = re.compile(r"-DTORCH_EXTENSION_NAME=(\w+)")
+_GENCODE = re.compile(
+    r"(?:-gencode|--generate-code)[= ]['\"\\]*arch=compute_\w+,code=['\"\\]*(\[[^\]]*\]|[\w,]+)"
+)
+_ARCH = re.compile(r"(?:-arch|--gpu-architecture)[= ]['\"]?((?:sm|compute)_\w+)")
+_CODE = re.compile(r"(sm|compute)_(\d{2,3}[af]?)\b")
+
+
+def code_of(command: str) -> MachineCode | None:
+    """Return what nvcc makes by the options of a command, None where they name no arch."""
+    # -arch=sm_89 stands for the code and the PTX of it
+    alone = [f"{arch},{arch.replace('sm_', 'compute_')}" for arch in _ARCH.findall(command)]
+    listed = " ".join([*_GENCODE.findall(command), *alone])
+    found = [(kind, Arch.parse(f"sm_{digits}")) for kind, digits in _CODE.findall(listed)]
+    if not found:
+        return None
+    return MachineCode(
+        cubins=frozenset(arch for kind, arch in found if kind == "sm"),
+        ptx=frozenset(arch for kind, arch in found if kind == "compute"),
+    )
+
+
+@dataclass
+class ArchGuard:
+    """Checks the commands of a build; `maker` is the CUDA release that compiles. `stop` is set
+    together with `error`.
+    """
+
+    job: ExtensionJob
+    knowledge: Knowledge
+    maker: str | None
+    error: BuildError | None = None
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def take(self, line: str) -> None:
+        """Check a line of the log."""
+        if "nvcc" in line:
+            self._check(line)
+
+    def look(self) -> None:
+        """Check the options for nvcc in the build.ninja of what is compiled now."""
+        folder = Path(self.job.tree) / self.job.subdirectory / "build"
+        for file in folder.glob("temp*/build.ninja"):
+            options, whole, _ = file.read_text("utf-8", errors="replace").partition("\nbuild ")
+            for line in options.splitlines() if whole else ():
+                if line.startswith("cuda_"):
+                    self._check(line)
+
+    def _check(self, command: str) -> None:
+        library, code = _LIBRARY.search(command), code_of(command)
+        if self.error or library is None or code is None:
+            return
+        targets = targets_of(library[1], self.job.targets)
+        left = [one for one in targets if not covers(self.knowledge, code, one, maker=self.maker)]
+        if left:
+            self.error = _left_out(self.job, code, left)
+            self.stop.set()
+
+
+def _left_out(job: ExtensionJob, code: MachineCode, left: Iterable[Arch]) -> BuildError:
+    project = project_of(job)
+    archs = ", ".join(map(str, sorted(code.cubins | code.ptx)))
+    return BuildError(
+        f"{job.name} is compiled for {archs} and not for {', '.join(map(str, left))} "
+        "(target.gpus): stopped at its first command",
+        where=project.sets_archs or f"extensions ({job.name})",
+        todo="\n  → ".join(_ways(job, project)),
+    )
+
+
+def _ways(job: ExtensionJob, project: Project) -> Iterator[str]:
+    """What a user may do so that setup.py compiles for the targets."""
+    place = f"extensions ({job.name})"
+    digits = ";".join(f"{arch.major}{arch.minor}" for arch in job.targets)
+    names = [name for name in project.variables if "ARCH" in name]
+    for name in names:
+        if name in job.env:
+            yield f'correct {name} in {place}.env: it is "{job.env[name]}" now'
+        elif name != "TORCH_CUDA_ARCH_LIST":
+            yield f'its setup.py reads {name}: set {place}.env, e.g. {{{name}: "{digits}"}}'
+    yield (
+        f"change its setup.py with a patch ({place}.patches): without archs of its own, "
+        "TORCH_CUDA_ARCH_LIST counts"
+    )

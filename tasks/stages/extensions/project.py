@@ -1,0 +1,110 @@
+"""What an extension's project says of its build: its name, and what its setup.py asks for. Nothing
+of it is run.
+"""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from pathlib import Path, PurePath
+
+from tasks.stages.extensions.job import ExtensionJob
+
+_READ = re.compile(
+    r"""(?:environ(?:\.get\(|\[)|getenv\()\s*["'](\w+)["'](?!\]\s*=[^=])"""
+    r"""|["'](\w+)["']\s+(?:not\s+)?in\s+os\.environ"""
+)
+_ASKS_FOR_GPU = re.compile(r"^[^#]*\bcuda\.(?:is_available|device_count)\(")
+_SETS_ARCHS = re.compile(r"^[^#]*(?:-gencode|compute_\{?\w|TORCH_CUDA_ARCH_LIST[\"']\]\s*=[^=])")
+
+
+@dataclass(frozen=True)
+class Project:
+    """The folder with setup.py or pyproject.toml; `shown` is where a user may edit its setup.py."""
+
+    folder: Path
+    shown: PurePath
+
+    @property
+    def name(self) -> str:
+        """What its metadata is going to call it, "" where only a build can tell."""
+        return next(filter(None, self._names()), "")
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The environment variables that setup.py reads, in order."""
+        found = (one or other for one, other in _READ.findall(self._text("setup.py")))
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def asks_for_gpu(self) -> str:
+        """The line of setup.py that asks whether a GPU is there: `FILE:LINE`, "" without one."""
+        return self._line(_ASKS_FOR_GPU)
+
+    @property
+    def sets_archs(self) -> str:
+        """The line of setup.py that sets archs of its own: `FILE:LINE`, "" without one."""
+        return self._line(_SETS_ARCHS)
+
+    def _line(self, pattern: re.Pattern[str]) -> str:
+        lines = enumerate(self._text("setup.py").splitlines(), 1)
+        return next((f"{self.shown}:{at}" for at, line in lines if pattern.search(line)), "")
+
+    def _names(self) -> Iterator[str]:
+        yield _of_toml(self._text("pyproject.toml"))
+        yield _of_cfg(self._text("setup.cfg"))
+        yield _of_setup(self._text("setup.py"))
+        yield HeaderParser().parsestr(self._text("PKG-INFO")).get("Name", "")
+
+    def _text(self, name: str) -> str:
+        file = self.folder / name
+        return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+
+
+def project_of(job: ExtensionJob) -> Project:
+    """Return the project in the fetched tree."""
+    shown = PurePath(job.original) / job.subdirectory / "setup.py"
+    return Project(Path(job.tree) / job.subdirectory, shown)
+
+
+def _of_toml(text: str) -> str:
+    try:
+        return str(tomllib.loads(text).get("project", {}).get("name", ""))
+    except (tomllib.TOMLDecodeError, AttributeError):
+        return ""
+
+
+def _of_cfg(text: str) -> str:
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(text)
+    except configparser.Error:
+        return ""
+    return parser.get("metadata", "name", fallback="")
+
+
+def _of_setup(text: str) -> str:
+    """The `name` of its call of setup(): a text, or a variable that holds one."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return ""
+    texts = {
+        target.id: node.value.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"setup", "setuptools.setup"}:
+            for value in (one.value for one in node.keywords if one.arg == "name"):
+                found = value.value if isinstance(value, ast.Constant) else None
+                found = texts.get(value.id) if isinstance(value, ast.Name) else found
+                return found if isinstance(found, str) else ""
+    return ""

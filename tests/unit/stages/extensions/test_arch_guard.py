@@ -1,0 +1,128 @@
+"""A build that leaves a target out is stopped at its first command, with the way out."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tasks.effects import files, manifests
+from tasks.errors import BuildError
+from tasks.knowledge.archs import MachineCode
+from tasks.model import Arch
+from tasks.stages.deps.job import Cache
+from tasks.stages.env.job import Caching
+from tasks.stages.extensions import build as building
+from tasks.stages.extensions.archguard import ArchGuard, code_of
+from tasks.stages.extensions.job import ExtensionJob
+from tests.checkout import KNOWLEDGE
+from tests.systems import posix_only
+from tests.unit.stages.extensions.test_extension_sources import DEPS, ready
+
+NVCC = "[1/3] /cuda/bin/nvcc -c ssim.cu -o ssim.o {} -DTORCH_EXTENSION_NAME={} -std=c++20"
+FOR_75 = "-gencode=arch=compute_75,code=sm_75"
+SM_75, SM_89, SM_120 = Arch(7, 5), Arch(8, 9), Arch(12, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "cubins", "ptx"),
+    [
+        (FOR_75, [SM_75], []),
+        ("-gencode arch=compute_75,code=[sm_75,compute_75]", [SM_75], [SM_75]),
+        (f"{FOR_75} --generate-code=arch=compute_120,code=sm_120", [SM_75, SM_120], []),
+        ("-gencode=arch=compute_120a,code=compute_120a", [], [Arch(12, 0, "a")]),
+        ("-arch=sm_89", [SM_89], [SM_89]),
+        ("--gpu-architecture compute_89", [], [SM_89]),
+    ],
+)
+def test_the_options_of_nvcc_say_what_it_makes(
+    options: str, cubins: list[Arch], ptx: list[Arch]
+) -> None:
+    assert code_of(f"nvcc {options} -c a.cu") == MachineCode(frozenset(cubins), frozenset(ptx))
+
+
+def test_a_command_without_archs_says_nothing() -> None:
+    assert code_of("nvcc -c a.cu -arch=native") is None
+
+
+def job(folder: Path, setup: str = "", **env: str) -> ExtensionJob:
+    """One for 12.0 in a folder of its own, with that setup.py in its tree."""
+    made = replace(ready(folder, path="toy"), targets=(SM_120,), env=env)
+    Path(made.tree).mkdir(parents=True)
+    Path(made.tree, "setup.py").write_text(setup, encoding="utf-8")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("line", "stops"),
+    [
+        (NVCC.format(FOR_75, "_C"), True),
+        (NVCC.format("-gencode=arch=compute_120,code=sm_120", "_C"), False),
+        (NVCC.format(FOR_75, "_C").replace("nvcc", "clang"), False),
+        (f"nvcc {FOR_75} -c special.cu", False),  # CMake may give each file options of its own
+    ],
+)
+def test_a_command_of_cpp_extension_without_a_target_stops(
+    tmp_path: Path, line: str, stops: bool
+) -> None:
+    guard = ArchGuard(job(tmp_path), KNOWLEDGE, "13.2")
+    guard.take(line)
+    assert guard.stop.is_set() is stops
+    assert bool(guard.error) is stops
+
+
+@pytest.mark.parametrize(
+    ("setup", "env", "way"),
+    [
+        ("os.environ.get('MY_ARCHS')", {}, "reads MY_ARCHS: set extensions (toy).env, e.g. {MY_AR"),
+        (
+            "os.getenv('MY_ARCHS')",
+            {"MY_ARCHS": "75"},
+            "correct MY_ARCHS in extensions (toy).env: it ",
+        ),
+        (
+            f"flags = ['{FOR_75}']",
+            {},
+            "change its setup.py with a patch (extensions (toy).patches)",
+        ),
+    ],
+)
+def test_the_error_names_what_its_setup_py_reads(
+    tmp_path: Path, setup: str, env: dict[str, str], way: str
+) -> None:
+    guard = ArchGuard(job(tmp_path, f"import os\n{setup}\n", **env), KNOWLEDGE, "13.2")
+    guard.take(NVCC.format(FOR_75, "_C"))
+    assert guard.error is not None
+    assert guard.error.what.startswith("toy is compiled for 7.5 and not for 12.0 (target.gpus)")
+    assert way in guard.error.todo.splitlines()[0]
+    assert guard.error.where.endswith("setup.py:2" if "gencode" in setup else "(toy)")
+
+
+_SLOW = """
+import pathlib, sys, time
+folder = pathlib.Path(sys.argv[1], "build/temp.linux-x86_64-cpython-312")
+folder.mkdir(parents=True)
+(folder / "build.ninja").write_text({!r})
+time.sleep(300)
+"""
+
+
+@posix_only
+def test_a_build_is_stopped_before_its_first_command_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By build.ninja, as Ninja says nothing until then."""
+    made = job(tmp_path)
+    options = f"cuda_post_cflags = {FOR_75} -DTORCH_EXTENSION_NAME=_C"
+    slow = _SLOW.format(f"{options}\n\nbuild a.o: cuda_compile a.cu\n")
+    argv = (sys.executable, "-c", slow, str(made.tree))
+    monkeypatch.setattr(building, "wheel_argv", lambda *_: argv)
+    manifests.publish(made.caching, Caching(Cache(), {}, {}, {}))
+    files.own(made.pool)
+    began = time.monotonic()
+    with pytest.raises(BuildError, match="stopped at its first command"):
+        building.build(replace(made, jobs=2), DEPS, Path(made.tree))
+    assert time.monotonic() - began < 60
