@@ -53,7 +53,7 @@ def subject(yard: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
         if name.startswith("TORCHYARD__") or name in {"VIRTUAL_ENV", "CONDA_PREFIX"}:
             monkeypatch.delenv(name)
     monkeypatch.setattr(probe, "cards", tuple)
-    monkeypatch.setattr(probe, "_toolkits", lambda path: iter(()))
+    monkeypatch.setattr(probe, "_toolkits", lambda path, **_: iter(()))
     monkeypatch.setattr(pythons, "interpreter", lambda asked: HOST.python)
     return Subject(yard, "mine", None)
 

@@ -96,7 +96,7 @@ def subject(yard: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
     monkeypatch.setattr(doctor, "diagnose", lambda *_: tuple(found))
     monkeypatch.setattr(matrix, "standings", lambda root, name: iter(STANDINGS))
     monkeypatch.setattr(probe, "cards", tuple)
-    monkeypatch.setattr(probe, "_toolkits", lambda path: iter(()))
+    monkeypatch.setattr(probe, "_toolkits", lambda path, **_: iter(()))
     monkeypatch.setattr(pythons, "interpreter", lambda asked: HOST.python)
     record(yard / "build" / "mine" / "records" / "runs")
     return opened(yard)
