@@ -159,7 +159,7 @@ def test_without_a_place_or_a_wheel_it_says_what_to_do(yard: Yard) -> None:
     assert "this wheel is not what was built" in out
 
 
-@pytest.mark.skipif(not shutil.which("rsync"), reason="not run: rsync is not here")
+@pytest.mark.needs("rsync")
 def test_another_machine_gets_a_copy_by_rsync(yard: Yard, tmp_path: Path) -> None:
     """ssh is stood in for: it runs here what it is to run there."""
     there = tmp_path / "there"
