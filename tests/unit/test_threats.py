@@ -14,6 +14,7 @@ from tasks.effects import git, shell
 from tasks.effects.network import insisting
 from tasks.errors import BuildError
 from tasks.model import Command
+from tests.rows import each_row
 from tests.systems import needs_git
 from tests.unit.effects.git.test_git import commit, repository, run
 
@@ -89,7 +90,7 @@ def test_a_program_of_the_folder_that_a_command_runs_in_is_not_taken(
     assert "theirs" not in told
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())
+@each_row("path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_no_shell_is_given_a_string_and_nobody_becomes_root(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.keyword):

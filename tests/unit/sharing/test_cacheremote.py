@@ -21,6 +21,7 @@ from tasks.sharing.cacheremote import account, address, lacks, variables
 from tasks.stages.deps.job import Cache
 from tests.checkout import Heard, opened, write
 from tests.redisserver import kept_port
+from tests.rows import each_row
 from tests.systems import posix_only
 
 CCACHE = Cache("ccache", "/usr/bin/ccache", "4.7.5")
@@ -35,7 +36,7 @@ def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cachereach, "_features", lambda _: "redis-storage http-storage")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "version", "url", "expected"),
     [
         ("ccache", "4.7.5", "redis://h:1", {"CCACHE_REMOTE_STORAGE": f"redis://h:1{TIMES}"}),
