@@ -17,7 +17,7 @@ from tasks.settings.load import load
 from tasks.terminal.progress import Progress
 
 ROOT = Path(__file__).parent.parent
-# How many times as many random moments the long tier tries; 11 takes hours, in a run by hand
+# How many times as many random moments and values the long tier tries; 11 takes hours
 MOMENTS = int(os.environ.get("TORCHYARD_TEST_MOMENTS", "1"))
 KNOWLEDGE = load_knowledge(ROOT / "config" / "knowledge")
 CARD = Gpu("NVIDIA GeForce RTX 5090", "12.0", 32_607)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.checkout import MOMENTS
 from tests.killed import NUDGES, Killed
 from tests.moments import begun
 from tests.smalldisk import Disk, disk, lacks
@@ -25,7 +26,7 @@ def test_a_disk_that_fills_up_in_a_stage_costs_that_run_alone(tmp_path: Path) ->
     with disk(tmp_path / "disk") as small:
         side = Killed(small.folder / "yard", random.Random(1), edited=False)
         for stage in NUDGES:
-            for nudge in NUDGES[stage][:2]:
+            for nudge in NUDGES[stage][:MOMENTS]:
                 one(side, small, stage, nudge)
 
 
