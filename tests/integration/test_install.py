@@ -664,6 +664,7 @@ def test_a_kill_anywhere_in_an_install_loses_nothing(
 @needs_posix
 @places
 @followers
+@pytest.mark.long
 def test_a_kill_anywhere_in_a_restore_loses_nothing(
     yard: InstallYard, heard: Heard, place: str, then: str
 ) -> None:
@@ -684,6 +685,7 @@ def test_a_kill_anywhere_in_a_restore_loses_nothing(
 
 @needs_posix
 @places
+@pytest.mark.long
 def test_a_kill_in_a_second_install_keeps_the_way_back_to_the_first(
     yard: InstallYard, heard: Heard, place: str
 ) -> None:

@@ -97,6 +97,7 @@ os.replace = counted
 """
 
 
+@pytest.mark.long
 def test_a_kill_in_the_middle_of_an_install_is_installed_over(
     yard: Yard, tree: Path, tmp_path: Path
 ) -> None:

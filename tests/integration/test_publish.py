@@ -122,6 +122,7 @@ def test_what_is_yanked_is_taken_by_who_asks_for_it_alone(
         assert plain.returncode != 0
 
 
+@pytest.mark.long
 def test_what_was_yanked_is_named_and_taken_back(yard: Yard) -> None:
     yard.must("publish", "--dest", "index")
     name = f"simple_knn-1.0+{LABEL}-py3-none-any.whl"

@@ -176,6 +176,7 @@ def test_a_switch_that_the_tree_does_not_know_is_told(yard: Yard, tree: Path) ->
     assert "this tree does not know USE_LUOD" in out
 
 
+@pytest.mark.long
 def test_a_torch_that_does_not_import_is_told_and_tried_again(yard: Yard, tree: Path) -> None:
     yard.profile(**source_profile(tree))
     source = tree / "torch" / "__init__.py"
@@ -242,6 +243,7 @@ def test_a_wheel_that_another_profile_replaced_is_not_taken_for_ours(
     assert yard.manifest("wheel")["artifact"]["sha256"] == artifact(kept).sha256
 
 
+@pytest.mark.long
 def test_validate_checks_what_it_can_and_says_what_it_did_not_run(yard: Yard, tree: Path) -> None:
     yard.profile(**source_profile(tree), validation={"only": ["import", "version", "device"]})
     yard.must("build")
