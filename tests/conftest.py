@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tasks.effects import voice
@@ -23,7 +24,13 @@ _LEFT_OUT: pytest.StashKey[dict[str, int]] = pytest.StashKey()
 
 
 def pytest_configure() -> None:
-    """Started in the background, a shell has us ignore INT, and so would all that tests start."""
+    """Started in the background, a shell has us ignore INT, and so would all that tests start.
+
+    Hypothesis measures no time: how long a value takes depends on what else the machine does.
+    """
+    slow = [hypothesis.HealthCheck.too_slow]
+    hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=slow)
+    hypothesis.settings.load_profile("busy")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
