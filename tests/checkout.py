@@ -17,8 +17,8 @@ from tasks.settings.load import load
 from tasks.terminal.progress import Progress
 
 ROOT = Path(__file__).parent.parent
-# CI, which has forty minutes for all of it, tries fewer random values and moments
-SHORT = os.environ.get("TORCHYARD_TEST_SHORT") == "1"
+# How many times as many random moments and values the long tier tries; 11 takes hours
+MOMENTS = int(os.environ.get("TORCHYARD_TEST_MOMENTS", "1"))
 KNOWLEDGE = load_knowledge(ROOT / "config" / "knowledge")
 CARD = Gpu("NVIDIA GeForce RTX 5090", "12.0", 32_607)
 HOST = Host("linux", "x86_64", Interpreter("/usr/bin/python3", "3.12.4"), (CARD,))

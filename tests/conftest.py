@@ -1,34 +1,63 @@
-"""Which tiers run: unit and integration always, real only when asked for, and it says how."""
+"""Which tiers run: unit and short integration tests always, long and real ones if switched on."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
+import hypothesis
 import pytest
 
 from tasks.effects import voice
 from tasks.running.reporter import leaving
 
-REAL = "TORCHYARD_TEST_REAL"
+# The marker of a tier, the variable that switches it on, and what it takes
+TIERS = {
+    "long": ("TORCHYARD_TEST_LONG", "minutes: random moments, SIGKILL in every stage, full disks"),
+    "real": ("TORCHYARD_TEST_REAL", "the CUDA torch of the index, nvcc, some GB and minutes"),
+}
+_LEFT_OUT: pytest.StashKey[dict[str, int]] = pytest.StashKey()
 
 
 def pytest_configure() -> None:
-    """Started in the background, a shell has us ignore INT, and so would all that tests start."""
+    """Started in the background, a shell has us ignore INT, and so would all that tests start.
+
+    Hypothesis measures no time: how long a value takes depends on what else the machine does.
+    """
+    slow = [hypothesis.HealthCheck.too_slow]
+    hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=slow)
+    hypothesis.settings.load_profile("busy")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if os.environ.get(REAL):
+    """Skip tests whose program is not installed, deselect the tiers that are not switched on."""
+    for item in items:
+        programs = [name for mark in item.iter_markers("needs") for name in mark.args]
+        for name in [name for name in programs if not shutil.which(name)][:1]:
+            item.add_marker(pytest.mark.skip(reason=f"not run: {name} is not installed"))
+    off = [tier for tier, (variable, _) in TIERS.items() if not os.environ.get(variable)]
+    left = {item: tier for item in items for tier in off if tier in item.keywords}
+    if not left:
         return
-    chosen = [item for item in items if "real" not in item.keywords]
-    left = [item for item in items if "real" in item.keywords]
-    if left:
-        config.hook.pytest_deselected(items=left)
-        items[:] = chosen
-        config.stash[_LEFT] = len(left)
+    config.hook.pytest_deselected(items=[*left])
+    items[:] = [item for item in items if item not in left]
+    config.stash[_LEFT_OUT] = dict(Counter(left.values()))
+    if hasattr(config, "workeroutput"):  # a worker of pytest-xdist, which prints nothing
+        config.workeroutput["left_out"] = config.stash[_LEFT_OUT]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a worker of pytest-xdist left out; each collects the same tests."""
+    left_out = getattr(node, "workeroutput", {}).get("left_out")
+    if left_out:
+        node.config.stash[_LEFT_OUT] = left_out
 
 
 @pytest.fixture(autouse=True)
@@ -42,13 +71,10 @@ def _as_before() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-_LEFT: pytest.StashKey[int] = pytest.StashKey()
-
-
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    left = terminalreporter.config.stash.get(_LEFT, 0)
-    if left:
+    """Print how many tests of each tier were not run, and how to run them."""
+    for tier, count in terminalreporter.config.stash.get(_LEFT_OUT, {}).items():
+        variable, cost = TIERS[tier]
         terminalreporter.write_line(
-            f"not run: {left} real tests (the CUDA torch of the index, nvcc, some GB and minutes); "
-            f"{REAL}=1 pytest runs them too"
+            f"not run: {count} {tier} tests ({cost}); {variable}=1 pytest runs them too"
         )

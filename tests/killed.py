@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tests.checkout import SHORT
+from tests.checkout import MOMENTS
 from tests.moments import Moment, kill, kill_at, seconds
 from tests.wholeyard import State, Whole
 
@@ -81,7 +81,7 @@ class Killed:
         """One moment in a stage: again where the run was over before. Which stage it hit."""
         told = ""
         for most in (0.9, 0.4, 0.1):
-            nudge = NUDGES[stage][0] if SHORT else self.chance.choice(NUDGES[stage])
+            nudge = NUDGES[stage][0] if MOMENTS == 1 else self.chance.choice(NUDGES[stage])
             self.nudge(nudge)
             after = self.typical[stage] * self.chance.uniform(0, most)
             moment = Moment(stage, after, whole=self.chance.random() < 0.5)

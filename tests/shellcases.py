@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
+import pytest
 from hypothesis import strategies as st
 
 from tasks.stages.env.job import ArchLists, Environment, EnvJob
@@ -27,6 +28,7 @@ _WANTED = {
 SHELLS = {
     name: (path, *options) for name, options in _WANTED.items() if (path := shutil.which(name))
 }
+EVERY_SHELL = [pytest.param(name, marks=pytest.mark.needs(name)) for name in _WANTED]
 _ENV = shutil.which("env") or "/usr/bin/env"
 # What shells set by themselves, and the locale that they are tried in
 OF_THE_SHELL = {"_", "PWD", "OLDPWD", "SHLVL", "HOME", "LOGNAME", "LC_ALL"}

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="not run: POSIX only")
 windows_only = pytest.mark.skipif(sys.platform != "win32", reason="not run: Windows only")
 needs_git = pytest.mark.skipif(not shutil.which("git"), reason="not run: there is no git")
+needs_pip = pytest.mark.skipif(not find_spec("pip"), reason="not run: this Python has no pip")
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="not run: Linux only")
 
 

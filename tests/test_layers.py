@@ -8,9 +8,10 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
-import pytest
+from tests.rows import each_row
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted((ROOT / "tasks").rglob("*.py"))
@@ -34,9 +35,19 @@ KNOWS_DOIT |= {"tasks/lookups.py"}
 UNNAMED = {"utils", "helpers", "common", "manager", "base", "misc"}
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def imports(path: Path) -> tuple[str, ...]:
     """Every module that `path` imports, at any depth; `from a import b` counts as a and a.b."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -56,34 +67,35 @@ def says_pure(path: Path) -> bool:
     """What a module promises of itself, or its room of all modules in it."""
     if not path.is_file():
         return False
-    said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    said = ast.get_docstring(parsed(path)) or ""
     return re.search(r"\bpure\b", said, re.IGNORECASE) is not None
 
 
-PURE = [
-    path
-    for path in MODULES
-    if path.name in {"plan.py", "job.py"}
-    or says_pure(path)
-    or says_pure(path.with_name("__init__.py"))
-]
+def pure_modules() -> list[Path]:
+    return [
+        path
+        for path in MODULES
+        if path.name in {"plan.py", "job.py"}
+        or says_pure(path)
+        or says_pure(path.with_name("__init__.py"))
+    ]
 
 
-@pytest.mark.parametrize("path", PURE, ids=name_of)
+@each_row("path", pure_modules, ids=name_of)
 def test_what_says_that_it_is_pure_is_pure(path: Path) -> None:
     found = [m for m in imports(path) if any(within(m, bad) for bad in PURE_FORBIDDEN)]
     assert not found
 
 
-@pytest.mark.parametrize("path", PURE, ids=name_of)
+@each_row("path", pure_modules, ids=name_of)
 def test_what_says_that_it_is_pure_opens_no_file(path: Path) -> None:
     if name_of(path) not in READS_ITS_FACTS | LOOKS_WHETHER_A_PATH_IS_THERE:
-        tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        tree = ast.walk(parsed(path))
         calls = [node.func for node in tree if isinstance(node, ast.Call)]
         assert not {call.attr for call in calls if isinstance(call, ast.Attribute)} & OF_FILES
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
+@each_row("path", MODULES, ids=name_of)
 def test_a_stage_takes_of_another_only_its_job(path: Path) -> None:
     parts = path.relative_to(ROOT / "tasks").parts
     if parts[0] != "stages" or len(parts) < 3:
@@ -95,13 +107,13 @@ def test_a_stage_takes_of_another_only_its_job(path: Path) -> None:
             assert other[3] == "job", f"{name_of(path)} imports {module}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
+@each_row("path", MODULES, ids=name_of)
 def test_only_graph_and_console_know_doit(path: Path) -> None:
     if name_of(path) not in KNOWS_DOIT:
         assert not [module for module in imports(path) if within(module, "doit")]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
+@each_row("path", MODULES, ids=name_of)
 def test_effects_know_no_stage_but_its_types(path: Path) -> None:
     if "effects" in path.relative_to(ROOT / "tasks").parts:
         above = (
@@ -129,7 +141,7 @@ def test_processes_start_in_one_place() -> None:
         name_of(path)
         for path in MODULES
         if "probes" not in path.parts
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Attribute)
         and node.attr in {"Popen", "check_output", "system"}
         and isinstance(getattr(node, "ctx", None), ast.Load)
@@ -143,7 +155,7 @@ def test_no_room_has_a_name_that_says_nothing() -> None:
     assert not [name_of(path) for path in MODULES if path.stem in UNNAMED]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
+@each_row("path", MODULES, ids=name_of)
 def test_files_stay_readable(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 500
 

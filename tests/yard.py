@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,12 @@ import yaml
 
 ROOT = Path(__file__).parent.parent
 NAME = "trial"
+
+
+@cache
+def compile_sources() -> None:
+    """Write the bytecode of all modules: each new checkout would compile them again otherwise."""
+    compileall.compile_dir(ROOT / "tasks", quiet=2)
 
 
 class Yard:
@@ -32,11 +40,14 @@ class Yard:
 
     def __init__(self, folder: Path, name: str = NAME) -> None:
         self.folder, self.name = folder, name
+        compile_sources()
         for part in ("tasks", "templates", "config"):
             shutil.copytree(
                 ROOT / part,
                 folder / part,
-                ignore=shutil.ignore_patterns("__pycache__", "local*"),
+                ignore=shutil.ignore_patterns(
+                    "local*", "*.pyc.*"
+                ),  # half written by another process
                 dirs_exist_ok=True,
             )
         shutil.copy(ROOT / "dodo.py", folder)

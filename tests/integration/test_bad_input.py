@@ -171,6 +171,7 @@ def test_an_optional_extension_is_left_out_loudly_and_tried_again(
     assert yard.manifest("extensions:toy")["status"] == "built"
 
 
+@pytest.mark.long
 def test_an_optional_extension_that_was_reached_and_does_not_compile_fails(
     yard: Yard, tree: Path, tmp_path: Path
 ) -> None:

@@ -27,9 +27,11 @@ from tasks.stages.deps.job import Deps
 from tasks.stages.source.job import SourceTree
 from tests.actionyard import Yard, deps, make_yard
 from tests.checkout import Heard
+from tests.rows import long_but
 from tests.toytree import Backend
 
 pytestmark = pytest.mark.integration
+BACKENDS = ["setup_py", "scikit_build_core"]
 
 IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 SECOND = 1.1  # CMake installs a library again when it is a second newer, and ours take less
@@ -69,7 +71,7 @@ def change(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new), encoding="utf-8")
 
 
-@pytest.mark.parametrize("backend", ["setup_py", "scikit_build_core"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_second_run_makes_nothing_and_a_changed_file_makes_its_object(
     tmp_path: Path, venv: Path, backend: Backend
 ) -> None:
@@ -89,7 +91,7 @@ def test_docs_change_leaves_the_same_bytes(yard: Yard) -> None:
     assert compiled(yard.job()) == (first, [])
 
 
-@pytest.mark.parametrize("backend", ["setup_py", "scikit_build_core"])
+@pytest.mark.parametrize("backend", long_but(["setup_py"], BACKENDS))
 def test_one_target_compiles_nothing_else(tmp_path: Path, venv: Path, backend: Backend) -> None:
     yard = make_yard(tmp_path, venv, backend)
     first, made = compiled(yard.job(target="c10"))
@@ -97,7 +99,7 @@ def test_one_target_compiles_nothing_else(tmp_path: Path, venv: Path, backend: B
     assert compiled(yard.job(target="c10")) == (first, [])
 
 
-@pytest.mark.parametrize("backend", ["setup_py", "scikit_build_core"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_wheel_comes_out_of_what_was_compiled(tmp_path: Path, venv: Path, backend: Backend) -> None:
     yard = make_yard(tmp_path, venv, backend)
     job = yard.job()
@@ -138,7 +140,7 @@ def test_libraries_alone_are_found_by_find_package(yard: Yard, tmp_path: Path) -
         subprocess.run([program / "b" / "p"], check=True)
 
 
-@pytest.mark.parametrize("backend", ["setup_py", "scikit_build_core"])
+@pytest.mark.parametrize("backend", long_but(["scikit_build_core"], BACKENDS))
 def test_a_changed_switch_takes_effect_and_only_its_objects_are_made(
     tmp_path: Path, venv: Path, backend: Backend
 ) -> None:
@@ -507,7 +509,7 @@ def decisions(job: CompileJob) -> list[str]:
     return [run["decision"] for run in runs.read(job.runs)]
 
 
-@pytest.mark.parametrize("backend", ["setup_py", "scikit_build_core"])
+@pytest.mark.parametrize("backend", long_but(["setup_py"], BACKENDS))
 def test_a_tree_with_a_pool_for_flash_attention_gets_its_depth_and_keeps_it(
     tmp_path: Path,
     venv: Path,

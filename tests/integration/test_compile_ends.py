@@ -22,6 +22,7 @@ from tasks.effects.jobserver.pipe import Pipe
 from tasks.model import Layout
 from tasks.pool.jobs import Verdict, View
 from tests.integration.conftest import commit, git, source_profile
+from tests.rows import long_but
 from tests.sleepers import stopped, wait_for
 from tests.smallsources import add_small_sources, set_value
 from tests.toytree import make_tree
@@ -45,6 +46,7 @@ exec cc "$@"
 CORES = f"import os\nos.sched_getaffinity = lambda _: set(range({MOST}))\n"
 TO_DOIT = [("doit", number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)]
 TO_NINJA = [("ninja", number) for number in (signal.SIGTERM, signal.SIGKILL)]
+ENDS = [*TO_DOIT, *TO_NINJA]
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ def _nobody_is_left(site: Site) -> Iterator[None]:
         site.yard.doit("compile", env=site.env)
 
 
-@pytest.mark.parametrize(("whom", "number"), [*TO_DOIT, *TO_NINJA])
+@pytest.mark.parametrize(("whom", "number"), long_but([TO_DOIT[0]], ENDS))
 def test_tokens_and_compilers_are_back_when_a_build_that_governs_is_ended(
     site: Site, whom: str, number: signal.Signals
 ) -> None:
@@ -119,7 +121,7 @@ def test_tokens_and_compilers_are_back_when_a_build_that_governs_is_ended(
         finish(site)
 
 
-@pytest.mark.parametrize(("whom", "number"), [*TO_DOIT, *TO_NINJA])
+@pytest.mark.parametrize(("whom", "number"), long_but([TO_NINJA[-1]], ENDS))
 def test_tokens_and_compilers_are_back_when_a_build_whose_jobs_are_paused_is_ended(
     site: Site, whom: str, number: signal.Signals
 ) -> None:

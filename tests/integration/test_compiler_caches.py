@@ -45,8 +45,6 @@ class Place:
 
 @pytest.fixture
 def ccache(tmp_path: Path) -> dict[str, str]:
-    if not shutil.which("ccache"):
-        pytest.skip("not run: no ccache (apt install ccache)")
     return {"CCACHE_DIR": str(tmp_path / "cache")}
 
 
@@ -60,6 +58,7 @@ def of_extension(place: Place) -> dict[str, object]:
     return noted
 
 
+@pytest.mark.needs("ccache")
 def test_ccache_serves_a_wiped_folder_and_another_checkout(
     tmp_path: Path, ccache: dict[str, str]
 ) -> None:
@@ -85,6 +84,7 @@ def test_ccache_serves_a_wiped_folder_and_another_checkout(
     assert of_extension(other) == {"kind": "ccache", "hits": 1, "misses": 0, "uncacheable": 0}
 
 
+@pytest.mark.needs("ccache")
 def test_switching_branches_and_coming_back_is_served(
     tmp_path: Path, ccache: dict[str, str]
 ) -> None:
@@ -101,6 +101,7 @@ def test_switching_branches_and_coming_back_is_served(
     assert "ccache served 2 of 2 compilations" in place.build("compile")
 
 
+@pytest.mark.needs("ccache")
 def test_a_cache_that_is_turned_off_or_on_recompiles_nothing_of_a_configured_folder(
     tmp_path: Path, ccache: dict[str, str]
 ) -> None:

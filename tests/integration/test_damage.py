@@ -16,6 +16,7 @@ import pytest
 
 from tasks.effects import files
 from tests.integration.conftest import commit, git, source_profile
+from tests.rows import long_but
 from tests.toyextension import make_extension
 from tests.toytree import make_tree
 from tests.yard import NAME, Yard, processes_with
@@ -95,7 +96,7 @@ STATE = {
 }
 
 
-@pytest.mark.parametrize(("name", "how"), STATE.items())
+@pytest.mark.parametrize(("name", "how"), long_but([*STATE.items()][::4], STATE.items()))
 def test_a_file_of_ours_that_is_damaged_is_made_good(site: Site, name: str, how: str) -> None:
     path = site.file(name)
     before = path.read_bytes()
@@ -146,6 +147,7 @@ def test_records_and_logs_decide_nothing(site: Site) -> None:
     site.mended()
 
 
+@pytest.mark.long
 def test_all_that_is_known_can_be_lost_at_once(site: Site) -> None:
     for path in (*site.yard.build.glob("*.json"), *site.yard.folder.glob(".doit.db.*")):
         path.unlink()
@@ -176,7 +178,7 @@ def test_a_file_of_the_installed_torch_that_is_gone_is_told_with_what_puts_it_ba
     site.mended()
 
 
-@pytest.mark.parametrize("name", ["torch-*.whl", "toy*.whl"])
+@pytest.mark.parametrize("name", long_but(["torch-*.whl"], ["torch-*.whl", "toy*.whl"]))
 def test_a_wheel_that_was_damaged_is_not_installed(site: Site, name: str) -> None:
     wheel = next((site.yard.folder / "wheelhouse").glob(name))
     wheel.write_bytes(wheel.read_bytes()[:-100])
@@ -184,7 +186,7 @@ def test_a_wheel_that_was_damaged_is_not_installed(site: Site, name: str) -> Non
     site.mended()
 
 
-@pytest.mark.parametrize("days", [-400, 400])
+@pytest.mark.parametrize("days", long_but([400], [-400, 400]))
 def test_a_clock_that_jumped_costs_no_product(site: Site, days: int) -> None:
     """All that was made bears a time of another year; sources that a person saved bear today's."""
     then = time.time() + days * DAY

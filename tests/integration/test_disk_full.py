@@ -10,24 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkout import SHORT
+from tests.checkout import MOMENTS
 from tests.killed import NUDGES, Killed
 from tests.moments import begun
 from tests.smalldisk import Disk, disk, lacks
 
 pytestmark = [
     pytest.mark.integration,
+    pytest.mark.long,
     pytest.mark.skipif(bool(lacks()), reason=lacks() or "runs"),
 ]
-STAGES = () if SHORT else tuple(NUDGES)  # what is full beforehand is tried in CI, too
 
 
-@pytest.mark.skipif(not STAGES, reason="not run: minutes, and TORCHYARD_TEST_SHORT is set")
 def test_a_disk_that_fills_up_in_a_stage_costs_that_run_alone(tmp_path: Path) -> None:
     with disk(tmp_path / "disk") as small:
         side = Killed(small.folder / "yard", random.Random(1), edited=False)
-        for stage in STAGES:
-            for nudge in NUDGES[stage][:2]:
+        for stage in NUDGES:
+            for nudge in NUDGES[stage][:MOMENTS]:
                 one(side, small, stage, nudge)
 
 

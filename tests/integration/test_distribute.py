@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from tests.integration.conftest import source_profile
 from tests.machines import Machine
 from tests.yard import Yard
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.needs("distcc", "ccache")]
 _MANY = 24
 _NOBODY = "127.0.0.9"  # nothing listens there
 _SHORT = {"CCACHE_DISABLE": "1"}
@@ -27,8 +26,6 @@ _SHORT = {"CCACHE_DISABLE": "1"}
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     if why := why_not():
         pytest.skip(f"not run: {why}")
-    if not shutil.which("ccache"):
-        pytest.skip("not run: no ccache (apt install ccache)")
     return Machine(tmp_path_factory.mktemp("distribute"), "", _MANY)
 
 

@@ -9,25 +9,39 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.checkout import SHORT
-from tests.shellcases import SHELLS, Case, cases, require_all
+from tests.checkout import MOMENTS
+from tests.shellcases import EVERY_SHELL, SHELLS, Case, cases, require_all
 
 pytestmark = pytest.mark.integration
 
-# Most of them in the one that starts soonest: 10,000 in all, a fifth of that where time is short
-BATCHES = {"dash": 26, "bash": 8, "zsh": 6} if SHORT else {"dash": 130, "bash": 40, "zsh": 30}
 BATCH = 50
 
 
-@pytest.mark.parametrize("shell", BATCHES)
+@pytest.mark.parametrize("shell", EVERY_SHELL)
 def test_nothing_in_a_name_or_a_value_is_executed_or_lost(shell: str, tmp_path: Path) -> None:
-    if shell not in SHELLS:
-        pytest.skip(f"not run: no {shell}")
+    try_batches(shell, 4, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("shell", "batches"),
+    [
+        pytest.param("dash", 26, marks=pytest.mark.needs("dash")),
+        pytest.param("bash", 8, marks=pytest.mark.needs("bash")),
+        pytest.param("zsh", 6, marks=pytest.mark.needs("zsh")),
+    ],
+)
+def test_nor_in_thousands_of_them(shell: str, batches: int, tmp_path: Path) -> None:
+    """Most of them in the shell that starts soonest."""
+    try_batches(shell, batches * MOMENTS, tmp_path)
+
+
+def try_batches(shell: str, batches: int, folder: Path) -> None:
     tried = 0
 
     # a case that fails is told as it is: to shrink fifty of them takes minutes
     @settings(
-        max_examples=BATCHES[shell],
+        max_examples=batches,
         deadline=None,
         database=None,
         phases=[Phase.generate],
@@ -36,11 +50,11 @@ def test_nothing_in_a_name_or_a_value_is_executed_or_lost(shell: str, tmp_path: 
     @given(batch=st.lists(cases, min_size=BATCH, max_size=BATCH))
     def holds(batch: list[Case]) -> None:
         nonlocal tried
-        place = tmp_path / "batch"
+        place = folder / "batch"
         place.mkdir()
         require_all(SHELLS[shell], place, batch, "C.UTF-8")
         shutil.rmtree(place)
         tried += len(batch)
 
     holds()
-    assert tried >= BATCHES[shell] * BATCH
+    assert tried >= batches * BATCH

@@ -22,6 +22,7 @@ from tasks.pool.jobs import Verdict
 from tasks.stages.compile import action
 from tasks.stages.extensions.job import ExtensionJob
 from tests.actionyard import Yard, built, make_yard, script
+from tests.rows import long_but
 from tests.sleepers import wait_for
 from tests.toyextension import environments_of, make_ninja_extension
 
@@ -151,6 +152,7 @@ def test_a_number_is_the_size_of_the_pool_or_where_it_is_exact_the_number(
     assert [run["jobs"] for run in runs.read(job.runs)] == [told, told]
 
 
+@pytest.mark.long
 def test_where_a_checkout_has_a_space_in_its_path_the_number_is_fixed(
     extension: Path, tmp_path: Path, venv: Path
 ) -> None:
@@ -162,7 +164,7 @@ def test_where_a_checkout_has_a_space_in_its_path_the_number_is_fixed(
 
 
 @pytest.mark.skipif(MOST < 2, reason="not run: with one core there is no half")
-@pytest.mark.parametrize("jobs", ["auto", 2])
+@pytest.mark.parametrize("jobs", long_but(["auto"], ["auto", 2]))
 @pytest.mark.usefixtures("memory_is_short")
 def test_after_a_compiler_was_killed_it_goes_on_with_half_as_many(
     yard: Yard, extension: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], jobs: object
@@ -177,6 +179,7 @@ def test_after_a_compiler_was_killed_it_goes_on_with_half_as_many(
 
 
 @pytest.mark.usefixtures("memory_is_short")
+@pytest.mark.long
 def test_what_was_compiled_before_a_kill_is_not_compiled_again(
     yard: Yard, extension: Path, tmp_path: Path
 ) -> None:
@@ -189,6 +192,7 @@ def test_what_was_compiled_before_a_kill_is_not_compiled_again(
 
 
 @pytest.mark.usefixtures("memory_is_short")
+@pytest.mark.long
 def test_a_compiler_that_is_killed_alone_is_given_up_with_its_cause(
     yard: Yard, extension: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -208,6 +212,7 @@ def old_make() -> None:
         pytest.skip("not run: no GNU make before 4.4")
 
 
+@pytest.mark.long
 def test_a_build_with_an_old_make_in_it_goes_on_with_a_number(
     yard: Yard, extension: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

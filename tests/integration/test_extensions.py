@@ -83,6 +83,7 @@ def test_only_what_extensions_are_built_against_builds_them_again(
     assert builds(yard, *names) == [3, 3]
 
 
+@pytest.mark.long
 def test_a_torch_switch_builds_them_again_and_keeps_the_old_wheels(
     yard: Yard, tree: Path, tmp_path: Path
 ) -> None:
@@ -127,6 +128,7 @@ def test_one_that_does_not_compile_or_import_leaves_the_working_one_installed(
     assert "extensions:other" not in out
 
 
+@pytest.mark.long
 def test_an_interrupt_while_two_are_at_work_ends_both_and_the_same_command_finishes(
     yard: Yard, tree: Path, tmp_path: Path
 ) -> None:
@@ -162,6 +164,7 @@ def test_what_an_extension_asks_for_is_installed_and_torch_is_never_replaced(
     assert installed(yard, "import pluggy, torch; print(torch.__version__)") == torch
 
 
+@pytest.mark.long
 def test_what_two_builds_require_may_contradict_itself_and_stays_theirs(
     yard: Yard, tree: Path, tmp_path: Path
 ) -> None:
@@ -179,6 +182,7 @@ def test_what_two_builds_require_may_contradict_itself_and_stays_theirs(
     assert installed(yard, "import importlib.util as u; print(u.find_spec('iniconfig'))") == "None"
 
 
+@pytest.mark.long
 def test_two_that_are_at_work_at_once_tell_whose_each_line_is(
     yard: Yard, tree: Path, tmp_path: Path
 ) -> None:

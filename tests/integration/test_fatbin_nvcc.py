@@ -14,6 +14,7 @@ from tasks.effects.binaries import fatbin, machinecode
 from tasks.effects.binaries.machinecode import Images
 from tasks.effects.python import environments, packages
 from tasks.model import Arch
+from tests.rows import long_but
 
 _PLACES = ("/usr/local/cuda/bin/nvcc", "/usr/lib/cuda/bin/nvcc", "/opt/cuda/bin/nvcc")
 NVCC = shutil.which("nvcc") or next((place for place in _PLACES if Path(place).is_file()), "")
@@ -74,16 +75,19 @@ def as_listed(found: Images) -> Images:
 
 @pytest.mark.parametrize(
     ("archs", "options"),
-    [
-        (PLAIN, ()),
-        (("80",), ("-lineinfo",)),
-        (("90", "90a", "90a+PTX"), ()),
-        (("100a", "120f", "120f+PTX"), ()),
-        (PLAIN, ("--no-compress",)),
-        (PLAIN, ("--compress-mode=size",)),
-        (PLAIN, ("--compress-mode=speed",)),
-        (PLAIN, ("-rdc=true",)),
-    ],
+    long_but(
+        [(PLAIN, ()), (("80",), ("-lineinfo",))],
+        [
+            (PLAIN, ()),
+            (("80",), ("-lineinfo",)),
+            (("90", "90a", "90a+PTX"), ()),
+            (("100a", "120f", "120f+PTX"), ()),
+            (PLAIN, ("--no-compress",)),
+            (PLAIN, ("--compress-mode=size",)),
+            (PLAIN, ("--compress-mode=speed",)),
+            (PLAIN, ("-rdc=true",)),
+        ],
+    ),
     ids=lambda value: " ".join(value) or "default",
 )
 def test_we_and_cuobjdump_read_the_same(
@@ -110,6 +114,7 @@ def test_we_and_cuobjdump_count_what_was_linked_and_not_what_it_was_linked_from(
     assert found.cubins == {Arch(8, 0): 1, Arch(9, 0): 1}
 
 
+@pytest.mark.long
 def test_we_and_cuobjdump_read_a_static_library(tmp_path: Path, cuobjdump: str) -> None:
     for name, arch in (("one", "80"), ("other", "90")):
         nvcc(tmp_path, *gencodes(arch), "-c", "-o", f"{name}.o", "k.cu")

@@ -30,6 +30,7 @@ from tasks.stages.install.moved import moved
 from tests import smallwheels
 from tests.checkout import Heard
 from tests.installyard import InstallYard
+from tests.rows import long_but
 from tests.smallwheels import Theirs, theirs
 
 pytestmark = pytest.mark.integration
@@ -628,8 +629,8 @@ yard.install() if what == "install" else restore.run(Subject(yard.root, "p", Non
 NEVER = 10**9
 MOMENTS = (0.0, 0.02, 0.4, 0.7, 1.0)  # of all changes: first and last, an early one, two in between
 needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="not run: POSIX signals")
-places = pytest.mark.parametrize("place", ["/person/", "/replaced/"])
-followers = pytest.mark.parametrize("then", ["install", "restore"])
+places = pytest.mark.parametrize("place", long_but(["/person/"], ["/person/", "/replaced/"]))
+followers = pytest.mark.parametrize("then", long_but(["install"], ["install", "restore"]))
 
 
 def cut_off(yard: InstallYard, what: str, place: str, at: int) -> int:
@@ -680,6 +681,7 @@ def test_a_kill_anywhere_in_an_install_loses_nothing(
 @needs_posix
 @places
 @followers
+@pytest.mark.long
 def test_a_kill_anywhere_in_a_restore_loses_nothing(
     yard: InstallYard, heard: Heard, place: str, then: str
 ) -> None:
@@ -700,6 +702,7 @@ def test_a_kill_anywhere_in_a_restore_loses_nothing(
 
 @needs_posix
 @places
+@pytest.mark.long
 def test_a_kill_in_a_second_install_keeps_the_way_back_to_the_first(
     yard: InstallYard, heard: Heard, place: str
 ) -> None:

@@ -59,6 +59,7 @@ def test_a_build_is_put_into_an_environment_and_taken_out_again(
     assert not yard.build.exists()
 
 
+@pytest.mark.long
 def test_a_broken_profile_can_still_give_back(yard: Yard, tree: Path, person: Theirs) -> None:
     before = person.tree()
     yard.profile(**source_profile(tree), install={"into": person.python})

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import source_profile
+from tests.rows import long_but
 from tests.toyextension import make_extension
 from tests.yard import Yard, kill_when, processes_with, wait_for
 
@@ -39,7 +40,7 @@ def expect_code(code: int, number: signal.Signals) -> None:
     assert code == (-9 if number == signal.SIGKILL else 128 + number)
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", long_but([signal.SIGKILL], SIGNALS))
 def test_a_kill_in_the_middle_of_an_extension_costs_only_that_extension(
     yard: Yard, tree: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -60,7 +61,7 @@ def test_a_kill_in_the_middle_of_an_extension_costs_only_that_extension(
     assert "Compiled" not in done
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", long_but([signal.SIGINT], SIGNALS))
 def test_a_kill_in_the_middle_of_the_wheel_is_not_taken_for_a_wheel(
     yard: Yard, tree: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -96,6 +97,7 @@ os.replace = counted
 """
 
 
+@pytest.mark.long
 def test_a_kill_in_the_middle_of_an_install_is_installed_over(
     yard: Yard, tree: Path, tmp_path: Path
 ) -> None:

@@ -13,22 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkout import SHORT
+from tests.checkout import MOMENTS
 from tests.killed import COMMANDS, NUDGES, Killed
 from tests.systems import linux_only
 
-pytestmark = [pytest.mark.integration, linux_only]
+pytestmark = [pytest.mark.integration, pytest.mark.long, linux_only]
 
-LONG = os.environ.get("TORCHYARD_TEST_LONG") == "1"  # more than 200 moments, an hour or two
 # A file that gets a line for each moment; a run that is given it again tries what is left
 KEPT = os.environ.get("TORCHYARD_TEST_KEPT", "")
 SEED = 20_261_122
 STAGES = tuple(NUDGES)
 MANY = {"lock": 4, "publish": 4, "bundle": 4, "restore": 5, "purge": 3}
-# on each of two sides; in CI each side has every other stage
-EACH = 11 if LONG else 1
-COMMANDED = MANY if LONG else dict.fromkeys(() if SHORT else COMMANDS, 1)
-SHARES = (STAGES[1::2], STAGES[::2]) if SHORT else (STAGES, STAGES)
+# One moment a stage, on one of two sides; with MOMENTS so many on each side, and the commands too
+COMMANDED = MANY if MOMENTS > 1 else {}
+SHARES = (STAGES, STAGES) if MOMENTS > 1 else (STAGES[1::2], STAGES[::2])
 
 
 def test_a_kill_anywhere_loses_nothing(tmp_path: Path) -> None:
@@ -41,8 +39,8 @@ def test_a_kill_anywhere_loses_nothing(tmp_path: Path) -> None:
     for side in found:
         side.result()
     assert sum(hit[stage] for stage in STAGES) >= len(STAGES) // 2
-    if LONG:
-        assert all(hit[stage] >= EACH for stage in STAGES), hit
+    if MOMENTS > 1:
+        assert all(hit[stage] >= MOMENTS for stage in STAGES), hit
 
 
 def one_side(folder: Path, kept: Path, number: int) -> None:
@@ -68,5 +66,5 @@ def one_side(folder: Path, kept: Path, number: int) -> None:
 def left(number: int, had: list[str], chance: random.Random) -> list[str]:
     """What is still to be tried, commands first."""
     commands = Counter(COMMANDED) - Counter(had)
-    stages = Counter(dict.fromkeys(SHARES[number], EACH)) - Counter(had)
+    stages = Counter(dict.fromkeys(SHARES[number], MOMENTS)) - Counter(had)
     return [*commands.elements(), *chance.sample([*stages.elements()], stages.total())]

@@ -34,6 +34,7 @@ def upstream(tmp_path: Path) -> Path:
     return tree
 
 
+@pytest.mark.long
 def test_what_one_machine_built_is_installed_and_verified_by_others(
     tmp_path: Path, upstream: Path
 ) -> None:

@@ -163,6 +163,7 @@ def test_wheels_of_a_bundle_are_installed_where_there_is_neither_network_nor_tor
     assert mine.says("import needed, toyext; print(needed.x)") == "1"
 
 
+@pytest.mark.long
 def test_a_tree_with_submodules_and_all_that_extensions_ask_for_come_from_a_bundle(
     tmp_path: Path,
 ) -> None:
@@ -246,6 +247,7 @@ def test_another_checkout_builds_what_is_locked_whatever_moved_since(
     assert "Up to date" in out
 
 
+@pytest.mark.long
 def test_an_optional_extension_that_was_away_is_in_neither_lock_nor_bundle(
     built: Yard, tmp_path: Path
 ) -> None:

@@ -204,6 +204,7 @@ def liar(tmp_path: Path) -> Iterator[Mirror]:
 TRUE = "9deba5723312380e77435581c6bf4935c94cbfab9b1ed33ef8d238ea168eb760"  # on PyPI
 
 
+@pytest.mark.long
 def test_a_mirror_that_gives_another_file_is_found_out(
     liar: Mirror, tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:

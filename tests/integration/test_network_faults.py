@@ -57,6 +57,7 @@ def digest(path: Path) -> str:
     return sha256(path.read_bytes()).hexdigest()
 
 
+@pytest.mark.long
 def test_a_build_makes_good_what_passes_and_keeps_what_was_there_where_it_lasts(
     index: int, tmp_path: Path
 ) -> None:
@@ -115,6 +116,7 @@ def daemon(upstream: Path) -> Iterator[int]:
         yield server.server_address[1]
 
 
+@pytest.mark.long
 def test_a_clone_that_is_cut_is_taken_up(upstream: Path, daemon: int, tmp_path: Path) -> None:
     yard = Yard(tmp_path / "yard")
     profile = source_profile(upstream)

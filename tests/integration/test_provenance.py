@@ -123,6 +123,7 @@ def different(twins: tuple[Twin, Twin], name: str) -> list[str]:
 
 
 @linux
+@pytest.mark.long
 def test_an_extension_comes_out_as_the_same_bytes_in_any_folder(twins: tuple[Twin, Twin]) -> None:
     assert different(twins, "toyext") == []
     one, other = (twin.wheels["toyext"] for twin in twins)
@@ -133,6 +134,7 @@ def test_an_extension_comes_out_as_the_same_bytes_in_any_folder(twins: tuple[Twi
 
 
 @linux
+@pytest.mark.long
 def test_torch_comes_out_as_the_same_bytes_in_any_folder(twins: tuple[Twin, Twin]) -> None:
     assert different(twins, "torch") == []  # CMAKE_BUILD_RPATH_USE_ORIGIN; see docs/provenance.md
     one, other = (twin.wheels["torch"] for twin in twins)

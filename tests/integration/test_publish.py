@@ -15,6 +15,7 @@ from tasks.effects import files, manifests
 from tasks.effects.python import environments
 from tasks.model import Artifact
 from tasks.stages.wheel.job import Wheel
+from tests.rows import long_but
 from tests.smallwheels import Theirs, theirs, torch, wheel
 from tests.webserver import served
 from tests.yard import Yard
@@ -83,7 +84,7 @@ def version(environment: Theirs, name: str) -> str:
     return environment.says(f"import importlib.metadata as m; print(m.version({name!r}))")
 
 
-@pytest.mark.parametrize("client", ["pip", "uv"])
+@pytest.mark.parametrize("client", long_but(["pip"], ["pip", "uv"]))
 def test_a_digest_that_is_not_that_of_the_page_is_refused(
     yard: Yard, tmp_path: Path, client: str
 ) -> None:
@@ -102,7 +103,7 @@ def test_a_digest_that_is_not_that_of_the_page_is_refused(
     assert "has other bytes than its page says" in out
 
 
-@pytest.mark.parametrize("client", ["pip", "uv"])
+@pytest.mark.parametrize("client", long_but(["uv"], ["pip", "uv"]))
 def test_what_is_yanked_is_taken_by_who_asks_for_it_alone(
     yard: Yard, tmp_path: Path, client: str
 ) -> None:
@@ -121,6 +122,7 @@ def test_what_is_yanked_is_taken_by_who_asks_for_it_alone(
         assert plain.returncode != 0
 
 
+@pytest.mark.long
 def test_what_was_yanked_is_named_and_taken_back(yard: Yard) -> None:
     yard.must("publish", "--dest", "index")
     name = f"simple_knn-1.0+{LABEL}-py3-none-any.whl"
@@ -159,7 +161,7 @@ def test_without_a_place_or_a_wheel_it_says_what_to_do(yard: Yard) -> None:
     assert "this wheel is not what was built" in out
 
 
-@pytest.mark.skipif(not shutil.which("rsync"), reason="not run: rsync is not here")
+@pytest.mark.needs("rsync")
 def test_another_machine_gets_a_copy_by_rsync(yard: Yard, tmp_path: Path) -> None:
     """ssh is stood in for: it runs here what it is to run there."""
     there = tmp_path / "there"

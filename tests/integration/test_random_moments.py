@@ -1,5 +1,5 @@
-"""Fifty random moments of a build, ended by INT, TERM and KILL: the same command finishes each.
-Eight where time is short. KILL in every stage has a test of its own (test_kill_in_every_stage.py).
+"""Eight random moments of a build, ended by INT, TERM and KILL: the same command finishes each.
+KILL in every stage has a test of its own (test_kill_in_every_stage.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.checkout import SHORT
+from tests.checkout import MOMENTS as FACTOR
 from tests.integration.conftest import commit, git, source_profile
 from tests.smallsources import add_small_sources, set_value
 from tests.toytree import make_tree
@@ -29,13 +29,14 @@ from tests.yard import Yard, processes_with
 
 pytestmark = [
     pytest.mark.integration,
+    pytest.mark.long,
     pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals"),
 ]
 
 SEED = 20_261_121
 SIDES = 2
 # on each side: of a run to the libraries, and to the wheel
-MOMENTS = {"compile": 3, "build": 1} if SHORT else {"compile": 20, "build": 5}
+MOMENTS = {"compile": 3 * FACTOR, "build": FACTOR}
 Outcomes = dict[tuple["State", str], dict[str, Any]]
 
 

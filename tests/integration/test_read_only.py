@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkout import SHORT
 from tests.killed import Killed
 from tests.smalldisk import lacks
 
 pytestmark = [
     pytest.mark.integration,
+    pytest.mark.long,
     pytest.mark.skipif(bool(lacks()), reason=lacks() or "runs"),
-    pytest.mark.skipif(SHORT, reason="not run: minutes, and TORCHYARD_TEST_SHORT is set"),
 ]
 # with what a run then has to write there
 PLACES = {

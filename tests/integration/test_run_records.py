@@ -59,6 +59,7 @@ def test_edges_of_torch_and_of_extensions_are_on_the_clock_of_the_run(
     assert "failed: compile" in yard.must("history")
 
 
+@pytest.mark.long
 def test_a_kill_is_told_as_a_run_that_was_cut_off(
     yard: Yard, extension: Path, tree: Path, tmp_path: Path
 ) -> None:

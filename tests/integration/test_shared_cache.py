@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,14 +10,12 @@ import pytest
 from tests.machines import Machine
 from tests.redisserver import kept_port, redis
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.needs("ccache", "redis-server")]
 _MANY = 30
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
-    if not shutil.which("ccache"):
-        pytest.skip("not run: no ccache (apt install ccache)")
     with redis(tmp_path, "--requirepass", "hunter2") as url:
         yield url.replace("//", "//:hunter2@")
 

@@ -13,7 +13,7 @@ from tests.faultyredis import Fault, faulty_redis
 from tests.machines import Machine
 from tests.webserver import storage
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.needs("ccache")]
 _MANY = 6
 # of each object: what it is known by, twice, then itself, and both are kept
 _REQUESTS = 4
@@ -21,8 +21,6 @@ _REQUESTS = 4
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
-    if not shutil.which("ccache"):
-        pytest.skip("not run: no ccache (apt install ccache)")
     made = Machine(tmp_path_factory.mktemp("machine"), "", _MANY)
     made.build()
     return made

@@ -50,6 +50,7 @@ def works(job: object, note: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", WORKS, str(note)], cwd=ROOT)
 
 
+@pytest.mark.long
 def test_compile_and_an_extension_of_two_profiles_share_one_pool(
     tmp_path: Path, venv: Path
 ) -> None:

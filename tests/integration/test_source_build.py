@@ -84,6 +84,7 @@ setup(
 """
 
 
+@pytest.mark.long
 def test_a_tree_whose_wheel_command_knows_no_options_makes_an_ordinary_wheel(
     yard: Yard, tree: Path
 ) -> None:
@@ -96,6 +97,7 @@ def test_a_tree_whose_wheel_command_knows_no_options_makes_an_ordinary_wheel(
     assert installed(yard, "import torch; print(torch.add(1, 1))") == "2.0"
 
 
+@pytest.mark.long
 def test_an_edit_that_is_not_committed_is_built_and_survives(yard: Yard, tree: Path) -> None:
     yard.profile(**source_profile(tree))
     yard.must("build")
@@ -134,6 +136,7 @@ target_link_libraries(torch_cpu PRIVATE lost)
 
 
 @linux
+@pytest.mark.long
 def test_a_wheel_that_needs_what_is_nowhere_is_not_installed(yard: Yard, tree: Path) -> None:
     yard.profile(**source_profile(tree))
     assert "2 libraries" in yard.must("build")
@@ -165,6 +168,7 @@ def test_a_wheel_that_needs_what_is_nowhere_is_not_installed(yard: Yard, tree: P
     assert "the same content" in yard.must("build")
 
 
+@pytest.mark.long
 def test_a_switch_that_the_tree_does_not_know_is_told(yard: Yard, tree: Path) -> None:
     profile = source_profile(tree)
     yard.profile(**profile, build={"flags": {"USE_LUOD": True, "USE_LOUD": True}, "target": "c10"})
@@ -172,6 +176,7 @@ def test_a_switch_that_the_tree_does_not_know_is_told(yard: Yard, tree: Path) ->
     assert "this tree does not know USE_LUOD" in out
 
 
+@pytest.mark.long
 def test_a_torch_that_does_not_import_is_told_and_tried_again(yard: Yard, tree: Path) -> None:
     yard.profile(**source_profile(tree))
     source = tree / "torch" / "__init__.py"
@@ -193,6 +198,7 @@ def test_a_torch_that_does_not_import_is_told_and_tried_again(yard: Yard, tree: 
     assert "Up to date" in yard.must("build")
 
 
+@pytest.mark.long
 def test_a_torch_that_does_not_import_gives_way_to_the_one_before(yard: Yard, tree: Path) -> None:
     yard.profile(**source_profile(tree))
     yard.must("build")
@@ -208,6 +214,7 @@ def test_a_torch_that_does_not_import_gives_way_to_the_one_before(yard: Yard, tr
     assert yard.manifest("wheel")["version"] == version
 
 
+@pytest.mark.long
 def test_another_local_version_renames_the_wheel_and_the_commit_alone_does_not(
     yard: Yard, tree: Path
 ) -> None:
@@ -222,6 +229,7 @@ def test_another_local_version_renames_the_wheel_and_the_commit_alone_does_not(
     assert yard.manifest("wheel")["version"].startswith("2.6.0+cpu.g")
 
 
+@pytest.mark.long
 def test_a_wheel_that_another_profile_replaced_is_not_taken_for_ours(
     yard: Yard, tree: Path, tmp_path: Path
 ) -> None:
@@ -235,6 +243,7 @@ def test_a_wheel_that_another_profile_replaced_is_not_taken_for_ours(
     assert yard.manifest("wheel")["artifact"]["sha256"] == artifact(kept).sha256
 
 
+@pytest.mark.long
 def test_validate_checks_what_it_can_and_says_what_it_did_not_run(yard: Yard, tree: Path) -> None:
     yard.profile(**source_profile(tree), validation={"only": ["import", "version", "device"]})
     yard.must("build")
@@ -268,6 +277,7 @@ def test_the_libraries_alone_become_a_prefix_that_find_package_accepts(
     assert "passed" in out
 
 
+@pytest.mark.long
 def test_a_tree_in_which_another_profile_is_at_work_is_left_alone(yard: Yard, tree: Path) -> None:
     yard.profile(**source_profile(tree))
     with files.lock(tree / "build"):
@@ -298,6 +308,7 @@ def test_purge_removes_what_is_ours_and_nothing_else(yard: Yard, tree: Path) -> 
     assert (tree / "CMakeLists.txt").is_file()
 
 
+@pytest.mark.long
 def test_what_a_persons_pip_took_away_is_put_back(yard: Yard, tree: Path, extension: Path) -> None:
     yard.profile(**source_profile(tree, extension))
     yard.must("build")
@@ -310,6 +321,7 @@ def test_what_a_persons_pip_took_away_is_put_back(yard: Yard, tree: Path, extens
     assert "Up to date" in yard.must("build")
 
 
+@pytest.mark.long
 def test_another_torch_in_an_existing_interpreter_is_seen(
     yard: Yard, tree: Path, extension: Path, tmp_path: Path
 ) -> None:

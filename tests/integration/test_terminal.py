@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.rows import long_but
 from tests.yard import Yard
 
 pytestmark = pytest.mark.integration
@@ -176,7 +177,7 @@ def test_the_first_settings_are_written_and_planned_without_a_terminal(yard: Yar
     assert "simple-knn" in yard.must("list", "--all")
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp437", "cp1252"])
+@pytest.mark.parametrize("encoding", long_but(["ascii"], ["ascii", "cp437", "cp1252"]))
 def test_a_console_without_utf_8_is_no_error(yard: Yard, encoding: str) -> None:
     yard.profile(target={"gpuss": "auto"})
     for command in ("settings", "help", "diagnose"):

@@ -19,6 +19,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.long
 def test_two_profiles_at_the_same_moment_end_well(
     tmp_path: Path, tree: Path, extension: Path
 ) -> None:

@@ -22,7 +22,7 @@ _COMPUTES = (
 )
 _POOL = ("semaphore", "jobserver", "jobserver_ends")
 _ELSEWHERE = [f"--ignore-glob=*/test_{name}.py" for name in ("jobobject", *_POOL)]
-_QUIET = ("-p", "no:cacheprovider", "-q", "--tb=short", "-r", "fE")
+_QUIET = ("-o", "addopts=", "-p", "no:cacheprovider", "-q", "--tb=short", "-r", "fE")
 _LEAST = 1500  # tests that have to pass
 
 

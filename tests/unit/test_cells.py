@@ -13,6 +13,7 @@ from tasks.errors import SettingsError
 from tasks.settings.load import load
 from tasks.settings.matrix import Matrix
 from tests.checkout import write
+from tests.rows import each_row
 
 TWO = {"torch": ["2.15.0", "2.14.1"], "python": ["3.12", "3.13"]}
 
@@ -157,8 +158,8 @@ def test_a_profile_without_a_matrix_has_no_cells(yard: Path) -> None:
 HOSTILE = ["$(touch x)", "`touch x`", "a;b", "a'b", 'a"b', "a\nb", "-o", "${{ x }}", "a|b", ""]
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-@pytest.mark.parametrize("axis", ["torch", "python", "cuda", "gpus"])
+@each_row("text", HOSTILE)
+@each_row("axis", ["torch", "python", "cuda", "gpus"])
 def test_what_a_shell_would_read_is_refused_with_its_line(yard: Path, axis: str, text: str) -> None:
     write(yard, f"matrix:\n  {axis}: [{json.dumps(text)}]\n")
     with pytest.raises(SettingsError) as told:

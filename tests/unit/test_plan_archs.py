@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from tasks.plan import make_plan
 from tasks.settings.schema import Settings
 from tasks.stages.env.job import ArchLists, EnvJob
 from tests.checkout import HOST, KNOWLEDGE
+from tests.rows import each_row
 
 LAYOUT = Layout(PurePosixPath("/yard"), "p", PurePosixPath("/yard/wheelhouse"))
 PATCHES = [release.patch for release in KNOWLEDGE.releases.values()]
@@ -96,7 +96,7 @@ def require_made(choice: Choice, lists: ArchLists, *, ptx: bool, extended: bool)
         assert bool(held.ptx) is ptx
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_every_card_has_a_plan_with_the_newest_toolkit_that_makes_code_for_it(name: str) -> None:
     (card,) = (gpu for gpu in KNOWLEDGE.gpus if gpu.name == name)
     able = [cuda for cuda, kit in KNOWLEDGE.toolkits.items() if card.arch in kit.makes]

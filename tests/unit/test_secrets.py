@@ -23,6 +23,7 @@ from tasks.reports.subject import Subject
 from tasks.surroundings import Asked, Reach, Surroundings
 from tasks.terminal.console import Console
 from tests.checkout import Heard, opened, write
+from tests.rows import each_row
 from tests.surroundings import LINUX
 
 INDEXES = [
@@ -38,7 +39,7 @@ extensions: [{{name: toy, git: "{index}", ref: main}}]
 """
 
 
-@pytest.mark.parametrize(
+@each_row(
     "query",
     [
         *("token", "access_token", "private-token", "authToken", "X-Amz-Security-Token"),
@@ -47,7 +48,7 @@ extensions: [{{name: toy, git: "{index}", ref: main}}]
         *("sig", "Signature", "X-Amz-Signature", "X-Goog-Signature", "X-Amz-Credential"),
     ],
 )
-@pytest.mark.parametrize("before", ["?", "?a=1&", "?a=1&amp;", "#"])
+@each_row("before", ["?", "?a=1&", "?a=1&amp;", "#"])
 def test_a_parameter_that_opens_something_is_taken_out(query: str, before: str) -> None:
     text = f"https://host.example/simple{before}{query}=hun%20ter+2/=&last=1"
     assert redact(text) == f"https://host.example/simple{before}{query}=***&last=1"
@@ -67,7 +68,7 @@ def test_what_is_around_a_secret_stays(text: str, shown: str) -> None:
     assert redact(text) == shown
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "https://h/simple?keyword=torch&monkey=1&signed=no&page=2#sha256=0a1b",
@@ -86,7 +87,7 @@ def test_what_opens_nothing_stays(text: str) -> None:
     assert redact(text) == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "shown"),
     [
         ("Authorization: Bearer zzzsecretzzz", "Authorization: Bearer ***"),

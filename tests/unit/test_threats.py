@@ -24,6 +24,7 @@ from tasks.yard import open_yard
 from tests import smallwheels
 from tests.actionyard import CHOICE
 from tests.checkout import KNOWLEDGE, Heard
+from tests.rows import each_row
 from tests.systems import needs_git
 from tests.unit.effects.git.test_git import commit, repository, run
 
@@ -173,7 +174,7 @@ def test_a_page_of_help_builds_nothing(laid: Path, heard: Heard) -> None:
     assert not (laid / "build" / "mine" / "host.json").exists()
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())
+@each_row("path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_no_shell_is_given_a_string_and_nobody_becomes_root(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.keyword):

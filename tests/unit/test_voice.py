@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,13 @@ def text(node: ast.expr | None) -> str:
     return ""
 
 
-def sentences() -> Iterator[tuple[str, str, str]]:
+@cache
+def sentences() -> list[tuple[str, str, str]]:
+    """The place, the message and the advice of every error that the source makes."""
+    return list(_sentences())
+
+
+def _sentences() -> Iterator[tuple[str, str, str]]:
     for path in MODULES:
         for call in calls(path):
             todo = next((word.value for word in call.keywords if word.arg == "todo"), None)
@@ -52,11 +59,8 @@ def sentences() -> Iterator[tuple[str, str, str]]:
             yield place, text(call.args[0] if call.args else None), text(todo)
 
 
-SENTENCES = list(sentences())
-
-
 def test_there_are_messages_to_look_at() -> None:
-    assert len(SENTENCES) > 200
+    assert len(sentences()) > 200
 
 
 @pytest.mark.parametrize("part", [1, 2], ids=["what", "todo"])
@@ -64,7 +68,7 @@ def test_a_message_is_a_plain_clause(part: int) -> None:
     """It goes between a place and an arrow: no full stop, no exclamation, no capital that is no
     name, and nothing that only sounds.
     """
-    for place, *told in SENTENCES:
+    for place, *told in sentences():
         said = told[part - 1]
         assert not said.endswith((".", "!", " ")) or said.endswith("…"), f"{place}: {said}"
         assert not EMPTY.search(said), f"{place}: {said}"

@@ -21,6 +21,7 @@ from tasks.reports.subject import Profile
 from tasks.surroundings import Memory, Surroundings, Tool, VisualStudio
 from tasks.words.size import size
 from tests.checkout import KNOWLEDGE
+from tests.rows import each_row
 from tests.situations import CPU, SITUATIONS, SOURCE, Situation, disk
 from tests.surroundings import BUILD_TOOLS, CL, LINUX, RTX_5090, WINDOWS, WINDOWS_ONLY, profile_on
 from tests.unit.knowledge.test_knowledge_combinations import CASES, UNJUDGED
@@ -41,14 +42,14 @@ def worst(found: tuple[Symptom, ...]) -> dict[CheckId, Level]:
     return levels
 
 
-@pytest.mark.parametrize("name", SITUATIONS)
+@each_row("name", SITUATIONS)
 def test_every_situation_has_the_levels_that_it_deserves(name: str) -> None:
     situation = SITUATIONS[name]
     found = {check: level for check, level in worst(on(situation)).items() if level != "ok"}
     assert found == situation.expected
 
 
-@pytest.mark.parametrize("name", SITUATIONS)
+@each_row("name", SITUATIONS)
 def test_what_is_not_well_says_what_to_do(name: str) -> None:
     for symptom in on(SITUATIONS[name]):
         assert symptom.seen
@@ -144,7 +145,7 @@ def with_combination(combination: Combination) -> tuple[Surroundings, Profile]:
     return s, replace(profile, choice=choice)
 
 
-@pytest.mark.parametrize("bad", KNOWLEDGE.known_bad, ids=lambda bad: str(bad.id))
+@each_row("bad", KNOWLEDGE.known_bad, ids=lambda bad: str(bad.id))
 def test_every_known_bad_entry_reaches_doctor_or_is_unjudgeable(bad: Any) -> None:
     if bad.id in UNJUDGED:
         assert not bad.when

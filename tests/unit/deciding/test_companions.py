@@ -11,6 +11,7 @@ from tasks.deciding.decide import decide
 from tasks.errors import SettingsError
 from tasks.model import Host, Stage, ToolkitFound, TorchFound
 from tasks.settings.schema import Settings
+from tests.rows import each_row
 from tests.unit.deciding.test_decide import KNOWLEDGE, host
 from tests.unit.test_plan import plan_of
 
@@ -55,7 +56,7 @@ def there(version: str, cuda: str | None = "13.0", **more: Any) -> Host:
     return host(torch=TorchFound(version, cuda, "/s/torch"), **more)
 
 
-@pytest.mark.parametrize("release", RELEASES, ids=lambda found: found.minor)
+@each_row("release", RELEASES, ids=lambda found: found.minor)
 def test_beside_an_official_torch_everything_is_fetched(release: Any) -> None:
     on = host(python=python_of(release))
     asked = prebuilt(release.patch)
@@ -68,7 +69,7 @@ def test_beside_an_official_torch_everything_is_fetched(release: Any) -> None:
     assert release.triton in triton.why
 
 
-@pytest.mark.parametrize("release", RELEASES, ids=lambda found: found.minor)
+@each_row("release", RELEASES, ids=lambda found: found.minor)
 def test_beside_a_built_torch_libraries_are_built_and_triton_is_fetched(release: Any) -> None:
     on = host(python=python_of(release))
     vision, triton = of(on, "torchvision", "triton", **source(release.patch))
@@ -83,7 +84,7 @@ def test_beside_a_built_torch_libraries_are_built_and_triton_is_fetched(release:
     assert (triton.index, triton.pinned) == ("", False)
 
 
-@pytest.mark.parametrize("release", RELEASES, ids=lambda found: found.minor)
+@each_row("release", RELEASES, ids=lambda found: found.minor)
 def test_beside_an_official_torch_that_is_there_everything_is_fetched(release: Any) -> None:
     digits = release.pypi_cuda.replace(".", "")
     on = there(f"{release.patch}+cu{digits}", release.pypi_cuda, python=python_of(release))
@@ -94,7 +95,7 @@ def test_beside_an_official_torch_that_is_there_everything_is_fetched(release: A
     assert triton.way == "with torch"
 
 
-@pytest.mark.parametrize("release", ALIVE, ids=lambda found: found.minor)
+@each_row("release", ALIVE, ids=lambda found: found.minor)
 def test_torchaudio_goes_with_every_torch_that_has_one(release: Any) -> None:
     on = host(python=python_of(release))
     fetched = one(on, "torchaudio", **prebuilt(release.patch))
@@ -103,8 +104,8 @@ def test_torchaudio_goes_with_every_torch_that_has_one(release: Any) -> None:
     assert (built.way, built.ref) == ("git", f"v{release.torchaudio.removeprefix('==')}")
 
 
-@pytest.mark.parametrize("release", ENDED, ids=lambda found: found.minor)
-@pytest.mark.parametrize("asked", [prebuilt, source])
+@each_row("release", ENDED, ids=lambda found: found.minor)
+@each_row("asked", [prebuilt, source])
 def test_torchaudio_has_ended_and_says_so_at_load(release: Any, asked: Any) -> None:
     told = refused(host(python=python_of(release)), "torchaudio", **asked(release.patch))
     assert told == (

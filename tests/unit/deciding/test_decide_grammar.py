@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tasks.model import ToolkitFound
+from tests.rows import each_row
 from tests.unit.deciding.test_decide import chosen, host, refused
 
 SMOKE = {"name": "smoke", "path": "templates/smoke"}
@@ -67,14 +68,14 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text"), WRONG)
+@each_row(("name", "text"), WRONG)
 def test_an_arch_list_in_build_env_is_checked(name: str, text: str) -> None:
     told = refused(host(), build={"env": {name: text}}, **SOURCE)
     assert told.startswith(f"build.env.{name}: ")
     assert "\n  → " in told
 
 
-@pytest.mark.parametrize(("name", "text"), WRONG)
+@each_row(("name", "text"), WRONG)
 def test_an_arch_list_of_an_extension_is_checked(name: str, text: str) -> None:
     told = refused(host(), extensions=[{**SMOKE, "env": {name: text}}])
     assert told.startswith(f"extensions (smoke).env.{name}: ")

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from tasks.knowledge.channels import channel_of, published_as
+from tests.rows import each_row
 from tests.unit.deciding.test_decide import KNOWLEDGE, chosen, host, refused
 
 WHL = "https://download.pytorch.org/whl"
 SOURCE: dict[str, Any] = {"strategy": "source"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("version", "channel"),
     [
         *(("2.15.0", ""), ("v2.15.0", ""), ("2.15.0+cu132", ""), ("2.15", "")),

@@ -14,6 +14,7 @@ from tasks.reports import explain
 from tasks.reports.subject import Subject
 from tasks.settings.load import profiles
 from tests.checkout import HOST, KNOWLEDGE, ROOT, Heard, opened, write
+from tests.rows import each_row
 
 OWN = replace(
     HOST, python=Interpreter("/own/python", "3.12.4", TorchFound("2.14.1", "13.2", "/own"))
@@ -108,7 +109,7 @@ def test_of_a_cell_nothing_is_said_for_its_profile_is_for_others_too(yard: Path)
     assert told(yard, f"{text}\ntorch: {{strategy: source, index: /w}}")
 
 
-@pytest.mark.parametrize("name", profiles(ROOT / "config"))
+@each_row("name", profiles(ROOT / "config"))
 def test_no_profile_that_comes_with_us_says_what_nothing_reads(name: str) -> None:
     on = replace(HOST, toolkits=(ToolkitFound("/usr/local/cuda", "12.4.131"),))
     profile = opened(ROOT, name, on).of_build()

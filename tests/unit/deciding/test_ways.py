@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tasks.deciding.ways import Way, ways
 from tasks.knowledge.costs import Cost, cost
 from tasks.knowledge.room import EVERYWHERE
 from tasks.model import Host
 from tasks.settings.schema import Settings
+from tests.rows import each_row
 from tests.unit.deciding.test_decide import KNOWLEDGE, RTX_5090, existing, host
 
 
@@ -84,8 +83,8 @@ def test_two_cores_are_told_what_was_measured_on_two() -> None:
     assert cuda.core_seconds[0] >= cpu_alone.core_seconds[0] + 3600 + 48 * 60
 
 
-@pytest.mark.parametrize("strategy", ["prebuilt", "source", "existing"])
-@pytest.mark.parametrize("archs", [0, 1, 3])
+@each_row("strategy", ["prebuilt", "source", "existing"])
+@each_row("archs", [0, 1, 3])
 def test_a_build_costs_more_with_more_to_build(strategy: Any, archs: int) -> None:
     bare = cost(KNOWLEDGE, strategy, archs, 0)
     more = cost(KNOWLEDGE, strategy, archs + (archs > 0), 2)

@@ -14,6 +14,7 @@ import yaml
 from tasks.diagnosis.decide import Diagnosis, diagnose
 from tasks.diagnosis.lines import Raw
 from tests.checkout import KNOWLEDGE, ROOT
+from tests.rows import each_row
 
 LOGS = ROOT / "tests" / "unit"
 SHARED = "TORCHYARD_TEST_FAILURES"
@@ -44,9 +45,7 @@ UNKNOWN = [log for _, log in said(FAILURES / "unknown.txt")]
 SUCCESSES = sorted((FAILURES / "successes").glob("*.txt"))
 
 
-@pytest.mark.parametrize(
-    ("slug", "log"), [*SAID, *VARIATIONS], ids=[slug for slug, _ in [*SAID, *VARIATIONS]]
-)
+@each_row(("slug", "log"), [*SAID, *VARIATIONS], ids=[slug for slug, _ in [*SAID, *VARIATIONS]])
 def test_a_log_tells_its_cause(slug: str, log: str) -> None:
     assert cause(log) == slug
 
@@ -111,7 +110,7 @@ WELL = [
 ]
 
 
-@pytest.mark.parametrize("path", SUCCESSES, ids=lambda path: path.stem)
+@each_row("path", SUCCESSES, ids=lambda path: path.stem)
 def test_a_real_build_that_went_well_has_no_cause(path: Path) -> None:
     """The parts with a word of errors in them, of real builds that are full of warnings; also where
     the line is gone that says how they ended.
@@ -121,12 +120,12 @@ def test_a_real_build_that_went_well_has_no_cause(path: Path) -> None:
     assert cause(re.sub(r"(?m)^\s*(?:Successfully |Installed |-- Build files).*$", "", log)) is None
 
 
-@pytest.mark.parametrize("log", UNKNOWN)
+@each_row("log", UNKNOWN)
 def test_what_only_reads_like_a_known_failure_has_no_cause(log: str) -> None:
     assert cause(log) is None
 
 
-@pytest.mark.parametrize("log", WELL)
+@each_row("log", WELL)
 def test_a_build_that_went_well_has_no_cause(log: str) -> None:
     assert cause(log) is None
 
@@ -190,7 +189,7 @@ def test_a_line_of_success_is_no_evidence_and_never_the_error_that_is_shown() ->
     assert told(made + "a.cpp:3:4: error: expected ';'").failure is None
 
 
-@pytest.mark.parametrize(("slug", "log"), [*SAID, *VARIATIONS])
+@each_row(("slug", "log"), [*SAID, *VARIATIONS])
 def test_typographic_quotes_tell_the_same(slug: str, log: str) -> None:
     for one, plain in (("’", "'"), ("”", '"')):
         assert cause(log.replace(plain, one)) == slug

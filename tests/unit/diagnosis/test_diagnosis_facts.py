@@ -8,6 +8,7 @@ from tasks.diagnosis.decide import Diagnosis, diagnose
 from tasks.diagnosis.facts import Facts, judged_by
 from tasks.diagnosis.lines import Raw
 from tests.checkout import KNOWLEDGE
+from tests.rows import each_row
 
 KILLED = (
     "FAILED: a.o\nc++ -c a.cpp -o a.o\nc++: fatal error: Killed signal terminated program cc1plus"
@@ -25,7 +26,7 @@ def slug(found: Diagnosis) -> str | None:
     return found.failure.slug if found.failure else None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("facts", "cause"),
     [
         (Facts(kills=1, lowest_mib=20_000, limit_mib=24_000), "oom-killed"),

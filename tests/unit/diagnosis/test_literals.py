@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tasks.diagnosis.hits import _literals, _pattern
 from tasks.diagnosis.literals import literals
 from tests.checkout import KNOWLEDGE
+from tests.rows import each_row
 from tests.unit.diagnosis.test_diagnosis import SAID
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pattern", "texts"),
     [
         ("No space left", {"no space left"}),

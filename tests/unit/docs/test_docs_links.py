@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import pytest
 import yaml
 
+from tests.rows import each_row
 from tests.snippets import ROOT, anchors, links, name_of, pages
 
 SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
@@ -22,7 +22,7 @@ HOSTS = {
 }
 
 
-@pytest.mark.parametrize("page", pages(), ids=name_of)
+@each_row("page", pages(), ids=name_of)
 def test_a_link_leads_to_a_page_and_a_title_that_are_there(page: Path) -> None:
     for link in links(page):
         address, _, anchor = link.partition("#")
@@ -34,7 +34,7 @@ def test_a_link_leads_to_a_page_and_a_title_that_are_there(page: Path) -> None:
             assert anchor in anchors(target), f"{name_of(page)}: {link}"
 
 
-@pytest.mark.parametrize("page", pages(), ids=name_of)
+@each_row("page", pages(), ids=name_of)
 def test_a_link_to_another_host_is_https_and_to_one_that_is_known(page: Path) -> None:
     for link in links(page):
         parts = urlsplit(link)
@@ -43,7 +43,7 @@ def test_a_link_to_another_host_is_https_and_to_one_that_is_known(page: Path) ->
             assert parts.hostname in HOSTS, f"{name_of(page)}: {link}"
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=name_of)
+@each_row("page", sorted((ROOT / "docs").rglob("*.md")), ids=name_of)
 def test_a_page_of_the_site_links_to_nothing_outside_of_it(page: Path) -> None:
     """What lies elsewhere in the checkout is named, and no link: the site does not have it."""
     docs = (ROOT / "docs").resolve()

@@ -19,6 +19,7 @@ from tree_sitter import Language, Parser
 from tasks.settings.load import load
 from tests.checkout import write
 from tests.doitcommands import uses, wrong
+from tests.rows import each_row
 from tests.snippets import ROOT, Mark, Snippet, commands, every, inline, name_of, pages, snippets
 from tests.systems import posix_only
 
@@ -67,18 +68,18 @@ def literals(code: str) -> Iterator[str]:
             yield node.value
 
 
-@pytest.mark.parametrize("snippet", every(*SHELLS), ids=where)
+@each_row("snippet", every(*SHELLS), ids=where)
 def test_a_command_is_run_by_a_test_or_says_why_not(snippet: Snippet) -> None:
     assert not missing(snippet), f"{snippet.where}: {missing(snippet)}"
 
 
-@pytest.mark.parametrize("page", pages(), ids=name_of)
+@each_row("page", pages(), ids=name_of)
 def test_a_block_says_what_language_it_is_in(page: Path) -> None:
     assert {one.language for one in snippets(page)} <= {*SHELLS, *OTHERS}
 
 
 @posix_only
-@pytest.mark.parametrize("snippet", every("sh"), ids=where)
+@each_row("snippet", every("sh"), ids=where)
 def test_bash_can_read_what_is_for_it(snippet: Snippet) -> None:
     done = subprocess.run(
         ["bash", "-n"], input=snippet.text, text=True, capture_output=True, check=False
@@ -86,13 +87,13 @@ def test_bash_can_read_what_is_for_it(snippet: Snippet) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("snippet", every("powershell"), ids=where)
+@each_row("snippet", every("powershell"), ids=where)
 def test_powershell_can_read_what_is_for_it(snippet: Snippet) -> None:
     parser = Parser(Language(tree_sitter_powershell.language()))
     assert not parser.parse(snippet.text.encode()).root_node.has_error
 
 
-@pytest.mark.parametrize("snippet", every("yaml"), ids=where)
+@each_row("snippet", every("yaml"), ids=where)
 def test_the_settings_take_what_is_shown_of_them(snippet: Snippet, yard: Path) -> None:
     if snippet.mark and snippet.mark.kind == "not settings":
         return
@@ -105,7 +106,7 @@ def test_toml_and_json_are_such(snippet: Snippet) -> None:
     assert {"toml": tomllib.loads, "json": json.loads}[snippet.language](snippet.text)
 
 
-@pytest.mark.parametrize("page", pages(), ids=name_of)
+@each_row("page", pages(), ids=name_of)
 def test_doit_has_what_a_page_names(page: Path) -> None:
     shown = [
         line for one in snippets(page) if one.language in SHELLS for line in one.text.splitlines()
@@ -115,7 +116,7 @@ def test_doit_has_what_a_page_names(page: Path) -> None:
             assert not wrong(words), f"{name_of(page)}: {line}"
 
 
-@pytest.mark.parametrize("page", pages(), ids=name_of)
+@each_row("page", pages(), ids=name_of)
 def test_modules_and_files_that_a_page_names_are_there(page: Path) -> None:
     """Of the checkout: those of a build, and names that stand for others, are not."""
     for code in (*inline(page), *(one.text for one in snippets(page))):
@@ -127,7 +128,7 @@ def test_modules_and_files_that_a_page_names_are_there(page: Path) -> None:
             assert (ROOT / code).exists(), f"{name_of(page)}: {code}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "told"),
     [
         ("```sh\nls\n```", "say before it"),

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
-import pytest
-
 from tasks.model import Stage
 from tasks.plan import STAGES, layout_of, make_plan
 from tasks.settings.examples import EXAMPLES
 from tasks.settings.schema import Settings
 from tests.checkout import HOST, KNOWLEDGE, ROOT
+from tests.rows import each_row
 
 SETTINGS = Settings.model_validate(
     {
@@ -32,7 +31,7 @@ def page(name: str) -> str:
     return (ROOT / "docs" / "stages" / f"{name}.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", STAGES)
+@each_row("name", STAGES)
 def test_a_page_names_what_the_stage_leaves_and_its_log(name: str) -> None:
     stage = stages()[name]
     for path in (*stage.leaves, *(path for path in stage.also if path.suffix in {".sh", ".xml"})):
@@ -40,7 +39,7 @@ def test_a_page_names_what_the_stage_leaves_and_its_log(name: str) -> None:
     assert f"build/PROFILE/logs/{stage.job.log.name}`" in page(name)
 
 
-@pytest.mark.parametrize("name", STAGES)
+@each_row("name", STAGES)
 def test_a_page_links_to_every_setting_that_runs_the_stage_again(name: str) -> None:
     linked = set(re.findall(r"settings\.md#([\w-]+)", page(name)))
     for key, example in EXAMPLES.items():
@@ -48,7 +47,7 @@ def test_a_page_links_to_every_setting_that_runs_the_stage_again(name: str) -> N
             assert key.replace(".", "") in linked, key
 
 
-@pytest.mark.parametrize("name", STAGES)
+@each_row("name", STAGES)
 def test_a_page_has_the_sections_that_all_have_and_how_it_is_run_alone(name: str) -> None:
     titles = re.findall(r"^## (.*)$", page(name), re.MULTILINE)
     assert titles == ["Makes", "Runs again", "Settings", "Log", "What can go wrong"]

@@ -122,6 +122,14 @@ def test_ci_names_what_a_tier_skipped_and_why() -> None:
     assert all(" -rs " in line for line in runs)
 
 
+def test_ci_runs_the_tests_as_the_readme_says_before_it_installs_what_is_optional() -> None:
+    script = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    (command,) = [line for line in script.splitlines() if re.search(r"&& pytest\b", line)]
+    for name in ("README.md", "README.zh-CN.md"):
+        assert f"\n{command}\n" in (ROOT / name).read_text(encoding="utf-8")
+    assert script.index(command) < script.index("ccache")
+
+
 def test_one_place_states_the_version() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", tasks.__version__)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -20,6 +20,7 @@ from tasks.effects import shell
 from tasks.effects.processes import process_group
 from tasks.errors import CommandFailedError, MissingToolError, StoppedError
 from tasks.model import Command
+from tests.rows import each_row
 from tests.systems import posix_only as posix
 from tests.systems import windows_only
 
@@ -209,7 +210,7 @@ def _runs(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("log", "expected"),
     [
         ("x.cpp:3:10: fatal error: foo.h: No such file\nninja: build stopped", (1, "foo.h")),

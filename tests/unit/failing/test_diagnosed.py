@@ -23,6 +23,7 @@ from tasks.failing import diagnosed, onsite
 from tasks.model import Command, Host, Interpreter, Stage, ToolkitFound, TorchFound
 from tasks.reports.subject import Profile
 from tests.checkout import CARD, KNOWLEDGE, OnSystem, opened, write
+from tests.rows import each_row
 
 ARCH = "nvcc fatal   : Unsupported gpu architecture 'compute_120'"
 HOST = Host(
@@ -221,7 +222,7 @@ def test_our_commands_in_a_remedy_are_for_this_profile(
     assert "then doit build; build.heal" in told
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("todo", "told"),
     [
         ("doit doctor --accept", "doit doctor --accept profile=p"),

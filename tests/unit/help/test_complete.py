@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 COMPLETION = ROOT / "templates"
 PATIENCE = 60  # seconds until a shell that says nothing is given up
 needs_bash = pytest.mark.skipif(not shutil.which("bash"), reason="not run: there is no bash")
-needs_zsh = pytest.mark.skipif(not shutil.which("zsh"), reason="not run: there is no zsh")
+needs_zsh = pytest.mark.needs("zsh")
 
 
 def words(line: str, root: Path = ROOT) -> list[str]:

@@ -17,6 +17,7 @@ from tasks.running.graph import stage_tasks
 from tasks.settings.schema import Settings
 from tasks.terminal.bar import columns
 from tests.checkout import Heard, opened, write
+from tests.rows import each_row
 
 ROOT = Path(__file__).parents[3]
 SOURCE = (
@@ -53,7 +54,7 @@ def test_a_page_names_the_log_and_the_manifests_of_its_stage(
             assert needed in one.needs, f"{one.name} reads {name}"
 
 
-@pytest.mark.parametrize("one", [BUILD, *STAGES], ids=lambda one: one.name)
+@each_row("one", [BUILD, *STAGES], ids=lambda one: one.name)
 def test_a_page_names_settings_that_there_are(one: StagePage) -> None:
     for key in one.settings:
         value: object = Settings()
@@ -70,7 +71,7 @@ def test_every_command_is_a_task_with_its_options(yard: Path) -> None:
         assert tasks[one.name]["doc"] == one.doc
 
 
-@pytest.mark.parametrize("one", COMMANDS, ids=lambda one: one.name)
+@each_row("one", COMMANDS, ids=lambda one: one.name)
 def test_an_example_uses_options_that_there_are(one: Command) -> None:
     assert one.example.startswith(f"doit {one.name}")
     known = {f"--{option.name}" for option in one.options}

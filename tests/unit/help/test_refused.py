@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tasks.help.refused import Line, helped, option, word
+from tests.rows import each_row
 
 PROFILES = ("mine", "quickstart", "rtx5090")
 TASKS = ("build", "extensions:gsplat")
@@ -14,7 +15,7 @@ def line(*words: str) -> Line:
     return Line(words, TASKS, PROFILES)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "stray", "told"),
     [
         ("biuld", "biuld", 'there is no task "biuld"; did you mean "build"?\n  → doit build;'),
@@ -37,7 +38,7 @@ def test_a_word_that_is_no_task(words: str, stray: str, told: str) -> None:
     assert told in str(word(line(*words.split()), stray))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "name", "told"),
     [
         ("build --profile mine", "profile", "--profile is no option: a profile is named with"),

@@ -12,6 +12,7 @@ from tasks.knowledge import load
 from tasks.knowledge.archs import cmake_accepts, extension_accepts
 from tasks.knowledge.combinations import Combination, judge
 from tasks.model import Arch
+from tests.rows import each_row
 
 FOLDER = Path(__file__).parents[3] / "config" / "knowledge"
 KNOWLEDGE = load(FOLDER)
@@ -141,7 +142,7 @@ def ids(combination: Combination) -> list[str]:
     return [finding.id for finding in judge(KNOWLEDGE, combination)]
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_row("name", CASES)
 def test_a_known_bad_combination_is_found_and_its_neighbour_is_not(name: str) -> None:
     bad, good = CASES[name]
     assert name in ids(bad)
@@ -177,7 +178,7 @@ def test_cmake_of_torch_2_6_takes_blackwell_where_its_cpp_extension_does_not() -
     assert "torch26-blackwell" in ids(replace(source, extensions=True))
 
 
-@pytest.mark.parametrize("release", KNOWLEDGE.releases)
+@each_row("release", KNOWLEDGE.releases)
 def test_the_first_release_that_is_published_with_cuda_13_is_the_first_that_builds_with_it(
     release: str,
 ) -> None:

@@ -13,6 +13,7 @@ from tasks.knowledge.facts import GpuFact
 from tasks.knowledge.versions import numbers
 from tasks.model import Arch
 from tests.checkout import KNOWLEDGE
+from tests.rows import each_row
 
 MADE = sorted({arch for kit in KNOWLEDGE.toolkits.values() for arch in kit.makes})
 CARDS = sorted({gpu.arch for gpu in KNOWLEDGE.gpus})
@@ -35,7 +36,7 @@ def how(
     return asked(KNOWLEDGE, held, target, maker=maker, driver=driver)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("cubins", "target", "expected"),
     [
         ("12.0", "12.0", "native"),
@@ -83,7 +84,7 @@ def test_a_cubin_runs_on_its_own_major_from_its_minor_up(
     assert covers(KNOWLEDGE, code(cubins), Arch.parse(target)) is bool(expected)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("ptx", "target", "runs"),
     [
         ("5.0", "12.0", True),
@@ -126,7 +127,7 @@ def test_orin_runs_cubins_of_discrete_cards_from_cuda_13_2_on(
     assert not how(code("8.9 9.0"), Arch(8, 7), maker)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("maker", "driver", "runs"),
     [
         ("12.8", "12.8", True),
@@ -150,7 +151,7 @@ def test_a_driver_finishes_no_ptx_that_is_newer_than_it(
     assert how(code("12.0", "12.0"), Arch(12, 0), maker, driver) == "native"
 
 
-@pytest.mark.parametrize("cuda", TOOLKITS)
+@each_row("cuda", TOOLKITS)
 def test_a_driver_reads_the_ptx_of_the_toolkit_that_it_is_for(cuda: str) -> None:
     assert driver_isa(KNOWLEDGE, cuda) == numbers(KNOWLEDGE.toolkits[cuda].ptx_isa)
 
@@ -191,14 +192,14 @@ def test_a_newer_driver_never_covers_less(
         assert all(how(held, target, maker, later) for later in newer)
 
 
-@pytest.mark.parametrize("gpu", KNOWLEDGE.gpus, ids=lambda gpu: gpu.name)
+@each_row("gpu", KNOWLEDGE.gpus, ids=lambda gpu: gpu.name)
 def test_every_card_runs_its_own_code_and_its_own_ptx(gpu: GpuFact) -> None:
     own = frozenset([gpu.arch])
     assert how(MachineCode(own), gpu.arch) == "native"
     assert how(MachineCode(ptx=own), gpu.arch) == "ptx"
 
 
-@pytest.mark.parametrize("card", CARDS, ids=str)
+@each_row("card", CARDS, ids=str)
 def test_no_card_runs_finished_code_of_a_later_one_or_of_another_generation(card: Arch) -> None:
     for arch in MADE:
         if how(MachineCode(frozenset([arch])), card) and (arch.major, card.major) != (11, 10):
@@ -206,7 +207,7 @@ def test_no_card_runs_finished_code_of_a_later_one_or_of_another_generation(card
             assert arch.minor <= card.minor or arch.suffix == "" == card.suffix
 
 
-@pytest.mark.parametrize("cuda", TOOLKITS)
+@each_row("cuda", TOOLKITS)
 def test_every_family_arch_that_a_toolkit_makes_has_its_members(cuda: str) -> None:
     families = KNOWLEDGE.binary_rules.families
     for arch in KNOWLEDGE.toolkits[cuda].makes:
@@ -215,7 +216,7 @@ def test_every_family_arch_that_a_toolkit_makes_has_its_members(cuda: str) -> No
             assert all(a.major == arch.major and a.minor >= arch.minor for a in families[arch])
 
 
-@pytest.mark.parametrize("cuda", TOOLKITS)
+@each_row("cuda", TOOLKITS)
 def test_a_suffix_never_reaches_further_than_the_plain_arch(cuda: str) -> None:
     for arch in KNOWLEDGE.toolkits[cuda].makes:
         if arch.suffix:

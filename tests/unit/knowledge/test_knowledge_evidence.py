@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from tasks.knowledge import load
+from tests.rows import each_row
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "config" / "knowledge"
@@ -56,7 +56,7 @@ def parsed(name: str) -> dict[str, Any]:
     return content
 
 
-@pytest.mark.parametrize("name", FILES)
+@each_row("name", FILES)
 def test_every_entry_keeps_its_evidence(name: str) -> None:
     data = parsed(name)
     for key in ENTRIES.get(name, ()):
@@ -66,7 +66,7 @@ def test_every_entry_keeps_its_evidence(name: str) -> None:
             assert row["status"].strip(), (name, key, row)
 
 
-@pytest.mark.parametrize("name", FILES)
+@each_row("name", FILES)
 def test_every_table_that_is_not_a_list_of_entries_has_evidence_too(name: str) -> None:
     rest = {
         k: v
@@ -109,7 +109,7 @@ def test_every_status_is_verified_and_how_or_unverified() -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize("name", FILES)
+@each_row("name", FILES)
 def test_no_evidence_points_to_a_file_that_is_not_there(name: str) -> None:
     ours = re.compile(r"(?<![\w/.-])(?:tasks|config|docs|templates|tests)/[\w./-]*\w")
     text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")

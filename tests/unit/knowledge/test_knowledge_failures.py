@@ -11,6 +11,7 @@ import pytest
 
 from tasks.knowledge.failures import recognise
 from tests.checkout import KNOWLEDGE, ROOT
+from tests.rows import each_row
 
 
 def said() -> Iterator[tuple[str, str]]:
@@ -24,7 +25,7 @@ def said() -> Iterator[tuple[str, str]]:
 SAID = list(said())
 
 
-@pytest.mark.parametrize(("slug", "text"), SAID, ids=[slug for slug, _ in SAID])
+@each_row(("slug", "text"), SAID, ids=[slug for slug, _ in SAID])
 def test_what_is_said_tells_the_cause(slug: str, text: str) -> None:
     found = recognise(KNOWLEDGE, text)
     assert found is not None

@@ -12,11 +12,12 @@ from tasks.knowledge.gpunames import key
 from tasks.knowledge.gpus import only_machine, resolve_gpu, short_name
 from tasks.knowledge.toolkits import require_toolkit
 from tasks.model import Arch
+from tests.rows import each_row
 
 KNOWLEDGE = load(Path(__file__).parents[3] / "config" / "knowledge")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "name", "capability"),
     [
         ("RTX 5090", "NVIDIA GeForce RTX 5090", "12.0"),
@@ -62,7 +63,7 @@ def test_a_capability_that_no_toolkit_makes_is_refused(text: str) -> None:
         resolve_gpu(KNOWLEDGE, text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "capability"),
     [
         ("RTX 2050", "8.6"),
@@ -137,9 +138,7 @@ def test_an_architecture_of_one_capability_is_that_one(text: str, capability: st
     assert (gpu.name, str(gpu.arch)) == (text, capability)
 
 
-@pytest.mark.parametrize(
-    "text", ["PRO", "RTX PRO", "RTX", "Tesla", "Laptop GPU", "SXM4", "NVL", "80GB", "Jetson"]
-)
+@each_row("text", ["PRO", "RTX PRO", "RTX", "Tesla", "Laptop GPU", "SXM4", "NVL", "80GB", "Jetson"])
 def test_words_of_a_whole_line_are_no_gpu_even_where_all_known_are_alike(text: str) -> None:
     with pytest.raises(KnowledgeError, match="is said of many GPUs") as caught:
         resolve_gpu(KNOWLEDGE, text)
@@ -159,7 +158,7 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
     assert caught.value.todo == 'did you mean "RTX 5090" (12.0)?'
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "todo"),
     [
         ("RTX 5080 Super", 'did you mean "RTX 5080" (12.0)?'),
@@ -194,14 +193,14 @@ def test_another_generation_is_no_suggestion(text: str) -> None:
     assert "compute_cap" in caught.value.todo
 
 
-@pytest.mark.parametrize("gpu", KNOWLEDGE.gpus, ids=lambda gpu: gpu.name)
+@each_row("gpu", KNOWLEDGE.gpus, ids=lambda gpu: gpu.name)
 def test_a_misspelt_name_never_suggests_another_generation_alone(gpu: GpuFact) -> None:
     with pytest.raises(KnowledgeError) as caught:
         resolve_gpu(KNOWLEDGE, f"{gpu.name} Zzz")
     assert f"({gpu.arch})" in caught.value.todo or "compute_cap" in caught.value.todo
 
 
-@pytest.mark.parametrize("gpu", KNOWLEDGE.gpus, ids=lambda gpu: gpu.name)
+@each_row("gpu", KNOWLEDGE.gpus, ids=lambda gpu: gpu.name)
 def test_every_card_is_made_for_or_refused_with_the_last_toolkit_that_can(gpu: GpuFact) -> None:
     for cuda, kit in KNOWLEDGE.toolkits.items():
         if gpu.arch in kit.makes:
@@ -244,7 +243,7 @@ def test_no_card_that_is_too_old_is_among_the_known_ones_nor_made_for() -> None:
         assert not any(arch in kit.makes for kit in KNOWLEDGE.toolkits.values())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "machine"),
     [
         *(("Jetson AGX Orin", "aarch64"), ("Orin", "aarch64"), ("Thor", "aarch64")),

@@ -22,6 +22,7 @@ from tasks.knowledge.ownlists import (
 )
 from tasks.model import Arch
 from tests.checkout import KNOWLEDGE
+from tests.rows import each_row
 
 DIFFERENCES: list[dict[str, Any]] = KNOWLEDGE.pytorch_notes["arch_list_differences"]
 RELEASES = list(KNOWLEDGE.releases)
@@ -149,7 +150,7 @@ def test_cmake_architectures_hold_what_was_asked_for(targets: set[Arch], ptx: bo
     assert MachineCode(frozenset(real), frozenset(both)) == code(targets, ptx)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "what"),
     [
         ("", "an empty arch list stands for the cards of the machine"),
@@ -226,7 +227,7 @@ def test_a_list_that_leaves_a_target_out_is_refused() -> None:
         require_targets(KNOWLEDGE, held, archs("8.9 12.0"), "9.0;8.6")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("torch", "arch", "accepted"),
     [
         ("1.13", "8.7", False),
@@ -258,16 +259,14 @@ def test_the_extension_builder_takes_only_its_own_table(
     assert extension_accepts(KNOWLEDGE, torch, Arch.parse(arch)) is accepted
 
 
-@pytest.mark.parametrize("torch", RELEASES)
+@each_row("torch", RELEASES)
 def test_each_release_takes_12_0_from_2_7_on_and_never_a_family(torch: str) -> None:
     minor = int(torch.partition(".")[2])
     assert extension_accepts(KNOWLEDGE, torch, Arch(12, 0)) is (minor >= 7)
     assert not [a for a in MADE if a.suffix == "f" and extension_accepts(KNOWLEDGE, torch, a)]
 
 
-@pytest.mark.parametrize(
-    ("row", "torch"), [(row, release) for row in DIFFERENCES for release in row["releases"]]
-)
+@each_row(("row", "torch"), [(row, release) for row in DIFFERENCES for release in row["releases"]])
 def test_where_the_two_parsers_differ(row: dict[str, Any], torch: str) -> None:
     if not re.fullmatch(r"\d+\.\d[af]?", row["input"]):
         with pytest.raises(KnowledgeError):

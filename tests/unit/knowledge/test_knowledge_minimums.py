@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from pathlib import Path
 
-import pytest
-
 from tasks.knowledge import load
 from tasks.knowledge.combinations import Combination
 from tasks.knowledge.hostcompilers import HostCompiler, limits, msc_ver, refusal
 from tasks.knowledge.minimums import below
 from tasks.model import System
+from tests.rows import each_row
 
 KNOWLEDGE = load(Path(__file__).parents[3] / "config" / "knowledge")
 SOURCE = Combination(strategy="source")
@@ -71,7 +70,7 @@ def ids(combination: Combination) -> list[str]:
     return [finding.id for finding in below(KNOWLEDGE, combination)]
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_row("name", CASES)
 def test_minimums_of_torch_are_judged(name: str) -> None:
     old, enough = CASES[name]
     assert name in ids(old)
@@ -131,7 +130,7 @@ def test_the_gcc_that_deps_refuses_is_the_one_that_is_an_error_here() -> None:
         assert least == (release.gcc_min if error else ""), minor
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("cuda", "torch", "compiler", "why"),
     [
         ("12.8", None, HostCompiler("g++", "gcc", "14.2.0"), ""),

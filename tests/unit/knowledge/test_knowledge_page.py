@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from tasks.knowledge import load
 from tasks.knowledge.facts import GpuFact
 from tasks.knowledge.gpus import short_name
 from tasks.knowledge.page import text
 from tasks.model import Arch
+from tests.rows import each_row
 
 ROOT = Path(__file__).parents[3]
 KNOWLEDGE = load(ROOT / "config" / "knowledge")
@@ -36,7 +35,7 @@ def test_the_page_is_fresh() -> None:
     assert kept == PAGE, "python -m tasks.knowledge.page > docs/knowledge.md"
 
 
-@pytest.mark.parametrize("gpu", KNOWLEDGE.gpus, ids=lambda gpu: gpu.name)
+@each_row("gpu", KNOWLEDGE.gpus, ids=lambda gpu: gpu.name)
 def test_every_card_has_its_cuda_on_the_page(gpu: GpuFact) -> None:
     sign = "✓" if gpu.status.startswith("verified") else "?"
     assert f"{short_name(gpu.name)} {sign}" in folded(gpu.arch).split(" · ")

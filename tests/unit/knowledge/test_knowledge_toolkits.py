@@ -20,11 +20,12 @@ from tasks.knowledge.toolkits import (
     toolkits_for,
 )
 from tasks.model import Arch
+from tests.rows import each_row
 
 KNOWLEDGE = load(Path(__file__).parents[3] / "config" / "knowledge")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("cuda", "arch", "can"),
     [
         ("12.6", "12.0", False),
@@ -72,7 +73,7 @@ def test_a_refusal_names_a_toolkit_that_can(cuda: str, arch: str, what: str) -> 
     assert caught.value.what == what
 
 
-@pytest.mark.parametrize("cuda", list(KNOWLEDGE.toolkits))
+@each_row("cuda", list(KNOWLEDGE.toolkits))
 def test_a_toolkit_is_asked_for_nothing_that_it_does_not_make(cuda: str) -> None:
     for arch in sorted({arch for kit in KNOWLEDGE.toolkits.values() for arch in kit.makes}):
         if arch in KNOWLEDGE.toolkits[cuda].makes:
@@ -107,7 +108,7 @@ def test_a_release_is_known_to_build_with_what_it_is_published_with(
     assert known_to_build(KNOWLEDGE, found, wanted, "linux") == cudas
 
 
-@pytest.mark.parametrize("torch", KNOWLEDGE.releases)
+@each_row("torch", KNOWLEDGE.releases)
 def test_no_release_is_known_to_build_with_what_it_is_known_to_fail_with(torch: str) -> None:
     found = release(KNOWLEDGE, torch)
     for arch in KNOWLEDGE.toolkits["12.9"].makes | KNOWLEDGE.toolkits["13.5"].makes:

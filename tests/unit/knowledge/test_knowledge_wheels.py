@@ -12,6 +12,7 @@ from tasks.knowledge.releases import (
 )
 from tasks.knowledge.wheels import index_url
 from tasks.model import Arch
+from tests.rows import each_row
 
 KNOWLEDGE = load(Path(__file__).parents[3] / "config" / "knowledge")
 WHL = "https://download.pytorch.org/whl"
@@ -48,7 +49,7 @@ def test_pypi_is_preferred_and_needs_no_index() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("version", "targets", "cuda", "index"),
     [
         ("2.7.1", "12.0", "12.8", f"{WHL}/cu128"),

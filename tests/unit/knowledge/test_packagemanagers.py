@@ -14,12 +14,13 @@ from tasks.effects.machine import packagemanager
 from tasks.knowledge.packagemanagers import command, installing
 from tasks.surroundings import Tool
 from tests.checkout import KNOWLEDGE, ROOT, OnSystem
+from tests.rows import each_row
 from tests.surroundings import LINUX
 
 ALPINE, ARCH, SUSE = ("alpine",), ("manjaro", "arch"), ("opensuse-leap", "suse", "opensuse")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("systems", "asked", "told"),
     [
         (("debian",), "compiler", "sudo apt install build-essential"),

@@ -11,6 +11,7 @@ import yaml
 
 from tasks.errors import KnowledgeError
 from tasks.knowledge import load, plainyaml
+from tests.rows import each_row
 
 FACTS = sorted((Path(__file__).parents[3] / "config" / "knowledge").glob("*.yaml"))
 TEXTS = [
@@ -31,13 +32,13 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("path", FACTS, ids=lambda path: path.stem)
+@each_row("path", FACTS, ids=lambda path: path.stem)
 def test_the_facts_are_read_as_pyyaml_reads_them(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert plainyaml.read(text) == yaml.safe_load(text)
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@each_row("text", TEXTS)
 def test_whatever_pyyaml_takes_is_taken_alike(text: str) -> None:
     try:
         wanted = yaml.safe_load(text)

@@ -12,6 +12,7 @@ from tasks.linking.cudapackages import component, is_in_its_folder, of_distribut
 from tasks.linking.loading import Need
 from tasks.linking.values import Linkage
 from tasks.stages.wheel.portable import NOTHING, Brought, Portable, described, portable
+from tests.rows import each_row
 
 HOME = "/opt/cuda"
 CUDART = Brought("nvidia-cuda-runtime==13.2.75", "nvidia/cu13/lib")
@@ -21,7 +22,7 @@ BROUGHT = {"libcudart.so.13": CUDART, "libcudnn.so.9": CUDNN, "libnvJitLink.so.1
 
 
 # The versions are those that torch 2.6.0 of PyPI requires, the files those of CUDA 12.4 in Debian
-@pytest.mark.parametrize(
+@each_row(
     ("cuda", "file", "requirement"),
     [
         ("12.4.131", "libcublas.so.12.4.5.8", "nvidia-cublas-cu12==12.4.5.8"),

@@ -6,6 +6,7 @@ import pytest
 
 from tasks.pool import killed as asked
 from tests.checkout import KNOWLEDGE
+from tests.rows import each_row
 
 FAILURES = KNOWLEDGE.failures
 
@@ -19,7 +20,7 @@ NINJA = (
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "said"),
     [
         (137, ""),

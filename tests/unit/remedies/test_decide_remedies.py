@@ -21,6 +21,7 @@ from tasks.knowledge.toolkits import fails_to_build, known_to_build, toolkits_fo
 from tasks.model import Arch, Gpu, Host, System, ToolkitFound
 from tasks.remedies import instead_of_wheel, known_bad, remedies
 from tasks.settings.schema import Settings
+from tests.rows import each_row
 from tests.unit.deciding.test_decide import CUDA_130, KNOWLEDGE, host, refused
 
 # A wheel that was fetched and lacks code → what is said to be taken instead on a machine with 5090
@@ -44,6 +45,7 @@ INSTEAD: list[tuple[dict[str, Any], str]] = [
 SMOKE = {"name": "smoke", "path": "templates/smoke"}
 ARCHS = sorted({arch for kit in KNOWLEDGE.toolkits.values() for arch in kit.makes})
 PLAIN = [str(arch) for arch in ARCHS if not arch.suffix]
+FEW = ["3.5", "7.0", "8.6", "9.0", "10.0", "12.0"]
 RELEASES = list(KNOWLEDGE.releases.values())
 PATCHES = [found.patch for found in RELEASES]
 ALL_TOOLKITS = tuple(ToolkitFound(f"/cuda-{cuda}", f"{cuda}.1") for cuda in KNOWLEDGE.toolkits)
@@ -97,10 +99,11 @@ def is_bad(choice: Choice, extensions: object) -> bool:
     return any(finding.level == "error" for finding in findings)
 
 
-@pytest.mark.parametrize("torch", PATCHES)
+@pytest.mark.parametrize("archs", [FEW, pytest.param(PLAIN, marks=pytest.mark.long)])
 @pytest.mark.parametrize("strategy", ["auto", "source", "prebuilt"])
-def test_no_remedy_is_itself_known_bad(torch: str, strategy: str) -> None:
-    for here, arch in itertools.product((False, True), PLAIN):
+@each_row("torch", PATCHES)
+def test_no_remedy_is_itself_known_bad(torch: str, strategy: str, archs: list[str]) -> None:
+    for here, arch in itertools.product((False, True), archs):
         on = host(python=python_of(torch), toolkits=(CUDA_130,) if here else ())
         extensions = [SMOKE] if here else []
         settings = asking(torch, [arch], strategy, extensions=extensions)
@@ -148,8 +151,8 @@ def test_torch_2_6_for_blackwell_is_never_sent_to_cuda_13() -> None:
         assert "install" not in told
 
 
-@pytest.mark.parametrize("cuda", KNOWLEDGE.toolkits)
-@pytest.mark.parametrize("torch", PATCHES)
+@each_row("cuda", KNOWLEDGE.toolkits)
+@each_row("torch", PATCHES)
 def test_every_release_with_every_toolkit_is_built_or_refused_with_a_reason(
     torch: str, cuda: str
 ) -> None:
@@ -165,7 +168,7 @@ def test_every_release_with_every_toolkit_is_built_or_refused_with_a_reason(
             assert (choice.cuda, choice.toolkit.version, able) == (cuda, cuda, True)
 
 
-@pytest.mark.parametrize("torch", PATCHES)
+@each_row("torch", PATCHES)
 def test_auto_builds_with_a_toolkit_that_the_release_is_known_with_where_it_is_here(
     torch: str,
 ) -> None:

@@ -31,6 +31,7 @@ from tasks.stages.validate.job import Check
 from tasks.terminal.bar import columns
 from tasks.terminal.console import Console
 from tests.checkout import HOST, opened, write
+from tests.rows import each_row
 
 PROFILE = """\
 target: {gpus: ['12.0', '8.9']}
@@ -189,8 +190,8 @@ def too_wide(lines: list[str], width: int) -> Iterator[str]:
             yield line
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", REPORTS)
+@each_row("width", WIDTHS)
+@each_row("name", REPORTS)
 def test_no_line_is_wider_than_the_terminal(
     name: str, width: int, subject: Subject, window: Callable[..., Window]
 ) -> None:
@@ -200,8 +201,8 @@ def test_no_line_is_wider_than_the_terminal(
     assert not list(too_wide(shown.lines, width))
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "cp437", "latin-1"])
-@pytest.mark.parametrize("name", REPORTS)
+@each_row("encoding", ["ascii", "cp1252", "cp437", "latin-1"])
+@each_row("name", REPORTS)
 def test_a_console_that_lacks_signs_gets_what_it_has(
     name: str, encoding: str, subject: Subject, window: Callable[..., Window]
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tasks.runrecord.record import Edge, Node, Run, Sample, parse
+from tests.rows import each_row
 
 BEGIN = {
     "event": "begin",
@@ -115,8 +116,8 @@ def test_an_edge_without_a_time_is_none(edge: Any) -> None:
     assert [one.output for one in run.stages[0].edges] == ["a.cpp.o"]
 
 
-@pytest.mark.parametrize("name", sorted(BEGIN.keys() - {"event", "schema"}))
-@pytest.mark.parametrize("value", [None, 3, "x", [None], {"a": 1}, True])
+@each_row("name", sorted(BEGIN.keys() - {"event", "schema"}))
+@each_row("value", [None, 3, "x", [None], {"a": 1}, True])
 def test_fields_of_another_kind_are_no_reason_to_fail(name: str, value: Any) -> None:
     assert read({**BEGIN, name: value}, *EVENTS[1:]).stages
 

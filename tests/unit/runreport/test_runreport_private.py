@@ -6,6 +6,7 @@ import pytest
 
 from tasks.runrecord.record import Edge, Run, StageRun
 from tasks.runreport.private import Private
+from tests.rows import each_row
 
 ALICE = Private(
     root="/home/alice/torchyard",
@@ -16,7 +17,7 @@ ALICE = Private(
 WINDOWS = Private(root=r"D:\work\yard", homes=(r"C:\Users\Alice B",), users=("Alice B",))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "clean"),
     [
         ("/home/alice/torchyard/build/p/logs/a.log", "build/p/logs/a.log"),

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
-import pytest
 from pydantic import BaseModel
 
 from tasks.model import Host, ToolkitFound
@@ -17,6 +16,7 @@ from tasks.settings.extension import Extension
 from tasks.settings.page import entry, text
 from tasks.settings.schema import Settings
 from tests.checkout import HOST, KNOWLEDGE, ROOT
+from tests.rows import each_row
 
 MINE = {"extensions": [{"name": "mine", "path": "mine"}]}
 SOURCE = {"torch": {"strategy": "source"}, **MINE}
@@ -54,13 +54,13 @@ def test_every_key_of_the_model_has_an_example() -> None:
     assert OF_EXTENSION.keys() == Extension.model_fields.keys()
 
 
-@pytest.mark.parametrize("dotted", EXAMPLES)
+@each_row("dotted", EXAMPLES)
 def test_the_model_takes_each_example_and_it_is_no_default(dotted: str) -> None:
     changed = Settings.model_validate(with_value({}, dotted))
     assert changed != Settings()
 
 
-@pytest.mark.parametrize("key", OF_EXTENSION)
+@each_row("key", OF_EXTENSION)
 def test_the_model_takes_each_example_of_an_extension(key: str) -> None:
     assert Settings.model_validate({"extensions": [entry(key)]}).extensions
 
@@ -105,7 +105,7 @@ def host_of(dotted: str) -> tuple[Host, Host]:
     return HOST, HOST
 
 
-@pytest.mark.parametrize("dotted", EXAMPLES)
+@each_row("dotted", EXAMPLES)
 def test_the_stages_that_are_told_are_those_that_the_plan_moves(dotted: str) -> None:
     first, then = host_of(dotted)
     found: set[str] = set()
@@ -114,7 +114,7 @@ def test_the_stages_that_are_told_are_those_that_the_plan_moves(dotted: str) -> 
     assert tuple(name for name in STAGES if name in found) == EXAMPLES[dotted].stages
 
 
-@pytest.mark.parametrize("key", OF_EXTENSION)
+@each_row("key", OF_EXTENSION)
 def test_the_stages_of_an_extensions_key_are_those_that_the_plan_moves(key: str) -> None:
     other = {"name": "simple-knn", "path": "knn"}
     bare = (

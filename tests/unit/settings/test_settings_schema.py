@@ -24,6 +24,7 @@ from tasks.settings.extension import Extension
 from tasks.settings.jsonschema import text
 from tasks.settings.load import load, profiles
 from tasks.settings.schema import Settings
+from tests.rows import each_row
 
 ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "config"
@@ -128,7 +129,7 @@ def test_an_editor_refuses_what_the_tool_refuses(bad: dict[str, Any]) -> None:
 FILES = [CONFIG / "default.yaml", *(CONFIG / "profiles" / f"{name}.yaml" for name in SHIPPED)]
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@each_row("file", FILES, ids=lambda file: file.stem)
 def test_the_first_line_of_a_file_tells_an_editor_of_the_schema(file: Path) -> None:
     first = file.read_text(encoding="utf-8").splitlines()[0]
     place = first.removeprefix("# yaml-language-server: $schema=")

@@ -10,6 +10,7 @@ import pytest
 from tasks.reports import explain, settings
 from tasks.settings.variables import meant, unread
 from tests.checkout import Heard, opened, write
+from tests.rows import each_row
 
 ROOT = Path(__file__).parents[3]
 _NAME = re.compile(r"(?<![A-Za-z_])TORCHYARD_[A-Z]+(?:_[A-Z]+)*\b")
@@ -17,7 +18,7 @@ _NAME = re.compile(r"(?<![A-Za-z_])TORCHYARD_[A-Z]+(?:_[A-Z]+)*\b")
 _OF_NO_DOIT = {"TORCHYARD_CXX_STANDARD", "TORCHYARD_FAULT", "TORCHYARD_VARIANT"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "right"),
     [
         ("TORCHYARD_BUILD__JOBS", "TORCHYARD__BUILD__JOBS"),

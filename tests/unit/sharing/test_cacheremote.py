@@ -37,6 +37,7 @@ from tasks.stages.extensions.plan import plan
 from tests.actionyard import CHOICE
 from tests.checkout import KNOWLEDGE, Heard, opened, write
 from tests.redisserver import kept_port
+from tests.rows import each_row
 from tests.systems import posix_only
 
 CCACHE = Cache("ccache", "/usr/bin/ccache", "4.7.5")
@@ -51,7 +52,7 @@ def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cachereach, "_features", lambda _: "redis-storage http-storage")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "version", "url", "expected"),
     [
         ("ccache", "4.7.5", "redis://h:1", {"CCACHE_REMOTE_STORAGE": f"redis://h:1{TIMES}"}),
@@ -431,9 +432,9 @@ def inputs(subject: Subject) -> list[Any]:
     return [stage.inputs for stage in subject.opened.plan.stages]
 
 
+@pytest.mark.needs("ccache")
 def test_ccache_says_which_servers_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     found = compilercache.find("ccache")
-    if found is None:
-        pytest.skip("not run: no ccache (apt install ccache)")
+    assert found is not None
     assert "file-storage" in cachereach._features(found).split()

@@ -18,6 +18,7 @@ from tasks.reports.subject import Profile
 from tasks.sourcing.mirrors import DEFAULT_INDEX, mirrored_index
 from tasks.surroundings import Reach, Surroundings
 from tests.checkout import KNOWLEDGE, write
+from tests.rows import each_row
 from tests.surroundings import LINUX
 
 SJTU = "https://mirror.sjtu.edu.cn"
@@ -47,7 +48,7 @@ def test_presets_name_indexes_of_https_and_say_that_nobody_fetched_them() -> Non
         assert DEFAULT_INDEX in one.instead
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("names", "index", "place"),
     [
         (["sjtu"], "https://download.pytorch.org/whl/cu132", f"{SJTU}/pytorch-wheels/cu132"),

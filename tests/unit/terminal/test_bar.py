@@ -9,6 +9,7 @@ import pytest
 from tasks.terminal.atwork import AtWork, Heavy, Slow
 from tasks.terminal.bar import ASCII, BLOCKS, Glyphs, Space, columns, fit, gauge, line, lines
 from tasks.terminal.progress import Progress
+from tests.rows import each_row
 
 HEAD = "   Compiling PyTorch 10 min 03 s"
 FILE = "FunctionalizeFallbackKernel.cpp"
@@ -51,8 +52,8 @@ def test_without_utf_8_it_is_ascii() -> None:
     assert text == f"{HEAD} [##----] 612/1368 44 %, 31 min left, Func..."
 
 
-@pytest.mark.parametrize("room", range(0, 160, 3))
-@pytest.mark.parametrize("glyphs", [BLOCKS, ASCII])
+@each_row("room", range(0, 160, 3))
+@each_row("glyphs", [BLOCKS, ASCII])
 def test_the_line_never_wraps(room: int, glyphs: object) -> None:
     for progress in (None, HALF, Progress(1368, 1368)):
         for text in ("", FILE, "é" * 300, "編譯" * 100):
@@ -144,8 +145,8 @@ def test_what_nobody_knows_takes_no_line() -> None:
     assert lines(HEAD, FILE, None, space) == line(HEAD, FILE, None, 97, BLOCKS)
 
 
-@pytest.mark.parametrize("room", range(0, 240, 3))
-@pytest.mark.parametrize("glyphs", [BLOCKS, ASCII])
+@each_row("room", range(0, 240, 3))
+@each_row("glyphs", [BLOCKS, ASCII])
 def test_no_line_below_ever_wraps(room: int, glyphs: Glyphs) -> None:
     for row in lines(HEAD, FILE, BUSY, Space(room, 24, glyphs)).split("\n"):
         assert columns(row) <= room

@@ -18,6 +18,7 @@ from tasks.verification.dlls import nvidias, outside
 from tasks.verification.looked import look
 from tasks.verification.outside import Outside, Surroundings
 from tests.peimages import dll
+from tests.rows import each_row
 from tests.smallwheels import wheel as small_wheel
 
 KNOWLEDGE = load(Path(__file__).parents[3] / "config" / "knowledge")
@@ -33,7 +34,7 @@ def one(needed: str, *requires: str, windows: Dlls | None = HERE, torch: bool = 
     return found
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "package"),
     [
         ("cudart64_12.dll", "cuda-runtime"),

@@ -12,6 +12,7 @@ from packaging.requirements import Requirement
 from tasks.effects.binaries import manylinux
 from tasks.linking.values import Linkage
 from tasks.verification.outside import Outside, Surroundings, outside
+from tests.rows import each_row
 from tests.systems import linux_only
 
 SYSTEM = frozenset({"libc.so.6", "libstdc++.so.6"})
@@ -65,7 +66,7 @@ def test_a_package_that_is_not_declared_is_named_with_who_needs_it() -> None:
     assert found.users == ("libtorch_cuda.so",)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("needed", "required", "brought"),
     [
         ("libcublas.so.12", "nvidia-cublas-cu12", True),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tasks.terminal.bar import columns
 from tasks.words.lines import hanging, rows, width, wrapped
+from tests.rows import each_row
 
 WORDS = st.lists(
     st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=20), max_size=30
@@ -62,7 +63,7 @@ def test_a_command_that_stands_alone_stays_whole() -> None:
     assert hanging(command, 40) == command
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "sudo apt install build-essential",
@@ -72,7 +73,7 @@ def test_a_command_that_stands_alone_stays_whole() -> None:
         "git -C /src/x submodule update",
     ],
 )
-@pytest.mark.parametrize("after", [", and the same again", " and go on with it", " (or another)"])
+@each_row("after", [", and the same again", " and go on with it", " (or another)"])
 def test_a_command_in_a_sentence_stays_whole_where_it_fits(command: str, after: str) -> None:
     text = f"  → there is none here: {command}{after}"
     for room in range(50, 90):

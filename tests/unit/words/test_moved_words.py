@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-import pytest
-
 from tasks.digest import changes
 from tasks.words.moved import INPUTS, inputs
+from tests.rows import each_row
 from tests.unit.deciding.test_decide import existing, host
 from tests.unit.test_plan import every_stage, plan_of
 
@@ -55,7 +54,7 @@ def test_every_input_of_every_stage_has_words_and_no_word_is_left_over() -> None
         assert keys - everywhere == INPUTS[room].keys() - everywhere, room
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("room", "before", "after", "lines"),
     [
         (

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tasks.words.size import gib, size
+from tests.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("mib", "text"),
     [
         (0, "0 MiB"),

@@ -9,6 +9,7 @@ from hypothesis.strategies import text
 from tasks.effects.building import ninja
 from tasks.effects.building.buildlines import is_warning, subject
 from tests.checkout import Heard
+from tests.rows import each_row
 
 FLAGS = "-DUSE_C10D_GLOO " * 200
 SET_UP = (
@@ -18,7 +19,7 @@ SET_UP = (
 LINK = f"/usr/bin/g++ -fPIC {FLAGS} -shared -o lib/libc10.so c10/CMakeFiles/c10.dir/x.cpp.o && :"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "short"),
     [
         ("[3/9] Building CXX object c10/CMakeFiles/c10.dir/util/Foo.cpp.o", "Foo.cpp"),
@@ -91,7 +92,7 @@ cmake --build . --target install --config Release -- -j 2 -v
 """.splitlines()
 
 
-@pytest.mark.parametrize("line", SILENT)
+@each_row("line", SILENT)
 def test_what_a_tool_says_of_itself_is_for_the_log(line: str) -> None:
     assert not subject(line)
 

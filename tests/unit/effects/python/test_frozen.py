@@ -14,6 +14,7 @@ from tasks.effects.python.frozen import Frozen, asked_by, frozen, versions
 from tasks.effects.python.packages import Extra, Packages
 from tasks.errors import BadArtifactError, FetchError
 from tests import smallwheels
+from tests.systems import needs_pip
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +76,7 @@ def test_the_digest_is_that_of_the_very_file_that_was_installed(
         lister.locked([here["two"]], str(index))
 
 
-@pytest.fixture(params=["uv", "pip"])
+@pytest.fixture(params=["uv", pytest.param("pip", marks=needs_pip)])
 def into(request: pytest.FixtureRequest, tmp_path: Path, index: Path) -> Packages:
     """Each of the two installers, into a folder."""
     uv = environments.find_uv() if request.param == "uv" else None

@@ -16,6 +16,7 @@ from tasks.effects import files
 from tasks.effects.python import environments
 from tasks.effects.wheels import distribution
 from tasks.effects.wheels.renewal import Renewal, renew
+from tests.rows import long_but
 from tests.unit import wheels
 from tests.unit.wheels import MODULES, NEWER, Venv
 
@@ -163,7 +164,7 @@ def cut_after(count: int, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(Path, name, guard(getattr(Path, name)))
 
 
-@pytest.mark.parametrize("again", ["uninstall", "install"])
+@pytest.mark.parametrize("again", long_but(["install"], ["uninstall", "install"]))
 def test_a_renewal_cut_off_anywhere_can_be_uninstalled_and_installed_over(
     venv: Venv, again: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,11 +18,21 @@ from tasks.effects.machine.capacity import safe_jobs
 from tasks.errors import BuildError
 from tasks.stages.env.job import Environment
 from tasks.stages.env.scripts import write_scripts
-from tests.shellcases import JOB, SHELLS, Case, cases, environment_of, require_all, script, seen
+from tests.shellcases import (
+    EVERY_SHELL,
+    JOB,
+    SHELLS,
+    Case,
+    cases,
+    environment_of,
+    require_all,
+    script,
+    seen,
+)
 
 FOLDERS = {"PATH": ("/a", "/b"), "LD_LIBRARY_PATH": ("/c",)}
 SMALL = Environment({"V_A": "1", "MAX_JOBS": "2"}, FOLDERS, ("V_B",), ":", {"V_D": "d"})
-every_shell = pytest.mark.parametrize("shell", SHELLS)
+every_shell = pytest.mark.parametrize("shell", EVERY_SHELL)
 
 
 def said(shell: str, code: str, at: Path, base: Mapping[str, str] | None = None) -> str:
@@ -87,7 +97,7 @@ ZSH = (
 )
 
 
-@pytest.mark.skipif("zsh" not in SHELLS, reason="not run: no zsh")
+@pytest.mark.needs("zsh")
 @pytest.mark.parametrize("options", ZSH)
 def test_zsh_may_have_any_options(options: str, tmp_path: Path) -> None:
     nasty = replace(SMALL, set={**SMALL.set, "V_A": "a'b''c*=~ (x) [y]"})
@@ -244,7 +254,7 @@ def test_one_may_ask_whether_it_worked(shell: str, tmp_path: Path) -> None:
     assert said(shell, code, tmp_path).splitlines() == ["handled", "0 alive"]
 
 
-@pytest.mark.skipif("zsh" not in SHELLS, reason="not run: no zsh")
+@pytest.mark.needs("zsh")
 def test_a_list_that_zsh_has_tied_to_a_path_stays_tied(tmp_path: Path) -> None:
     script(Environment({}, {"LD_LIBRARY_PATH": ("/ours",)}, (), ":"), tmp_path / "e.sh")
     tied = "typeset -xT LD_LIBRARY_PATH ld_library_path; LD_LIBRARY_PATH=/q"

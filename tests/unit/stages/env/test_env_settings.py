@@ -14,6 +14,7 @@ from tasks.stages.env.reasons import SET
 from tasks.stages.env.resolve import resolve
 from tasks.stages.env.runtime import resolve_runtime
 from tests.checkout import KNOWLEDGE
+from tests.rows import each_row
 from tests.unit.deciding.test_decide import host
 from tests.unit.stages.env.test_env_resolve import LAYOUT, NONE, PINS, choice, deps, job
 from tests.unit.test_plan import planned, shipped
@@ -28,8 +29,8 @@ def refused(system: str, section: str, variables: dict[str, str]) -> SettingsErr
     return caught.value
 
 
-@pytest.mark.parametrize("section", ["build", "runtime"])
-@pytest.mark.parametrize(
+@each_row("section", ["build", "runtime"])
+@each_row(
     ("system", "name", "value", "what"),
     [
         ("linux", "V_A", "a\0b", "NUL"),

@@ -17,6 +17,7 @@ from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.known import recognized
 from tasks.stages.extensions.project import Project
 from tests.checkout import ROOT
+from tests.rows import each_row
 from tests.unit.deciding.test_decide import KNOWLEDGE, host
 from tests.unit.test_plan import plan_of
 
@@ -53,7 +54,7 @@ def test_a_name_is_the_same_however_an_index_would_write_it() -> None:
     assert job("Simple_KNN").location == job("simple-knn").location
 
 
-@pytest.mark.parametrize("fact", KNOWLEDGE.extensions.values(), ids=lambda fact: fact.name)
+@each_row("fact", KNOWLEDGE.extensions.values(), ids=lambda fact: fact.name)
 def test_every_known_one_resolves(fact: ExtensionFact) -> None:
     beside = fact.after
     found = stages(fact.name, *beside, torch=TORCH_213)[fact.name].job

@@ -17,6 +17,7 @@ from tasks.effects.theirs.environment import Distribution, Said, Target, ask
 from tasks.errors import BuildError
 from tasks.stages.install import fit
 from tasks.stages.install.wheels import Chosen
+from tests.rows import each_row
 
 SAID = Said(
     version="3.12.4",
@@ -77,7 +78,7 @@ def test_a_python_that_the_system_manages_is_refused() -> None:
     assert "make a venv of your own" in told.value.todo
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wanted", "told"),
     [
         ("torch==2.5.1", ["vision 0.20.1 wants torch==2.5.1, and 2.6.0+cpu is installed"]),
