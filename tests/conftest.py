@@ -11,6 +11,9 @@ from typing import Any
 
 import hypothesis
 import pytest
+from doit.cmd_clean import Clean
+from doit.cmd_help import Help
+from doit.cmd_list import List
 
 from tasks.effects import voice
 from tasks.running.reporter import leaving
@@ -62,11 +65,13 @@ def pytest_testnodedown(node: Any) -> None:
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
-    """Whoever a test has listen is gone after it, and signals do what they did."""
+    """Restore what a test replaces for the whole process: listener, signals, doit's commands."""
     listener = voice._listener[0]
+    commands = List._execute, Help._execute, Clean.clean_tasks
     handlers = {number: signal.getsignal(number) for number in leaving()}
     yield
     voice.listen(listener)
+    List._execute, Help._execute, Clean.clean_tasks = commands
     for number, handler in handlers.items():
         signal.signal(number, handler)
 

@@ -192,7 +192,7 @@ SITUATIONS: dict[str, Situation] = {
         {"submodules": "warning"}, unfetched=(Unfetched("toy", TOY, TOY, (TOY / "glm",), True),)
     ),
     "a pull that ended in a merge conflict": linux(
-        {"merge-conflicts": "problem"},
+        {"conflicts": "problem"},
         SOURCE,
         unmerged=(Unmerged("source.path", "in /src 1 file has merge conflicts: a", "undo it"),),
     ),

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from tasks.reports.subject import Profile
     from tasks.surroundings import Surroundings
 
-_ID: CheckId = "merge-conflicts"
+_ID: CheckId = "conflicts"
 
 
 def judge(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Iterator[Symptom]:
-    """merge-conflicts."""
+    """conflicts."""
     del knowledge
     if profile is None:
         yield unchecked(_ID, "the profile does not open")

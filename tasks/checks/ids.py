@@ -16,7 +16,7 @@ CheckId = Literal[
     "toolkit",
     "torch-checks",
     "submodules",
-    "merge-conflicts",
+    "conflicts",
     "cards",
     "targets",
     "driver",
@@ -49,7 +49,7 @@ ALL = frozenset(IDS)
 GATE: frozenset[CheckId] = frozenset(
     {
         *("os", "python", "git", "compiler", "toolkit", "cards", "driver"),
-        *("torch-checks", "submodules", "merge-conflicts"),
+        *("torch-checks", "submodules", "conflicts"),
         *("known-bad", "disk", "memory", "paths"),
     }
 )

@@ -13,7 +13,7 @@ from tasks.surroundings import Asked, Unmerged
 
 def look(asked: Asked, wanted: frozenset[CheckId]) -> dict[str, Any]:
     """Return `unmerged`, or nothing if git cannot be asked."""
-    if "merge-conflicts" not in wanted or not asked.build:
+    if "conflicts" not in wanted or not asked.build:
         return {}
     try:
         return {"unmerged": tuple(_unmerged(asked))}

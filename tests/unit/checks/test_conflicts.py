@@ -19,7 +19,7 @@ from tests.systems import needs_git
 from tests.toyextension import make_extension
 from tests.toytree import make_tree
 
-WANTED: frozenset[CheckId] = frozenset({"merge-conflicts"})
+WANTED: frozenset[CheckId] = frozenset({"conflicts"})
 
 
 def with_conflict(tree: Path) -> Path:

@@ -48,7 +48,8 @@ def test_the_wheel_of_a_candidate_is_asked_for_by_the_version_that_it_has() -> N
     choice = chosen(host(), torch={"version": "2.16.0rc1"})
     assert choice.torch == "2.16.0"
     assert choice.strategy_why.startswith(
-        "torch 2.16.0rc1 of download.pytorch.org/whl/test/cu134, where it is called 2.16.0, holds "
+        "torch 2.16.0rc1 of download.pytorch.org/whl/test/cu134, where it is called 2.16.0, is "
+        "expected to hold "
     )
 
 

@@ -110,7 +110,7 @@ def test_no_advice_about_toolkit_path_is_known_bad(strategy: str, versions: list
         except SettingsError:
             for remedy in remedies(settings, on, KNOWLEDGE, attempt):
                 assert not known_bad(KNOWLEDGE, remedy.choice, on), remedy
-                if "in toolkit.path" in remedy.todo:
+                if "in toolkit.path" in remedy.todo and "torch.version" not in remedy.todo:
                     assert remedy.choice.torch == torch
 
 

@@ -273,7 +273,7 @@ def test_doctor_accepts_the_cards_that_are_here_now(
     probe.pin(build / "host.json", asked, old)
     doctor.run(subject, accept=True)
     assert heard[0].startswith("accepted: no card, ")
-    assert heard[0].endswith("; the next doit build goes by that")
+    assert heard[0].endswith("; the next doit build profile=mine goes by that")
     assert probe.host(asked, build / "host.json").gpus == ()
 
 

@@ -13,8 +13,8 @@ TAGS = (
     "write plain text, numbers, true/false, lists and mappings; quote a text that looks like a date"
 )
 EXTENSION_KEYS = (
-    "known here: after, env, git, imports, includes, name, optional, patches, path, ref, requires, "
-    "sdist, sha256, smoke, subdirectory, submodules"
+    "known here: after, cuda, env, git, imports, includes, name, optional, patches, path, ref, "
+    "requires, sdist, sha256, smoke, subdirectory, submodules"
 )
 ROOT_KEYS = (
     "known here: build, companions, doctor, extensions, install, lock, matrix, mirrors, notify, "

@@ -352,9 +352,9 @@ def fail_extension(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> N
     job = replace(job, caching=folder / "caching.json", runs=folder / "runs", cache_remote=url)
     Path(job.work).mkdir(parents=True)
     monkeypatch.setattr(build, "jobs_of", lambda *_: 1)
-    monkeypatch.setattr(build, "_start", lambda _job, _crew, command: command.env)
+    monkeypatch.setattr(build, "_start", lambda _job, _crew, command, _: command.env)
     monkeypatch.setattr(Crew, "work", lambda _crew, env: lose_remote(env))
-    deps: Any = SimpleNamespace(python="python")
+    deps: Any = SimpleNamespace(python="python", toolkit=None)
     build._compile(job, deps, Command(("pip",), {}, "build toy"), folder)
 
 

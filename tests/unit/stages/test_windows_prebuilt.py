@@ -124,7 +124,7 @@ def test_an_extension_is_built_by_pip_in_its_own_tree() -> None:
 def test_an_extension_gets_its_missing_headers_from_cl_and_nvcc_alike() -> None:
     shared = resolve(STAGES["env"].job, DEPS)[1].over(BASE)
     smoke = own_over(STAGES["extensions:smoke"].job, shared)
-    assert smoke == {**shared, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    assert smoke == {**shared, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "FORCE_CUDA": "1"}
     knn = own_over(STAGES["extensions:simple-knn"].job, shared)
     assert knn == {
         **smoke,
