@@ -153,13 +153,19 @@ def _silence(url: str) -> str:
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     asking.join(_PATIENCE)
-    return said[0] if said else f"no answer within {_PATIENCE:.0f} s"
+    return said[0] if said else _no_answer()
+
+
+def _no_answer() -> str:
+    return f"no answer within {_PATIENCE:.0f} s"
 
 
 def _asked(url: str, place: tuple[str, int]) -> str:
     try:
         with socket.create_connection(place, _PATIENCE) as line:
             return _refusal(line, cacheremote.account(url)) if url.startswith("redis:") else ""
+    except TimeoutError:
+        return _no_answer()
     except OSError as error:
         return str(error.strerror or error).lower()
 
