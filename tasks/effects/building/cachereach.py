@@ -101,10 +101,11 @@ def _config(found: Cache, env: Mapping[str, str], store: Mapping[str, str]) -> s
 
 def look_back(found: Cache, url: str, counts: Counts) -> None:
     """Say where it failed while compilers were at work, and leave it alone for the rest of the run:
-    each of them has waited for it.
+    each of them has waited for it. `url` is that of the settings: the user's variables go before.
     """
     with _ONE_AT_A_TIME:
-        if not counts.unreached or not _known.get((found.path, url)):
+        url = next((one for one in (_THEIRS, url) if _known.get((found.path, one))), "")
+        if not counts.unreached or not url:
             return
         _known[found.path, url] = False
     failed = f"{counts.unreached} of {counts.hits + counts.misses} compilations"
@@ -152,13 +153,19 @@ def _silence(url: str) -> str:
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     asking.join(_PATIENCE)
-    return said[0] if said else f"no answer within {_PATIENCE:.0f} s"
+    return said[0] if said else _no_answer()
+
+
+def _no_answer() -> str:
+    return f"no answer within {_PATIENCE:.0f} s"
 
 
 def _asked(url: str, place: tuple[str, int]) -> str:
     try:
         with socket.create_connection(place, _PATIENCE) as line:
             return _refusal(line, cacheremote.account(url)) if url.startswith("redis:") else ""
+    except TimeoutError:
+        return _no_answer()
     except OSError as error:
         return str(error.strerror or error).lower()
 

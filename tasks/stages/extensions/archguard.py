@@ -22,6 +22,7 @@ from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.project import Project, project_of
 
 _LIBRARY = re.compile(r"-DTORCH_EXTENSION_NAME=(\w+)")
+_OF_CPP_EXTENSION = "-DTORCH_API_INCLUDE_EXTENSION_H"  # a CMakeLists.txt may define the name, too
 _GENCODE = re.compile(
     r"(?:-gencode|--generate-code)[= ]['\"\\]*arch=compute_\w+,code=['\"\\]*(\[[^\]]*\]|[\w,]+)"
 )
@@ -71,7 +72,7 @@ class ArchGuard:
 
     def _check(self, command: str) -> None:
         library, code = _LIBRARY.search(command), code_of(command)
-        if self.error or library is None or code is None:
+        if self.error or library is None or code is None or _OF_CPP_EXTENSION not in command:
             return
         targets = targets_of(library[1], self.job.targets)
         left = [one for one in targets if not covers(self.knowledge, code, one, maker=self.maker)]

@@ -156,7 +156,8 @@ def _require_own_names(extension: Extension, knowledge: Knowledge) -> None:
     """
     asked = [("sdist", extension.sdist or ""), *(("requires", one) for one in extension.requires)]
     for key, text in asked:
-        fact = called(knowledge, re.split(r"[^\w.-]", text)[0])
+        name = re.split(r"[^\w.-]", text)[0]
+        fact = called(knowledge, name) or distributed_as(knowledge, name)
         if fact and fact.pypi != "own":
             raise SettingsError(
                 _OF_OTHERS[fact.pypi].format(name=fact.name),

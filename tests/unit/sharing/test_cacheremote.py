@@ -302,6 +302,14 @@ def test_one_that_was_lost_in_the_midst_is_told_once_and_left_alone_from_then_on
     ]
 
 
+def test_one_that_the_users_variables_name_is_left_alone_as_well(heard: Heard) -> None:
+    own = {"CCACHE_REMOTE_STORAGE": "redis://example.org"}
+    assert joined(CCACHE, "", own) == own
+    cachereach.look_back(CCACHE, "", Counts(0, 6, 0, 0, 2))
+    assert heard[-1].startswith("the shared cache that your own variables name failed in the midst")
+    assert joined(CCACHE, "", own) == {}
+
+
 def lose_remote(env: Mapping[str, str], *_: object) -> None:
     """Compile one file without an answer from the shared cache, then fail."""
     log = Path(env["CCACHE_STATSLOG"])

@@ -22,7 +22,8 @@ from tests.checkout import KNOWLEDGE
 from tests.systems import posix_only
 from tests.unit.stages.extensions.test_extension_sources import DEPS, ready
 
-NVCC = "[1/3] /cuda/bin/nvcc -c ssim.cu -o ssim.o {} -DTORCH_EXTENSION_NAME={} -std=c++20"
+OF_TORCH = "-DTORCH_API_INCLUDE_EXTENSION_H"
+NVCC = f"[1/3] /cuda/bin/nvcc -c ssim.cu -o ssim.o {{}} {OF_TORCH} -DTORCH_EXTENSION_NAME={{}}"
 FOR_75 = "-gencode=arch=compute_75,code=sm_75"
 SM_75, SM_89, SM_120 = Arch(7, 5), Arch(8, 9), Arch(12, 0)
 
@@ -62,7 +63,8 @@ def job(folder: Path, setup: str = "", **env: str) -> ExtensionJob:
         (NVCC.format(FOR_75, "_C"), True),
         (NVCC.format("-gencode=arch=compute_120,code=sm_120", "_C"), False),
         (NVCC.format(FOR_75, "_C").replace("nvcc", "clang"), False),
-        (f"nvcc {FOR_75} -c special.cu", False),  # CMake may give each file options of its own
+        # CMake may give each file options of its own
+        (f"nvcc {FOR_75} -DTORCH_EXTENSION_NAME=_C -c special.cu", False),
     ],
 )
 def test_a_command_of_cpp_extension_without_a_target_stops(
@@ -116,7 +118,7 @@ def test_a_build_is_stopped_before_its_first_command_has_ended(
 ) -> None:
     """By build.ninja, as Ninja says nothing until then."""
     made = job(tmp_path)
-    options = f"cuda_post_cflags = {FOR_75} -DTORCH_EXTENSION_NAME=_C"
+    options = f"cuda_post_cflags = {FOR_75} {OF_TORCH} -DTORCH_EXTENSION_NAME=_C"
     slow = _SLOW.format(f"{options}\n\nbuild a.o: cuda_compile a.cu\n")
     argv = (sys.executable, "-c", slow, str(made.tree))
     monkeypatch.setattr(building, "wheel_argv", lambda *_: argv)

@@ -172,6 +172,7 @@ def test_a_name_that_nobody_knows_is_told_the_nearest() -> None:
         ("fused-ssim==1", "fused-ssim has no package of its own on the package index"),
         ("diff_gauss==1", "diff-gauss has no package of its own on the package index"),
         ("diff-gaussian-rasterization==0.1", "diff-gaussian-rasterization has no package"),
+        ("tinycudann==1.7", "tiny-cuda-nn has no package of its own on the package index"),
     ],
 )
 def test_a_package_of_another_project_is_refused_by_its_name(sdist: str, told: str) -> None:
