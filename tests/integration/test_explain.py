@@ -39,6 +39,7 @@ def everything(folder: Path) -> dict[str, int]:
     return {str(path): path.stat().st_mtime_ns for path in found if path.name != "explain.json"}
 
 
+@pytest.mark.long
 def test_explain_foresees_what_build_does_and_changes_nothing(yard: Yard, tree: Path) -> None:
     yard.profile(**source_profile(tree))
     first = explained(yard)

@@ -105,6 +105,7 @@ def test_a_torch_switch_builds_them_again_and_keeps_the_old_wheels(
     assert installed(yard, ask) == second["artifact"]["name"].split("-")[1]
 
 
+@pytest.mark.long
 def test_one_that_does_not_compile_or_import_leaves_the_working_one_installed(
     yard: Yard, tree: Path, tmp_path: Path
 ) -> None:

@@ -40,6 +40,7 @@ def expect_code(code: int, number: signal.Signals) -> None:
     assert code == (-9 if number == signal.SIGKILL else 128 + number)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", long_but([signal.SIGKILL], SIGNALS))
 def test_a_kill_in_the_middle_of_an_extension_costs_only_that_extension(
     yard: Yard, tree: Path, tmp_path: Path, number: signal.Signals

@@ -79,6 +79,7 @@ def locked(yard: Yard) -> Any:
     return yaml.safe_load((yard.folder / "torchyard.lock").read_text(encoding="utf-8"))[NAME]
 
 
+@pytest.mark.long
 def test_a_lock_holds_commits_and_files_and_changes_nothing(built: Yard) -> None:
     section = locked(built)
     toy, torch = section["extensions"]["toy"], section["torch"]
@@ -127,6 +128,7 @@ def files_of(yard: Yard) -> dict[str, str]:
     }
 
 
+@pytest.mark.long
 def test_a_bundle_builds_the_same_where_there_is_no_network(built: Yard, tmp_path: Path) -> None:
     through = unconnected()
     archive = tmp_path / "all of it.tar"

@@ -128,6 +128,7 @@ def bytes_of(yard: Yard) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in paths if not path.name.endswith("record.json")}
 
 
+@pytest.mark.long
 def test_through_mirrors_the_same_is_built_and_all_that_came_is_locked(
     upstream: Path, tmp_path: Path
 ) -> None:

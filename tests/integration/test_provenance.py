@@ -97,6 +97,7 @@ def statement(wheel: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 def test_each_wheel_tells_what_it_was_made_from_and_nothing_of_this_machine(
     twins: tuple[Twin, Twin],
 ) -> None:

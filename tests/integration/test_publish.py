@@ -103,6 +103,7 @@ def test_a_digest_that_is_not_that_of_the_page_is_refused(
     assert "has other bytes than its page says" in out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("client", long_but(["uv"], ["pip", "uv"]))
 def test_what_is_yanked_is_taken_by_who_asks_for_it_alone(
     yard: Yard, tmp_path: Path, client: str
@@ -134,6 +135,7 @@ def test_what_was_yanked_is_named_and_taken_back(yard: Yard) -> None:
     assert "yanked" not in yard.must("publish", "--dest", "index", "--check")
 
 
+@pytest.mark.long
 def test_published_again_nothing_moves(yard: Yard) -> None:
     yard.must("publish", "--dest", "index")
     before = {path: path.read_bytes() for path in (yard.folder / "index").rglob("*.*")}
@@ -182,6 +184,7 @@ def test_another_machine_gets_a_copy_by_rsync(yard: Yard, tmp_path: Path) -> Non
     assert [one["name"] for one in listed["projects"]] == ["simple-knn", "torch"]
 
 
+@pytest.mark.long
 def test_a_command_of_a_person_gets_the_folder(yard: Yard, tmp_path: Path) -> None:
     there = tmp_path / "bucket"
     yard.must("publish", "--dest", f"cp -r {{index}} {there}")

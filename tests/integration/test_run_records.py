@@ -30,6 +30,7 @@ def made(stage: StageRun | None) -> set[str]:
     return {Path(edge.output).name for edge in stage.edges if not edge.failed}
 
 
+@pytest.mark.long
 def test_edges_of_torch_and_of_extensions_are_on_the_clock_of_the_run(
     yard: Yard, tree: Path, tmp_path: Path
 ) -> None:

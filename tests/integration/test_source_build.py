@@ -260,6 +260,7 @@ int main() { std::cout << "answer " << c10_answer() << std::endl; return c10_ans
 """
 
 
+@pytest.mark.long
 def test_the_libraries_alone_become_a_prefix_that_find_package_accepts(
     yard: Yard, tree: Path
 ) -> None:
@@ -288,6 +289,7 @@ def test_a_tree_in_which_another_profile_is_at_work_is_left_alone(yard: Yard, tr
     yard.must("build")
 
 
+@pytest.mark.long
 def test_clean_withdraws_claims_and_keeps_work(yard: Yard, tree: Path) -> None:
     yard.profile(**source_profile(tree))
     yard.must("build")
@@ -298,6 +300,7 @@ def test_clean_withdraws_claims_and_keeps_work(yard: Yard, tree: Path) -> None:
     assert (yard.build / "wheel.json").exists()
 
 
+@pytest.mark.long
 def test_purge_removes_what_is_ours_and_nothing_else(yard: Yard, tree: Path) -> None:
     yard.profile(**source_profile(tree))
     yard.must("build")

@@ -49,6 +49,7 @@ def run(job: ExtensionJob) -> tuple[Built]:
     try:
         tick("fetching it" if job.kind == "wheel" else "fetching its source")
         fetched, source = sources.fetch(job, deps)
+        edits = "" if job.kind == "wheel" else sources.edits_suffix(job, source)
         job = _with_knowledge(job)
         prepare(job, deps)
     except FetchError as error:
@@ -64,8 +65,7 @@ def run(job: ExtensionJob) -> tuple[Built]:
         raise without_code(job)
     made = None
     if job.kind != "wheel":
-        label = label_of(job, surface, has_code=bool(held)) + sources.edits_suffix(job, source)
-        wheel = relabel(wheel, label)
+        wheel = relabel(wheel, label_of(job, surface, has_code=bool(held)) + edits)
         made = made_of(job, deps, wheel, source, surface)
         enclose(wheel, {PLACE: sbom(made).encode()})
         recorded = wheelfile.verify(wheel, deps.python_version)
