@@ -93,14 +93,14 @@ def _clean(yard: Yard, names: Sequence[str], *, dryrun: bool) -> Iterator[str]:
         found = True
         if not dryrun:
             withdraw_manifests(stage)
-        yield f"{done} the result of {stage.name}: {', '.join(map(str, paths))}"
+        yield f"{done} the results of {stage.name}: {', '.join(map(str, paths))}"
     if found and dryrun:
         yield "nothing was removed"
     elif found:
-        again = for_profile("the next doit build looks at these stages again", yard.layout.profile)
-        yield f"{again}; sources, build folders, environments and wheels stay"
+        again = for_profile("the next doit build checks these stages again", yard.layout.profile)
+        yield f"{again}; sources, build folders, environments and wheels are kept"
     else:
-        yield f"nothing to remove: these stages of {yard.layout.profile} have no result"
+        yield f"nothing to remove: these stages of {yard.layout.profile} have no results"
 
 
 def _states(yard: Yard | None) -> Mapping[str, str]:

@@ -119,7 +119,7 @@ def _targets(nvidia: Nvidia, profile: Profile | None) -> Symptom:
     add = ", ".join(f'"{arch}"' for arch in sorted(both))
     todo = f"if it is meant for here, write target.gpus: [{add}]"
     if not _plans(profile, sorted(both)):
-        todo = f"no torch and CUDA are known that have code for all of {add}: use another profile"
+        todo = f"no known torch and CUDA support all of {add}: use another profile"
     return warning("targets", f"{named}: {cards} in this machine cannot run that", todo)
 
 

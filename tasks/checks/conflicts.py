@@ -24,6 +24,6 @@ def judge(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Ite
     elif s.unmerged is None:
         yield unchecked(_ID)
     elif not s.unmerged:
-        yield ok(_ID, "no source of yours has merge conflicts")
+        yield ok(_ID, "no source folder has merge conflicts")
     for one in s.unmerged or ():
         yield problem(_ID, one.message, one.hint, one.setting)

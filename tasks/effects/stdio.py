@@ -33,7 +33,7 @@ class _Stream(io.FileIO):
             os.close(nowhere)
             if self.fileno() == 1 and error.errno not in _NO_READER:
                 _failures.append(error)
-                sys.stderr.write(f"error: cannot write standard output: {error.strerror}\n")
+                sys.stderr.write(f"error: cannot write to standard output: {error.strerror}\n")
             return memoryview(data).nbytes
 
 

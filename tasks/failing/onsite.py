@@ -68,8 +68,8 @@ def suggest_other_torch(profile: Profile) -> str:
     """Say what to take instead of a wheel without code for a target; each was tried by planning."""
     asked, host, knowledge = profile.loaded.settings, profile.host, profile.knowledge
     return instead_of_wheel(asked, host, knowledge, attempt) or (
-        "set torch.index or torch.version to a wheel that holds it, or leave the GPU out of "
-        "target.gpus"
+        "set torch.index or torch.version to a wheel with code for that GPU, or remove the GPU "
+        "from target.gpus"
     )
 
 

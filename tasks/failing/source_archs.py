@@ -27,7 +27,7 @@ def hint(stage: Stage | None, found: Diagnosis, settings_file: str) -> str:
     job = stage.job
     if arch in {target.sm.removeprefix("sm_").rstrip("af") for target in job.targets}:
         return ""
-    what = f"sm_{arch} is no target of this profile ({', '.join(map(str, job.targets))})"
+    what = f"sm_{arch} is not a target of this profile ({', '.join(map(str, job.targets))})"
     entry = f"{job.name} among extensions of {settings_file}"
     given = {**{f"env.{name}": value for name, value in job.env.items()}, "nvcc": f"{job.nvcc}"}
     if key := next((key for key, text in given.items() if _number(arch).search(text)), ""):

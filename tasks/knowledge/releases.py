@@ -207,7 +207,7 @@ def _choice(
     codes = ", ".join(sorted({code_for(wheel, target) for target in targets}))
     looked_at = verified(wheel) and not found.channel
     sure = looked_at and name == found.patch
-    doubt = f"known of {found.patch}" if looked_at else "by our facts, not verified"
+    doubt = f"known for {found.patch}" if looked_at else "by our facts, not verified"
     holds = f"holds {codes}" if sure else f"is expected to hold {codes} ({doubt})"
     if wheel.pypi and not found.channel:
         why = f"PyPI's torch {name} (CUDA {wheel.cuda}) {holds}"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Run = Callable[[Any], tuple[Any, ...]]
 
 _MOST = 4  # extensions at once
-_INCOMPLETE = "an extension failed, and this went on without it"
+_INCOMPLETE = "an extension failed; this stage ran without it"
 _EVERY = {"build", "extensions", "install"}  # what takes all of them
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 

@@ -14,7 +14,7 @@ from tasks.words.size import gib, size
 _HEAVY = (1024, 60.0)  # MiB that a job holds, or seconds at work, that are worth a word
 _LONG = 30.0  # seconds that an object took which are worth one
 _SHOWN = (2, 3)  # heavy ones, and slow ones
-_FEWER = "; fewer at once need less (build.jobs)"
+_FEWER = "; a lower build.jobs needs less"
 _FULL = 0.9  # share of the memory from which on it is called full
 _NAME = 24  # signs of a name in a log, where a line has everything
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
 INIT = 'doit init --card "RTX 5090" --way auto --extensions simple-knn,diff-gaussian-rasterization'
-FULL = "error: cannot write standard output: No space left on device\n"
+FULL = "error: cannot write to standard output: No space left on device\n"
 installed = pytest.mark.skipif(
     "torchyard_commands:Run" not in {one.value for one in entry_points(group="doit.COMMAND")},
     reason="not run: installed before these entry points were there: pip install -e .",
@@ -116,18 +116,18 @@ def test_clean_says_in_plain_words_which_files_go(yard: Yard) -> None:
     manifest = yard.build / "deps.json"
     manifest.write_text("{}")
     assert yard.must("clean", "-n").splitlines() == [
-        f"would remove the result of deps: {manifest}",
+        f"would remove the results of deps: {manifest}",
         "nothing was removed",
     ]
     assert yard.must("clean").splitlines() == [
-        f"removed the result of deps: {manifest}",
+        f"removed the results of deps: {manifest}",
         (
-            "the next doit build profile=trial looks at these stages again; "
+            "the next doit build profile=trial checks these stages again; "
             "sources, build folders, environments and wheels stay"
         ),
     ]
     assert not manifest.exists()
-    assert yard.must("clean") == "nothing to remove: these stages of trial have no result\n"
+    assert yard.must("clean") == "nothing to remove: these stages of trial have no results\n"
 
 
 @installed

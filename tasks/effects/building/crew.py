@@ -136,9 +136,9 @@ class Crew:
         if self.jobs:
             if self.jobs < self.limit:
                 say(
-                    f"{self.jobs} of {self.limit} jobs: memory allows no more at the start, and "
-                    "nothing can hold back the jobs of this build later (build.jobs_exact: true "
-                    "starts all of them)"
+                    f"running {self.jobs} of {self.limit} jobs: memory allows no more now, and the "
+                    "number is fixed for this build (build.jobs_exact: true runs all "
+                    f"{self.limit})"
                 )
             return
         self.most = min(self.most, self.limit) if self.slots else self.limit

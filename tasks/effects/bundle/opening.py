@@ -129,7 +129,7 @@ def _require_listed(place: Path, bundle: Bundle, folder: Path) -> None:
             if folder != place:
                 files.remove_owned(folder)  # the archive is unpacked again once it is replaced
             raise BadArtifactError(
-                f"{name} is in the bundle, and {MANIFEST} does not list it as a file",
+                f"{name} is in the bundle, but {MANIFEST} does not list it as a file",
                 where=str(place),
                 todo=_COPY if folder != place else f"remove {path}, or {_COPY}",
             )

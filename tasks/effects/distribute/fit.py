@@ -181,8 +181,8 @@ def _daemon_missing(icecc: str, compilers: Sequence[str], env: Mapping[str, str]
         try:
             shell.capture(Command(argv, logged, what, cwd=folder, timeout=_PACKING))
         except BuildError as error:
-            return f"icecc compiles nothing: {error.what}"
+            return f"icecc cannot compile a test file: {error.what}"
         said = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     if "asking for host to use" in said:
         return ""
-    return "no icecream daemon runs on this machine: sudo systemctl start iceccd"
+    return "iceccd is not running on this machine: sudo systemctl start iceccd"

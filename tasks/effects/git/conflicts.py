@@ -60,7 +60,10 @@ def require_merged(tree: PurePath, where: str) -> None:
     if is_checkout(top) and (ending := _ending(top)):
         name = ending.split()[0]
         git = f"git -C {_quoted(top)} {ending}"
-        warn(f"git {name} is in progress in {tree}: the files are built as they are now ({git})")
+        warn(
+            f"git {name} is in progress in {tree}: the files are built as they are now; "
+            f"to end it, run {git}"
+        )
 
 
 def _unmerged_paths(tree: Path) -> list[str]:

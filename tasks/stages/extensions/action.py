@@ -108,9 +108,9 @@ def _with_knowledge(job: ExtensionJob) -> ExtensionJob:
     project = project_of(job)
     found = recognized(job, project.name, project.variables, load(Path(job.knowledge)))
     if found.known != job.known:
-        say(f"its source is {found.known}: what that needs to build is set")
+        say(f"recognized as {found.known}: its known build settings are used")
     for name in sorted(found.env.keys() - job.env.keys()):
-        say(f"{name}={found.env[name]} for its build")
+        say(f"setting {name}={found.env[name]} for the build")
     return found
 
 

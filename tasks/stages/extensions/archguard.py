@@ -84,8 +84,8 @@ def _left_out(job: ExtensionJob, code: MachineCode, left: Iterable[Arch]) -> Bui
     project = project_of(job)
     archs = ", ".join(map(str, sorted(code.cubins | code.ptx)))
     return BuildError(
-        f"{job.name} is compiled for {archs} and not for {', '.join(map(str, left))} "
-        "(target.gpus): stopped at its first command",
+        f"{job.name} is being compiled for {archs}, not for {', '.join(map(str, left))} "
+        "(target.gpus): the build was stopped at its first command",
         where=project.sets_archs or f"extensions ({job.name})",
         todo="\n  → ".join(_ways(job, project)),
     )
@@ -98,10 +98,10 @@ def _ways(job: ExtensionJob, project: Project) -> Iterator[str]:
     names = [name for name in project.variables if "ARCH" in name]
     for name in names:
         if name in job.env:
-            yield f'correct {name} in {place}.env: it is "{job.env[name]}" now'
+            yield f'correct {name} in {place}.env: its value is "{job.env[name]}"'
         elif name != "TORCH_CUDA_ARCH_LIST":
             yield f'its setup.py reads {name}: set {place}.env, e.g. {{{name}: "{digits}"}}'
     yield (
-        f"change its setup.py with a patch ({place}.patches): without archs of its own, "
-        "TORCH_CUDA_ARCH_LIST counts"
+        f"remove the archs from its setup.py with a patch ({place}.patches): then "
+        "TORCH_CUDA_ARCH_LIST is used"
     )

@@ -71,7 +71,7 @@ def without_code(job: ExtensionJob) -> BadArtifactError:
         + (
             f"though its source has {few([path.as_posix() for path in sources], 2)}"
             if sources
-            else "which it must have"
+            else f"and extensions ({job.name}).cuda is required"
         ),
         where=project.asks_for_gpu or f"extensions ({job.name})",
         todo="\n  → ".join(_ways_to_code(job, project)),
@@ -86,13 +86,13 @@ def _ways_to_code(job: ExtensionJob, project: Project) -> Iterable[str]:
         yield f'set {place}.env: {{FORCE_CUDA: "1"}}'
     elif project.asks_for_gpu:
         yield (
-            "this line asks for a GPU, and this machine may have none: change it with a patch "
-            f"({place}.patches), or build where a GPU is"
+            "this line checks whether this machine has a GPU: change it with a patch "
+            f"({place}.patches), or build on a machine with a GPU"
         )
     others = [name for name in reads if name not in ("FORCE_CUDA", *job.env)]
     if others:
         yield f"its setup.py reads {few(others, 3)}: set what it needs in {place}.env"
-    yield f"if it is meant to be without CUDA code, set {place}.cuda: none"
+    yield f"if it needs no CUDA code, set {place}.cuda: none"
 
 
 def _kernels(job: ExtensionJob) -> tuple[PurePath, ...]:

@@ -58,7 +58,7 @@ NOBODY = replace(HOST, gpus=())
         ('["8.9"]', "8.9 is RTX 40 series, L4, L40, L40S and others; the RTX 50 series is 12.0"),
         ('["sm_100"]', "10.0 is B200, GB200, B100; the RTX 50 series is 12.0"),
         ('["10.7"]', "10.7 is Rubin; "),
-        ('["8.8"]', "8.8 is no GPU that is known; "),
+        ('["8.8"]', "8.8 is no known GPU; "),
         ('["12.0"]', ""),  # what auto assumes
         ('["9.0a"]', ""),  # nobody has a suffix by mistake
         ('["8.9", "12.0"]', ""),  # a list is written on purpose

@@ -22,7 +22,7 @@ with open("/dev/zero", "rb") as opened:
 sys.stderr.write("at the end")
 sys.exit(stdio.exit_code(0))
 """
-FULL = "error: cannot write standard output: No space left on device\n"
+FULL = "error: cannot write to standard output: No space left on device\n"
 
 
 @pytest.mark.parametrize("flag", ["-b", "-u"])  # with a buffer and without

@@ -216,7 +216,7 @@ def test_what_is_known_of_another_patch_is_only_expected(version: str) -> None:
     assert found is not None
     assert not found.verified
     known = KNOWLEDGE.releases[version[:-2]].patch
-    assert found.why.endswith(f" is expected to hold sm_120 (known of {known})")
+    assert found.why.endswith(f" is expected to hold sm_120 (known for {known})")
 
 
 def test_a_nightly_is_never_told_as_certain() -> None:

@@ -245,7 +245,7 @@ def test_a_second_run_beside_the_first_is_told_once_and_fails_no_stage(bench: Be
     assert bench.ran == []
     assert "Failed" not in shown
     assert [line.split() for line in shown.splitlines() if "Busy" in line] == [["Busy", "trial"]]
-    assert shown.count("holds this folder") == 1
+    assert shown.count("is using this folder") == 1
     assert f"end process {os.getpid()}, then run the same command again" in shown
 
 

@@ -265,7 +265,7 @@ def test_a_log_of_a_persons_own_stays_and_nothing_is_counted(
     ("daemon", "warning"),
     [
         ("asking for host to use", ""),
-        ("connect failed", "no icecream daemon runs on this machine: sudo systemctl start iceccd"),
+        ("connect failed", "iceccd is not running on this machine: sudo systemctl start iceccd"),
     ],
 )
 def test_icecream_is_used_where_its_scheduler_and_a_daemon_here_answer(

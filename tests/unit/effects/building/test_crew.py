@@ -236,7 +236,7 @@ def test_where_nothing_holds_jobs_back_fewer_than_the_number_are_named(
     Crew(6, tmp_path / "pool", {}, 4, limit=6).work(build)
     assert build.jobs == [2, 6]
     (told,) = heard
-    assert told.startswith("2 of 6 jobs: memory allows no more")
+    assert told.startswith("running 2 of 6 jobs: memory allows no more now")
     assert "build.jobs_exact: true" in told
 
 

@@ -135,7 +135,7 @@ def test_a_wheel_that_compiles_when_it_is_used_needs_no_device_code(
             0,
             "reads WITH_CUDA: set what it needs",
         ),
-        ("", {}, 0, "set extensions (toy).cuda: none"),
+        ("", {}, 0, "needs no CUDA code, set extensions (toy).cuda: none"),
     ],
 )
 def test_missing_device_code_names_what_would_bring_it(
