@@ -17,7 +17,7 @@ _ID: CheckId = "conflicts"
 
 
 def judge(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Iterator[Symptom]:
-    """conflicts."""
+    """Report each source folder with merge conflicts."""
     del knowledge
     if profile is None:
         yield unchecked(_ID, "the profile does not open")

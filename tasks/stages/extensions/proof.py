@@ -96,7 +96,7 @@ def _ways_to_code(job: ExtensionJob, project: Project) -> Iterable[str]:
 
 
 def _kernels(job: ExtensionJob) -> tuple[PurePath, ...]:
-    return trees.kernels(job.tree / job.subdirectory)
+    return trees.find_kernels(job.tree / job.subdirectory)
 
 
 def _with_ptx(code: MachineCode) -> Iterable[str]:
