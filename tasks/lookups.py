@@ -82,7 +82,7 @@ def _show(show: Callable[[str], None], tasks: Iterable[Any], states: Mapping[str
 
 
 def _clean(yard: Yard, names: Sequence[str], *, dryrun: bool) -> Iterator[str]:
-    """Remove the results of these stages, and say which files went."""
+    """Remove the results of these stages; yield the lines to print."""
     from tasks.running.graph import results, withdraw_manifests  # noqa: PLC0415 - only to clean
 
     done, found = "would remove" if dryrun else "removed", False

@@ -106,7 +106,7 @@ def package_variables() -> dict[str, str]:
 
 
 def store_variables() -> dict[str, str]:
-    """Return the variables that only a compiler cache gets: address and credentials of the remote."""
+    """Return the variables that only a compiler cache gets: address and login of its remote."""
     return {name: value for name, value in os.environ.items() if name.startswith(STORES)}
 
 

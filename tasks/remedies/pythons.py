@@ -33,8 +33,8 @@ def pythons_and_toolkits(trial: Trial) -> Iterator[Remedy]:
 
 
 def python_todo(version: str, *, into: bool) -> str:
-    """Return how to change to that Python. install.into names an environment of the one that is
-    meant: what is built for another cannot go into it.
+    """Return the hint to change to that Python. install.into must then change too: its environment
+    is of the current Python, and wheels for another cannot be installed there.
     """
     if into:
         return (
@@ -55,8 +55,8 @@ def _refusing(trial: Trial) -> Release | None:
 
 
 def fitting_pythons(trial: Trial, found: Release) -> tuple[str, ...]:
-    """Return the Pythons to try with that release, the nearest first; "" for the one that is meant
-    where the release is for it.
+    """Return the Pythons to try with that release, the nearest first; only "" if the current one
+    fits.
     """
     host, python = trial.host, numbers(trial.host.python.version)
     first, last = found.python

@@ -64,8 +64,8 @@ class Verdict:
 
 def run(subject: Subject, json: str = "") -> None:
     """Print the decisions, a line for each stage in order, and what that takes. Raises the problem
-    of a profile that is broken, and the refusal of `doit build` for what the facts say does not
-    work.
+    of a profile that is broken, and the error of `doit build` for a combination that is known to
+    fail.
     """
     opened = subject.of_build()
     plan = opened.plan

@@ -22,7 +22,7 @@ _TODO = (
     "its setup.py sets the archs itself; without that TORCH_CUDA_ARCH_LIST counts",
     "no official wheel of it will do: build it, with its git and ref in extensions",
 )
-# Variables with CUDA in their names that switch nothing on
+# Variables with CUDA in their names that do not enable CUDA
 _NO_SWITCH = {"CUDA_HOME", "CUDA_PATH", "TORCH_CUDA_ARCH_LIST", "CUDA_VISIBLE_DEVICES"}
 
 
@@ -51,9 +51,8 @@ def archs(
 
 
 def needs_code(job: ExtensionJob, unpacked: Path, recorded: Mapping[str, str]) -> bool:
-    """Return whether a library of the wheel must hold device code: its settings say so, or there
-    are .cu files in its source. A wheel that carries these and has no library compiles them when
-    it is used.
+    """Return True if a library of the wheel must hold device code: its settings say so, or its
+    source has .cu files. A wheel that holds these but no library compiles them at first use.
     """
     if not job.targets or job.kind == "wheel" or job.cuda == "none":
         return False
@@ -63,7 +62,7 @@ def needs_code(job: ExtensionJob, unpacked: Path, recorded: Mapping[str, str]) -
     return bool(_kernels(job)) and not carries
 
 
-def without_code(job: ExtensionJob) -> BadArtifactError:
+def missing_code_error(job: ExtensionJob) -> BadArtifactError:
     """Return the error for a wheel that needs device code and has none."""
     sources, project = _kernels(job), project_of(job)
     return BadArtifactError(
@@ -79,7 +78,7 @@ def without_code(job: ExtensionJob) -> BadArtifactError:
 
 
 def _ways_to_code(job: ExtensionJob, project: Project) -> Iterable[str]:
-    """What a user may do so that the .cu files are compiled, the likeliest first."""
+    """Yield hints to get the .cu files compiled, the most likely first."""
     place, forced = f"extensions ({job.name})", job.env.get("FORCE_CUDA")
     reads = [name for name in project.variables if "CUDA" in name and name not in _NO_SWITCH]
     if forced != "1" and "FORCE_CUDA" in reads:
