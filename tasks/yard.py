@@ -217,13 +217,13 @@ def _words(argv: Sequence[str]) -> list[str]:
 def _notices(opened: Profile, environ: Mapping[str, str]) -> Iterator[str]:
     """What is said under the head of a run that builds."""
     from tasks.deciding.foreseen import (  # noqa: PLC0415 - only where something is built
+        capability_warnings,
         foreseen,
-        foreseen_targets,
     )
 
     yield from unread(environ)
     yield from _drift(opened.loaded, opened.host)
-    yield from foreseen_targets(opened.loaded, opened.host, opened.knowledge)
+    yield from capability_warnings(opened.loaded, opened.host, opened.knowledge)
     yield from foreseen(opened.knowledge, opened.host, opened.choice)
 
 

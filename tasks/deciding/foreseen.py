@@ -41,7 +41,7 @@ def _for_other_machines(knowledge: Knowledge, host: Host, choice: Choice) -> Ite
             )
 
 
-def foreseen_targets(loaded: Loaded, host: Host, knowledge: Knowledge) -> Iterator[str]:
+def capability_warnings(loaded: Loaded, host: Host, knowledge: Knowledge) -> Iterator[str]:
     """Yield a warning if the only target is a capability and no GPU is visible: some guides
     confuse the capability of the RTX 50 series with 10.0 or 8.9.
 

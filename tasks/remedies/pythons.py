@@ -22,7 +22,7 @@ def pythons(trial: Trial) -> Iterator[Remedy]:
     for version in fitting_pythons(trial, found) if found else ():
         python = replace(trial.host.python, version=version, torch=None)
         if choice := trial.of(replace(trial.host, python=python)):
-            yield Remedy(python_todo(version, into=bool(trial.settings.install.into)), choice)
+            yield Remedy(python_hint(version, into=bool(trial.settings.install.into)), choice)
 
 
 def pythons_and_toolkits(trial: Trial) -> Iterator[Remedy]:
@@ -32,7 +32,7 @@ def pythons_and_toolkits(trial: Trial) -> Iterator[Remedy]:
         yield replace(remedy, todo=f"{remedy.todo} and install CUDA {cuda} ({ARCHIVE})")
 
 
-def python_todo(version: str, *, into: bool) -> str:
+def python_hint(version: str, *, into: bool) -> str:
     """Return the hint to change to that Python. install.into must then change too: its environment
     is of the current Python, and wheels for another cannot be installed there.
     """

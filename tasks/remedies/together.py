@@ -14,7 +14,7 @@ from tasks.knowledge.releases import nearest, release
 from tasks.knowledge.toolkits import toolkits_for
 from tasks.knowledge.wheels import missing
 from tasks.model import Arch, Host, ToolkitFound
-from tasks.remedies.pythons import fitting_pythons, python_todo
+from tasks.remedies.pythons import fitting_pythons, python_hint
 from tasks.remedies.trial import Remedy, Trial
 from tasks.settings.schema import Settings
 
@@ -161,7 +161,7 @@ def _todo(settings: Settings, change: Change) -> str:
     ]
     parts = [f"set {' and '.join(named)}"] if named else []
     if change.python:
-        parts.append(python_todo(change.python, into=bool(settings.install.into)))
+        parts.append(python_hint(change.python, into=bool(settings.install.into)))
     if change.installed and settings.toolkit.provider == "path":
         parts.append(f"name CUDA {change.installed} in toolkit.path")
     elif change.installed:

@@ -128,7 +128,7 @@ def test_torch_its_needs_and_the_extension_are_put_there_and_all_of_it_taken_bac
     assert heard[-1] == "nothing of this profile lies in an environment of yours"
 
 
-def test_with_partial_what_was_built_is_installed_without_an_extension_that_failed(
+def test_partial_install_leaves_out_an_extension_that_failed(
     yard: InstallYard, heard: Heard
 ) -> None:
     job = yard.job()

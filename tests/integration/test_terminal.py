@@ -99,7 +99,7 @@ def test_what_doit_refuses_is_told_with_what_was_meant(
         ("validate >/dev/full", 1, FULL),
     ],
 )
-def test_an_output_that_takes_nothing_ends_no_command_with_a_traceback(
+def test_closed_or_full_output_causes_no_traceback(
     yard: Yard, command: str, code: int, told: str
 ) -> None:
     doit = f"{shlex.quote(sys.executable)} -m doit {command}"
@@ -111,7 +111,7 @@ def test_an_output_that_takes_nothing_ends_no_command_with_a_traceback(
     assert (done.returncode, done.stdout, done.stderr) == (code, "", told)
 
 
-def test_clean_says_in_plain_words_which_files_go(yard: Yard) -> None:
+def test_clean_lists_the_files_it_removes(yard: Yard) -> None:
     yard.build.mkdir(parents=True)
     manifest = yard.build / "deps.json"
     manifest.write_text("{}")

@@ -31,7 +31,7 @@ _OF_S3 = "AWS_"  # what opens a bucket, and says where it is
 
 
 @contextlib.contextmanager
-def sharing(
+def remote_environment(
     found: Cache, url: str, env: Mapping[str, str], folder: PurePath
 ) -> Iterator[dict[str, str]]:
     """Give the compilers' environment with the remote cache that the user's variables name, else

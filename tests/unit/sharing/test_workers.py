@@ -133,7 +133,7 @@ def test_who_did_what_is_read_from_distccs_log() -> None:
     assert counts.told("distcc") == "distcc had 1 at 10.0.0.5, 1 at b, 1 here compiled"
 
 
-def test_who_did_what_is_read_from_icecreams_log() -> None:
+def test_compilations_per_host_are_read_from_the_icecream_log() -> None:
     log = [
         "ICECC[7] 2026-11-22 21:37:36: asking for host to use",
         "ICECC[7] 2026-11-22 21:37:36: Have to use host 10.0.0.5:10245 - Job ID: 17 - env: x86_64",

@@ -105,7 +105,7 @@ OF_CLIENTS = {
 }
 
 
-def test_a_build_gets_none_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_environment_has_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in OF_CLIENTS.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PIP_NO_INDEX", "1")

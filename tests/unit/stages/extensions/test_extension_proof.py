@@ -138,7 +138,7 @@ def test_a_wheel_that_compiles_when_it_is_used_needs_no_device_code(
         ("", {}, 0, "needs no CUDA code, set extensions (toy).cuda: none"),
     ],
 )
-def test_missing_device_code_names_what_would_bring_it(
+def test_missing_device_code_error_has_hints(
     tmp_path: Path, setup: str, env: dict[str, str], line: int, way: str
 ) -> None:
     made = job(tmp_path, Arch(12, 0))
