@@ -96,13 +96,14 @@ def _is_passed(name: str, value: str) -> bool:
     return passed and not known.startswith(STORES)
 
 
-def package_variables() -> dict[str, str]:
-    """Return the variables that only uv and pip get: their own, except those for publishing."""
-    return {
+def package_env() -> dict[str, str]:
+    """Return the environment of uv and pip: with their own variables, except for publishing."""
+    own = {
         name: value
         for name, value in os.environ.items()
         if name.startswith(_OF_PACKAGES) and not name.startswith(_PUBLISHING)
     }
+    return {**host_env(), **own}
 
 
 def store_variables() -> dict[str, str]:

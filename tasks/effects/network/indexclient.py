@@ -52,7 +52,7 @@ def run(
     """Run a client to its end. `env` is the whole environment, None for the host's and the client's
     own variables. A failure is explained by its kind, and one that may pass is tried once more.
     """
-    host = {**shell.host_env(), **shell.package_variables()}
+    host = shell.package_env()
     given = patient(host if env is None else env, in_files())
     came: list[str] = []
 

@@ -134,7 +134,7 @@ def _known_to_uv(version: str) -> str | None:
 
     uv = find_uv()
     argv = (uv or "uv", "python", "find", "--no-python-downloads", version)
-    env = {**shell.host_env(), **shell.package_variables()}
+    env = shell.package_env()
     try:
         return shell.capture(Command(argv, env, "look for Python")).strip()
     except (CommandFailedError, MissingToolError):

@@ -43,7 +43,7 @@ def archs(
         if code.cubins or code.ptx:
             _require_targets(job, name, code, maker)
             cubins, ptx = cubins | code.cubins, ptx | code.ptx
-            found[name] = (*map(str, sorted(code.cubins)), *_with_ptx(code))
+            found[name] = code.names
     if found:
         whole = MachineCode(frozenset(cubins), frozenset(ptx))
         _require_targets(job, "the wheel", whole, maker)
@@ -96,10 +96,6 @@ def _ways_to_code(job: ExtensionJob, project: Project) -> Iterable[str]:
 
 def _kernels(job: ExtensionJob) -> tuple[PurePath, ...]:
     return trees.find_kernels(job.tree / job.subdirectory)
-
-
-def _with_ptx(code: MachineCode) -> Iterable[str]:
-    return (f"{arch}+PTX" for arch in sorted(code.ptx))
 
 
 def _require_targets(job: ExtensionJob, name: str, code: MachineCode, maker: str | None) -> None:

@@ -7,7 +7,6 @@ time than checking its digests.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from tasks.effects import files
@@ -38,7 +37,7 @@ def require_targets(job: PrebuiltJob, wheel: Path) -> None:
     gpus = [Arch(target.major, target.minor) for target in job.targets]
     knowledge = load(Path(job.knowledge))
     missing = [gpu for gpu in gpus if not covers(knowledge, code, gpu, maker=job.cuda)]
-    held = _list_archs(code)
+    held = ", ".join(code.names)
     if missing:
         raise MissingCodeError(
             f"{wheel.name} holds machine code for {held or 'no GPU'} and none that runs on "
@@ -64,8 +63,3 @@ def _read_code(job: PrebuiltJob, wheel: Path) -> MachineCode:
             return fatbin.images(library).common
         finally:
             files.remove_owned(folder)
-
-
-def _list_archs(code: MachineCode) -> str:
-    ptx: Iterable[str] = (f"{arch}+PTX" for arch in sorted(code.ptx))
-    return ", ".join([*map(str, sorted(code.cubins)), *ptx])

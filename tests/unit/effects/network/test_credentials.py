@@ -113,5 +113,5 @@ def test_build_environment_has_no_credentials(monkeypatch: pytest.MonkeyPatch) -
     env = shell.host_env()
     assert "hunter2" not in str(env)
     assert (env["PIP_NO_INDEX"], env["CCACHE_DIR"]) == ("1", "/cache")
-    assert set(shell.package_variables()) >= {"PIP_EXTRA_INDEX_URL", "UV_INDEX_MINE_PASSWORD"}
-    assert "UV_PUBLISH_TOKEN" not in shell.package_variables()
+    assert set(shell.package_env()) >= {"PIP_EXTRA_INDEX_URL", "UV_INDEX_MINE_PASSWORD"}
+    assert "UV_PUBLISH_TOKEN" not in shell.package_env()
