@@ -36,17 +36,17 @@ def _checkout() -> Path | None:
 
 
 if _checkout() is not None:
-    # doit imports this file before any of its commands takes a stream or writes to one
+    # doit imports this file before any of its commands uses a standard stream
     from tasks.effects.stdio import guard
 
     guard()
 
 
 class _Printing(Command):  # type: ignore[misc]
-    """A command whose output may be closed, full or unread."""
+    """A command that copes with closed, full or unread output."""
 
     def parse_execute(self, in_args: list[str]) -> Any:
-        """Return the exit code: 1 where standard output could not be written."""
+        """Return the exit code: 1 if standard output could not be written."""
         code = super().parse_execute(in_args)
         if _checkout() is None:
             return code

@@ -101,7 +101,7 @@ class BadArtifactError(BuildError):
 
 
 class MissingCodeError(BadArtifactError):
-    """A wheel holds no machine code that a GPU of the targets can run."""
+    """A wheel lacks machine code for one of the target GPUs."""
 
 
 class NoSpaceError(BuildError):

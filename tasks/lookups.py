@@ -82,7 +82,7 @@ def _show(show: Callable[[str], None], tasks: Iterable[Any], states: Mapping[str
 
 
 def _clean(yard: Yard, names: Sequence[str], *, dryrun: bool) -> Iterator[str]:
-    """Remove the results of these stages, and say which files went."""
+    """Remove the results of these stages; yield the lines to print."""
     from tasks.running.graph import results, withdraw_manifests  # noqa: PLC0415 - only to clean
 
     done, found = "would remove" if dryrun else "removed", False
@@ -93,14 +93,14 @@ def _clean(yard: Yard, names: Sequence[str], *, dryrun: bool) -> Iterator[str]:
         found = True
         if not dryrun:
             withdraw_manifests(stage)
-        yield f"{done} the result of {stage.name}: {', '.join(map(str, paths))}"
+        yield f"{done} the results of {stage.name}: {', '.join(map(str, paths))}"
     if found and dryrun:
         yield "nothing was removed"
     elif found:
-        again = for_profile("the next doit build looks at these stages again", yard.layout.profile)
-        yield f"{again}; sources, build folders, environments and wheels stay"
+        again = for_profile("the next doit build checks these stages again", yard.layout.profile)
+        yield f"{again}; sources, build folders, environments and wheels are kept"
     else:
-        yield f"nothing to remove: these stages of {yard.layout.profile} have no result"
+        yield f"nothing to remove: these stages of {yard.layout.profile} have no results"
 
 
 def _states(yard: Yard | None) -> Mapping[str, str]:

@@ -217,9 +217,9 @@ class Stage:
     knows that something moved outside: `always` runs the action, which returns identical outputs
     when nothing did (a source tree); `moved` asks the room's `moved(job)` first (an extension's
     folder, a host that did not answer, a compiler that was upgraded). Of the manifests that it
-    `tells` of, the room's `told(job)` names what moved in them since the stage last ran. Of those
-    that it reads, `may_lack` are the ones without which it runs all the same, after their stages
-    have ended, well or not.
+    `tells` of, the room's `told(job)` names what moved in them since the stage last ran. It also
+    runs without the manifests in `may_lack`, a subset of `reads`, once their stages have ended,
+    whether they failed or not.
     """
 
     name: str

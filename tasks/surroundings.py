@@ -165,8 +165,8 @@ class Unfetched:
 
 @dataclass(frozen=True)
 class Unmerged:
-    """A checkout of the user with merge conflicts, by the `setting` that names it: what is wrong,
-    and git's commands that end it.
+    """A checkout of the user with merge conflicts: the `setting` that names it, the `message`, and
+    a `hint` with git commands.
     """
 
     setting: str

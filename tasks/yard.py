@@ -43,7 +43,7 @@ _OPEN_WHEN_BROKEN = frozenset(
 _INSTALLING = frozenset({"build", "install", "explain", "doctor"})
 _ALWAYS = frozenset({"-a", "--always-execute"})
 _HELP = frozenset({"--help", "-h"})
-_STATUS = re.compile(r"--st|-\w*s")  # of doit list; doit takes the beginning of an option, too
+_STATUS = re.compile(r"--st|-\w*s")  # of doit list; doit also accepts abbreviated options
 _LOOKING = frozenset({"list", "info", "clean", "forget", "ignore", "help", "tabcompletion"})
 
 
@@ -170,7 +170,7 @@ def _open(
 
 
 def _keep(opened: Profile, *, runs: bool) -> None:
-    """Pin the host, and take everything from where it is held, before the first stage begins."""
+    """Pin the host facts and the sources of everything fetched, before the first stage begins."""
     if not runs:  # `doit -o --help build`
         raise BuildError(
             "--help was given, so nothing is built", todo="run the command without --help"
@@ -187,8 +187,8 @@ def _opens_when_broken(argv: Sequence[str]) -> bool:
 
 
 def _runs_no_program(argv: Sequence[str]) -> bool:
-    """Whether the command only looks at settings and names of tasks: help, list without --status,
-    and settings. Settings that nobody read yet must not be able to run something then.
+    """Return True if the command only reads settings and task names: help, list without --status,
+    and settings. Settings that the user has not read yet must not run a program then.
     """
     if not _HELP.isdisjoint(argv):
         return True
@@ -217,13 +217,13 @@ def _words(argv: Sequence[str]) -> list[str]:
 def _notices(opened: Profile, environ: Mapping[str, str]) -> Iterator[str]:
     """What is said under the head of a run that builds."""
     from tasks.deciding.foreseen import (  # noqa: PLC0415 - only where something is built
+        capability_warnings,
         foreseen,
-        foreseen_targets,
     )
 
     yield from unread(environ)
     yield from _drift(opened.loaded, opened.host)
-    yield from foreseen_targets(opened.loaded, opened.host, opened.knowledge)
+    yield from capability_warnings(opened.loaded, opened.host, opened.knowledge)
     yield from foreseen(opened.knowledge, opened.host, opened.choice)
 
 

@@ -118,12 +118,12 @@ def _targets(nvidia: Nvidia, profile: Profile | None) -> Symptom:
     both = {*targets, *(Arch.parse(gpu.capability) for gpu in foreign)}
     add = ", ".join(f'"{arch}"' for arch in sorted(both))
     todo = f"if it is meant for here, write target.gpus: [{add}]"
-    if not _plans(profile, sorted(both)):
-        todo = f"no torch and CUDA are known that have code for all of {add}: use another profile"
+    if not _can_plan(profile, sorted(both)):
+        todo = f"no known torch and CUDA support all of {add}: use another profile"
     return warning("targets", f"{named}: {cards} in this machine cannot run that", todo)
 
 
-def _plans(profile: Profile, targets: list[Arch]) -> bool:
+def _can_plan(profile: Profile, targets: list[Arch]) -> bool:
     trial = Trial(profile.loaded.settings, profile.host, profile.knowledge, attempt)
     return trial.of(target={"gpus": tuple(map(str, targets))}) is not None
 

@@ -47,7 +47,7 @@ def _symptom(finding: Finding, profile: Profile, knowledge: Knowledge) -> Sympto
     todo = finding.fix
     if level == "problem" and known_bad(knowledge, profile.choice, profile.host):
         here = advice(profile.loaded.settings, profile.host, knowledge, attempt)
-        todo += f"\nhere: {here}" if here else ""
+        todo += f"\nfor this profile: {here}" if here else ""
     return Symptom("known-bad", level, finding.id, finding.what, todo, finding.id)
 
 

@@ -17,13 +17,13 @@ _ID: CheckId = "conflicts"
 
 
 def judge(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Iterator[Symptom]:
-    """conflicts."""
+    """Report each source folder with merge conflicts."""
     del knowledge
     if profile is None:
         yield unchecked(_ID, "the profile does not open")
     elif s.unmerged is None:
         yield unchecked(_ID)
     elif not s.unmerged:
-        yield ok(_ID, "no source of yours has merge conflicts")
+        yield ok(_ID, "no source folder has merge conflicts")
     for one in s.unmerged or ():
         yield problem(_ID, one.message, one.hint, one.setting)

@@ -41,12 +41,12 @@ def _for_other_machines(knowledge: Knowledge, host: Host, choice: Choice) -> Ite
             )
 
 
-def foreseen_targets(loaded: Loaded, host: Host, knowledge: Knowledge) -> Iterator[str]:
-    """Warn of one capability that stands for the only target where no GPU is seen: guides have
-    10.0 or 8.9 for the RTX 50 series.
+def capability_warnings(loaded: Loaded, host: Host, knowledge: Knowledge) -> Iterator[str]:
+    """Yield a warning if the only target is a capability and no GPU is visible: some guides
+    confuse the capability of the RTX 50 series with 10.0 or 8.9.
 
-    A list of several targets, a cell of a matrix and a suffix (`9.0a`) are written on purpose. The
-    capability of the GPU that `auto` assumes is right for most.
+    No warning for several targets, a matrix entry or a suffix (`9.0a`), which are chosen on
+    purpose, nor for the capability of the GPU that `auto` assumes.
     """
     gpus = loaded.settings.target.gpus
     if gpus == "auto" or len(gpus) != 1 or host.gpus or "@" in loaded.profile:
@@ -55,9 +55,9 @@ def foreseen_targets(loaded: Loaded, host: Host, knowledge: Knowledge) -> Iterat
     usual = resolve_gpu(knowledge, knowledge.default_gpu)
     if arch == usual.arch or arch.suffix or not is_capability(gpus[0]):
         return
-    cards = named_by(knowledge, arch) or "no GPU that is known"
+    cards = named_by(knowledge, arch) or "no known GPU"
     yield (
-        f'target.gpus names "{gpus[0]}", and no GPU is seen here: {arch} is {cards}; the RTX 50 '
-        f"series is {usual.arch}. If another GPU is meant, write its name, such as "
+        f'target.gpus is "{gpus[0]}", and no GPU is visible here: {arch} is {cards}; the RTX 50 '
+        f"series is {usual.arch}. If you mean another GPU, write its name, such as "
         f'target.gpus: ["{short_name(usual.name)}"]'
     )

@@ -175,6 +175,6 @@ def require_python(knowledge: Knowledge, version: str, python: Interpreter) -> N
             f"torch {version} is for Python {' to '.join(known.python)}, "
             f"and {python.path} is {python.version}",
             where="python",
-            todo="no torch, CUDA and Python are known that would do: "
-            "choose other cards in target.gpus",
+            todo="no known combination of torch, CUDA and Python fits: "
+            "choose other GPUs in target.gpus",
         )

@@ -67,7 +67,7 @@ def diagnose(failures: Sequence[Failure], raws: Iterable[Raw]) -> Diagnosis:
 
 
 def _or_conflict(hit: Hit, lines: Sequence[Line], failures: Sequence[Failure]) -> Hit:
-    """Return the conflict of two requirements if uv explains a missing version by one."""
+    """Return the hit as a resolver conflict if uv explains a missing version by one."""
     if hit.failure.slug != "no-matching-distribution" or not _conflict_at(hit, lines):
         return hit
     return replace(hit, failure=next(one for one in failures if one.slug == SLUG))

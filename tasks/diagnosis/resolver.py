@@ -30,7 +30,7 @@ _WORDS = re.compile(
 
 @dataclass(frozen=True)
 class _Requirement:
-    """`name` as it is compared, `text` as it was printed, and who has it."""
+    """One requirement: the normalized `name`, the `text` as printed, and `who` requires it."""
 
     name: str
     specifier: str
@@ -39,8 +39,8 @@ class _Requirement:
 
 
 def find_conflict(lines: Iterable[str]) -> str:
-    """Return both requirements in a sentence; "" if the output names no two that exclude each
-    other, as when the index has no such version.
+    """Return two conflicting requirements as a sentence; "" if the output has no such two, as when
+    the index lacks a version.
     """
     found = list(_requirements(_explanation(lines)))
     for one, other in combinations(found, 2):
@@ -52,7 +52,7 @@ def find_conflict(lines: Iterable[str]) -> str:
 
 
 def _explanation(lines: Iterable[str]) -> str:
-    """Return the resolver's reasons on one line, without the frame that uv draws."""
+    """Return the resolver's explanation as one line, without uv's box-drawing characters."""
     kept: list[str] = []
     for line in lines:
         if kept and _ENDS.search(line):
@@ -63,7 +63,7 @@ def _explanation(lines: Iterable[str]) -> str:
 
 
 def _requirements(text: str) -> Iterator[_Requirement]:
-    """Yield what each one requires; conclusions repeat it and are left out."""
+    """Yield each requirement; skip conclusions, which only repeat them."""
     who, concluded = _CONSTRAINT, True
     for found in _WORDS.finditer(text):
         if found["concluded"]:
@@ -82,7 +82,7 @@ def _requirements(text: str) -> Iterator[_Requirement]:
 
 
 def _exclude(one: str, other: str) -> bool:
-    """Whether no version that either names satisfies both."""
+    """Return True if no version that either specifier mentions satisfies both."""
     try:
         both = SpecifierSet(f"{one},{other}", prereleases=True)
         named = [Version(spec.version.removesuffix(".*")) for spec in both]

@@ -214,7 +214,7 @@ def lock(folder: PurePath) -> Iterator[None]:
     except Timeout as error:
         pid = _run_of(holder).partition("-")[0]
         raise BusyError(
-            f"another torchyard run{f' (process {pid})' if pid else ''} holds this folder",
+            f"another torchyard run{f' (process {pid})' if pid else ''} is using this folder",
             where=str(folder),
             todo=f"wait for it to finish, or end {f'process {pid}' if pid else 'it'}, then run the "
             "same command again",

@@ -24,7 +24,7 @@ from tasks.effects.voice import for_speaker
 from tasks.errors import BuildError, CommandFailedError, MissingToolError, StoppedError, redact
 from tasks.model import Command
 
-_BEAT = 0.2  # seconds between two looks at whether a command is to be stopped
+_BEAT = 0.2  # seconds between checks whether to stop a command
 _TAIL = 200  # lines kept of a command that has no log
 _stopped: contextvars.ContextVar[Callable[[], bool]] = contextvars.ContextVar(
     "stopped", default=lambda: False
@@ -48,12 +48,12 @@ PASSED = frozenset({
 })  # fmt: skip
 _ONE_SPELLING = os.name == "nt"  # Windows knows a name in any case
 PASSED_PREFIXES = ("LC_", "CCACHE_", "SCCACHE_")
-# What keeps a program off a network is no secret, and every child may have it
+# These keep a program off the network; unless one holds a password, every child gets them
 _OFFLINE = frozenset({
     "PIP_NO_INDEX", "PIP_FIND_LINKS", "PIP_CONFIG_FILE",
     "UV_CONFIG_FILE", "UV_FIND_LINKS", "UV_OFFLINE",
 })  # fmt: skip
-# What says where a compiler cache is shared, and opens it
+# Address and credentials of a remote compiler cache
 STORES = (
     *("CCACHE_REMOTE_STORAGE", "CCACHE_SECONDARY_STORAGE", "SCCACHE_REDIS", "SCCACHE_WEBDAV"),
     *("SCCACHE_BUCKET", "SCCACHE_S3_", "SCCACHE_ENDPOINT", "SCCACHE_REGION", "SCCACHE_GCS"),
@@ -96,17 +96,18 @@ def _is_passed(name: str, value: str) -> bool:
     return passed and not known.startswith(STORES)
 
 
-def package_variables() -> dict[str, str]:
-    """Return the variables that only uv and pip get: their own, but for those for publishing."""
-    return {
+def package_env() -> dict[str, str]:
+    """Return the environment of uv and pip: with their own variables, except for publishing."""
+    own = {
         name: value
         for name, value in os.environ.items()
         if name.startswith(_OF_PACKAGES) and not name.startswith(_PUBLISHING)
     }
+    return {**host_env(), **own}
 
 
 def store_variables() -> dict[str, str]:
-    """Return the variables that only a compiler cache gets: where it is shared, and the login."""
+    """Return the variables that only a compiler cache gets: address and login of its remote."""
     return {name: value for name, value in os.environ.items() if name.startswith(STORES)}
 
 
@@ -130,7 +131,7 @@ def run(
     stop: threading.Event | None = None,
 ) -> None:
     """Run to the end, every line into the log, each also to `on_line`. Once `stop` is set, end the
-    command: it has failed.
+    command, which then counts as failed.
 
     Raises `CommandFailedError` with the first error of the log, `MissingToolError` where the
     program is not there.
@@ -193,7 +194,7 @@ def _wait(
 
 
 def _wait_or_stop(child: subprocess.Popen[str], stop: threading.Event) -> int:
-    """Return the exit code, that of SIGINT where `stop` was set before it ended."""
+    """Return the exit code, or that of SIGINT if `stop` is set before the child ends."""
     while not stop.is_set():
         with contextlib.suppress(subprocess.TimeoutExpired):
             return child.wait(_BEAT)

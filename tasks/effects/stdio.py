@@ -1,8 +1,8 @@
-"""Standard output and standard error that end no command, whether they are closed, full or unread.
+"""Keep a command running if standard output or standard error is closed, full or no longer read.
 
-What was closed before the program started (`>&-`) reads and writes the null device, as in git. A
-reader that went away (`| head`) is no error: later lines are dropped. Any other failure (a full
-disk) is reported once, on standard error, and makes the exit code 1.
+A stream that was closed before the program started (`>&-`) becomes the null device, as in git. A
+reader that has exited (`| head`) is not an error: later lines are dropped. Any other failure (a
+full disk) is reported once on standard error and makes the exit code 1.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-# What a pipe without a reader answers; Windows has no errno of its own for it
+# The errno of a pipe without a reader; Windows has none of its own for it
 _NO_READER = (errno.EPIPE, errno.EINVAL) if sys.platform == "win32" else (errno.EPIPE,)
 _failures: list[OSError] = []  # of standard output
 
@@ -33,12 +33,12 @@ class _Stream(io.FileIO):
             os.close(nowhere)
             if self.fileno() == 1 and error.errno not in _NO_READER:
                 _failures.append(error)
-                sys.stderr.write(f"error: cannot write standard output: {error.strerror}\n")
+                sys.stderr.write(f"error: cannot write to standard output: {error.strerror}\n")
             return memoryview(data).nbytes
 
 
 def guard() -> None:
-    """Make the standard streams of this process end no command; again changes nothing."""
+    """Guard the standard streams of this process; a second call changes nothing."""
     for number in range(3):
         _open_closed(number)
     sys.stdout = _guarded(sys.stdout, 1)
@@ -46,13 +46,15 @@ def guard() -> None:
 
 
 def exit_code(code: int | None) -> int | None:
-    """Return `code`, or 1 where it means success and standard output could not be written."""
+    """Return `code`, or 1 if it means success and standard output could not be written."""
     sys.stdout.flush()
     return code or int(bool(_failures))
 
 
 def _open_closed(number: int) -> None:
-    """Else the next file that is opened, a database, would be what a child prints to."""
+    """Open the null device for a closed stream; otherwise children would print into the next file
+    that is opened, such as doit's database.
+    """
     try:
         os.fstat(number)
     except OSError:
@@ -63,7 +65,7 @@ def _open_closed(number: int) -> None:
 
 
 def _guarded(stream: TextIO | None, number: int) -> TextIO:
-    """A console of Windows and what a test put in place of a stream stay as they are."""
+    """Return a guarded stream; a Windows console or a test's replacement is returned unchanged."""
     guarded = _Stream(number, "w", closefd=False)
     if stream is None:
         return io.TextIOWrapper(io.BufferedWriter(guarded), "utf-8", "backslashreplace")

@@ -15,7 +15,7 @@ _OF_PROJECT = frozenset({"build", "dist", ".venv", "venv"})
 _PROJECT = ("setup.py", "pyproject.toml")
 _ANYWHERE = frozenset({".git", ".hg", "__pycache__"})
 _OF_CUDA = frozenset({".cu", ".cuh"})  # by which cpp_extension goes, too
-# Folders whose .cu files an extension does not build, the names of usual header libraries included
+# Folders whose .cu files an extension does not build, including common header libraries
 _NOT_ITS_OWN = re.compile(
     r"\.?(?:tests?|testing|unit_?tests?|examples?|samples?|demos?|tutorials?|docs?|notebooks"
     r"|bench(?:mark)?s?|third[_-]?party|3rd[_-]?party|3p|extern(?:al)?s?|vendor(?:ed|s)?|deps"
@@ -41,9 +41,9 @@ def has_cuda(folder: PurePath) -> bool:
     return any(path.suffix in _OF_CUDA for path in _sources(Path(folder)))
 
 
-def kernels(folder: PurePath) -> tuple[PurePath, ...]:
-    """Return the .cu files that a build is meant to compile, relative to `folder`: those outside of
-    folders of tests, examples and third-party code.
+def find_kernels(folder: PurePath) -> tuple[PurePath, ...]:
+    """Return the .cu files that a build should compile, relative to `folder`: those outside of
+    folders for tests, examples and third-party code.
     """
     found = (path.relative_to(folder) for path in _sources(Path(folder)) if path.suffix == ".cu")
     return tuple(sorted(path for path in found if not any(map(_NOT_ITS_OWN.fullmatch, path.parts))))

@@ -65,11 +65,11 @@ def of_profile(profile: Profile, stage: Stage | None, facts: Facts | None) -> di
 
 
 def suggest_other_torch(profile: Profile) -> str:
-    """Say what to take instead of a wheel without code for a target; each was tried by planning."""
+    """Return what to set instead of a wheel without code for a target; planning accepts each."""
     asked, host, knowledge = profile.loaded.settings, profile.host, profile.knowledge
     return instead_of_wheel(asked, host, knowledge, attempt) or (
-        "set torch.index or torch.version to a wheel that holds it, or leave the GPU out of "
-        "target.gpus"
+        "set torch.index or torch.version to a wheel with code for that GPU, or remove the GPU "
+        "from target.gpus"
     )
 
 

@@ -1,4 +1,4 @@
-"""Which line of an extension's own source names an arch that the toolkit does not know."""
+"""Find the line of an extension's own source that names an arch the toolkit does not support."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 _ARCH = re.compile(r"\b(?:compute|sm)_(\d{2,3})")
 _ARCH_SETTING = re.compile(r"arch|gencode|compute_|sm_\d", re.IGNORECASE)
-_ABOVE = 3  # lines before a number that may say that it is an arch
+_ABOVE = 3  # lines before a number that may show that it is an arch
 _FILES = ("setup.py", "CMakeLists.txt", "*.py", "*.cmake")
 
 
 def hint(stage: Stage | None, found: Diagnosis, settings_file: str) -> str:
-    """Say where the source of an extension names an arch that is no target, and how to change it;
-    "" for a target, whose toolkit is too old, and for any other failure.
+    """Return where the source of an extension names an unsupported arch that is not a target, and
+    how to remove it; "" for an arch that is a target, and for any other failure.
     """
     arch = _unsupported_arch(found)
     if stage is None or stage.room != "extensions" or not arch:
@@ -27,7 +27,7 @@ def hint(stage: Stage | None, found: Diagnosis, settings_file: str) -> str:
     job = stage.job
     if arch in {target.sm.removeprefix("sm_").rstrip("af") for target in job.targets}:
         return ""
-    what = f"sm_{arch} is no target of this profile ({', '.join(map(str, job.targets))})"
+    what = f"sm_{arch} is not a target of this profile ({', '.join(map(str, job.targets))})"
     entry = f"{job.name} among extensions of {settings_file}"
     given = {**{f"env.{name}": value for name, value in job.env.items()}, "nvcc": f"{job.nvcc}"}
     if key := next((key for key, text in given.items() if _number(arch).search(text)), ""):
@@ -55,7 +55,7 @@ def _number(arch: str) -> re.Pattern[str]:
 
 
 def _find_line(tree: Path, subdirectory: str, arch: str) -> tuple[Path, int] | None:
-    """Return the file and the line, the folder that is built before those around it."""
+    """Return the file and line; search the folder that is built first, then those above it."""
     built = tree / subdirectory
     folders = [built, *(one for one in built.parents if one.is_relative_to(tree))]
     files = (file for folder in folders for name in _FILES for file in sorted(folder.glob(name)))
@@ -64,8 +64,8 @@ def _find_line(tree: Path, subdirectory: str, arch: str) -> tuple[Path, int] | N
 
 
 def _lines_with(file: Path, arch: str) -> Iterator[int]:
-    """Yield lines that name the arch; a number counts only near a word for an arch, since Python
-    versions look the same.
+    """Yield the numbers of the lines that name the arch. A number counts only near a word such as
+    `gencode`, since Python versions look the same.
     """
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     for at, line in enumerate(lines):

@@ -24,6 +24,11 @@ class MachineCode:
     cubins: frozenset[Arch] = frozenset()
     ptx: frozenset[Arch] = frozenset()
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The archs in order, then those of PTX: "9.0", "12.0", "12.0+PTX"."""
+        return (*map(str, sorted(self.cubins)), *(f"{arch}+PTX" for arch in sorted(self.ptx)))
+
 
 def extension_accepts(knowledge: Knowledge, torch_release: str, arch: Arch) -> bool:
     """Whether torch.utils.cpp_extension of that release takes `arch`.

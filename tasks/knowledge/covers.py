@@ -62,8 +62,8 @@ def how(
 
 
 def targets_of(library: str, targets: Sequence[Arch]) -> tuple[Arch, ...]:
-    """Return the targets that a library must cover: the one that it is named after (`_120_C`, as
-    tiny-cuda-nn makes one for each), else all.
+    """Return the targets that a library must cover: the one in its name (`_120_C`; tiny-cuda-nn
+    builds one library for each), else all.
     """
     named = re.match(r"_(\d{2,3})_C(?:\.|$)", library)
     own = tuple(target for target in targets if named and target.sm == f"sm_{named[1]}")

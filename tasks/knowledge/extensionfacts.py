@@ -60,7 +60,7 @@ class ExtensionFact:
     `after` names of extensions that it imports. `own_jobs`: its setup.py puts a number of jobs
     where MAX_JOBS has none. `compiler_mib` is the memory of one compiler, 0 where nobody knows.
     `check` is a script of templates/checks, `pypi` whose package has its name on the index,
-    `distribution` what its own metadata calls it, `subdirectory` where its project is.
+    `distribution` the name in its metadata, `subdirectory` the folder of its project.
     """
 
     name: str

@@ -29,14 +29,14 @@ def called(knowledge: Knowledge, name: str) -> ExtensionFact | None:
 
 
 def distributed_as(knowledge: Knowledge, name: str) -> ExtensionFact | None:
-    """Return the extension whose distribution has that name."""
+    """Return the known extension with that distribution name, None if there is none."""
     wanted = canonical(name)
     facts = knowledge.extensions.values()
     return next((fact for fact in facts if canonical(fact.distribution) == wanted), None)
 
 
 def from_source(knowledge: Knowledge, git: str, ref: str, sdist: str) -> list[ExtensionFact]:
-    """Return the extensions with that repository or sdist, those at `ref` first."""
+    """Return the known extensions with that repository or sdist, those at `ref` first."""
     if sdist:
         fact = distributed_as(knowledge, sdist.partition("==")[0])
         return [fact] if fact and fact.pypi == "own" else []
@@ -46,7 +46,7 @@ def from_source(knowledge: Knowledge, git: str, ref: str, sdist: str) -> list[Ex
 
 
 def _repository(url: str) -> str:
-    """Return a git URL without what differs between addresses of one repository."""
+    """Normalize a git URL, so that all addresses of one repository are equal."""
     bare = re.sub(r"^\w+://|^[\w.-]+@(?=[^/]+:)", "", url.lower()).rpartition("@")[2]
     return re.sub(r"\.git$", "", bare.replace(":", "/").rstrip("/"))
 

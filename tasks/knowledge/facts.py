@@ -105,10 +105,10 @@ class OfficialWheel:
 
 @dataclass(frozen=True)
 class FewerPythons:
-    """Wheels of a release that stop at an older Python than its others.
+    """Wheels of a release that end at an older Python than its other wheels.
 
-    They are for these systems and machines, () for any; `pypi`: those on PyPI only. `last` is ""
-    where there is no such wheel at all.
+    They are the wheels for these systems and machines, () for any; with `pypi`, only those on PyPI.
+    `last` is the newest Python, "" if there is no such wheel at all.
     """
 
     system: tuple[str, ...]
@@ -121,8 +121,8 @@ class FewerPythons:
 class Release:
     """A minor release of PyTorch, with the requirements of its newest patch.
 
-    `python` is the first and the last Python that has wheels; `fewer_pythons` says where there are
-    less. `setuptools`, `torchvision`,
+    `python` is the first and the last Python that has wheels; `fewer_pythons` lists the platforms
+    with fewer. `setuptools`, `torchvision`,
     `torchaudio` and `triton` are version specifiers, "" where anything goes or nothing exists.
     `channel` is where a version before the release is published; its facts are only assumed.
     `patches` are the specifiers of older patches that have others, by patch and name.

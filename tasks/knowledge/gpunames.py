@@ -18,7 +18,7 @@ _LOOKS = str.maketrans("oil", "011")
 _SHORT = 3  # a number of fewer digits is near too many others
 
 
-@lru_cache(maxsize=2048)  # each question compares with every known name
+@lru_cache(maxsize=2048)  # each lookup compares with every known name
 def key(text: str) -> str:
     """Letters and digits alone, without the maker: `rtx5090`."""
     return re.sub(r"[^a-z0-9]", "", _MAKER.sub("", text.lower()))

@@ -70,7 +70,7 @@ def is_capability(text: str) -> bool:
 
 
 def named_by(knowledge: Knowledge, arch: Arch) -> str:
-    """Return the GPUs of a capability in few words: `RTX 40 series, L2, L4 and others`."""
+    """Summarize the GPUs with a capability: `RTX 40 series, L2, L4 and others`."""
     cards = [gpu for gpu in knowledge.gpus if gpu.arch == arch]
     series = Counter(found[1] for gpu in cards if (found := _SERIES.match(gpu.name)))
     lines = [f"RTX {first}0 series" for first, count in series.items() if count >= _FEW]
@@ -126,7 +126,7 @@ def _of_family(knowledge: Knowledge, text: str, family: GpuFamily) -> GpuFact:
 
 
 def _meant(knowledge: Knowledge, text: str) -> list[GpuFact]:
-    """Return the products whose names have every word of `text`."""
+    """Return the products whose names contain every word of `text`."""
     asked = [{word, _ampere(word)} for word in words(text)]
     if not asked:
         return []

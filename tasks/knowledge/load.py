@@ -69,7 +69,7 @@ class Knowledge:
 
     @cached_property
     def gpus_by_text(self) -> dict[str, GpuFact]:
-        """What was written for a GPU, and what it meant: a refusal asks again for each trial."""
+        """Cache of resolved GPU names: the suggestions for a refusal look each up many times."""
         return {}
 
     @cached_property

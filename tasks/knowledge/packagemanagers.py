@@ -21,10 +21,10 @@ class PackageManager:
 
 @dataclass(frozen=True)
 class PackageManagers:
-    """All that are known, and what a person calls what they are asked for.
+    """The known package managers, and the plain `names` of what they install.
 
-    `releases`: by release of a system ("debian-12") and word ("python") the versions that it has
-    packages of. `anywhere`: the commands that work on every system.
+    `releases`: for each release of a system ("debian-12") and word ("python"), the versions that it
+    has packages of. `anywhere`: commands that work on every system.
     """
 
     names: Mapping[str, str]
@@ -40,8 +40,8 @@ class PackageManagers:
     def has_package(
         self, manager: PackageManager, systems: Sequence[str], words: Mapping[str, str]
     ) -> bool:
-        """Return whether this release has packages of the versions in `words`; True for a manager
-        no release of which is listed.
+        """Return True if this release has packages of the versions in `words`, or if no release of
+        the manager's systems is listed.
         """
         if not any(one.rpartition("-")[0] in manager.systems for one in self.releases):
             return True
@@ -69,8 +69,8 @@ def _rows(managers: Mapping[str, Mapping[str, Any]]) -> Iterator[PackageManager]
 
 
 def command(knowledge: Knowledge, systems: Sequence[str], asked: str, **words: str) -> str:
-    """Return `sudo apt install g++-14`, or "" where no package of this system is known. `words`
-    are the versions that names have in them.
+    """Return the install command, such as `sudo apt install g++-14`; "" if none is known for this
+    system. `words` are the versions in the package names.
     """
     facts = knowledge.package_managers
     manager = facts.of(systems)

@@ -34,7 +34,7 @@ class WheelChoice:
     """An official wheel.
 
     `cuda` is `13.2`, None for a CPU wheel; `index` its URL, "" for pip's default index. `verified`:
-    what it holds was looked at in this very release, and not inferred; `why` says where it was not.
+    its machine code was inspected in this exact release, not inferred; `why` says so if not.
     """
 
     cuda: str | None
@@ -164,8 +164,8 @@ def _why_not(  # noqa: PLR0913, PLR0917  (the same question)
 
 
 def supports_python(found: Release, python: str) -> bool:
-    """Whether the release is for that Python, `3.11` or `3.11.7`; its wheels may not be, on some
-    platforms.
+    """Return True if the release supports that Python, `3.11` or `3.11.7`; some platforms may lack
+    wheels for it.
     """
     return numbers(found.python[0]) <= numbers(python) <= numbers(found.python[1])
 
@@ -173,9 +173,9 @@ def supports_python(found: Release, python: str) -> bool:
 def wheel_pythons(
     found: Release, system: str, machine: str, *, pypi: bool = False
 ) -> tuple[str, str]:
-    """Return the first and the last Python with a wheel for that platform, or with one on PyPI.
+    """Return the first and the last Python with a wheel for that platform; with `pypi`, on PyPI.
 
-    The last is "" where there is no wheel.
+    The last is "" if there is no wheel.
     """
     ends = [
         fewer.last
@@ -207,7 +207,7 @@ def _choice(
     codes = ", ".join(sorted({code_for(wheel, target) for target in targets}))
     looked_at = verified(wheel) and not found.channel
     sure = looked_at and name == found.patch
-    doubt = f"known of {found.patch}" if looked_at else "by our facts, not verified"
+    doubt = f"known for {found.patch}" if looked_at else "by our facts, not verified"
     holds = f"holds {codes}" if sure else f"is expected to hold {codes} ({doubt})"
     if wheel.pypi and not found.channel:
         why = f"PyPI's torch {name} (CUDA {wheel.cuda}) {holds}"

@@ -63,7 +63,7 @@ def read_toolkits(data: Mapping[str, Any]) -> dict[str, Toolkit]:
 
 
 def read_releases(data: Mapping[str, Any]) -> dict[str, Release]:
-    """pytorch.yaml: releases, each with its rows of fewer_pythons."""
+    """Read the releases of pytorch.yaml, each with its rows of fewer_pythons."""
     fewer = data["fewer_pythons"]
     return {minor: _release(minor, row, fewer) for minor, row in data["releases"].items()}
 

@@ -36,8 +36,8 @@ def remedies(
     settings: Settings, host: Host, knowledge: Knowledge, attempt: Attempt
 ) -> tuple[Remedy, ...]:
     """At most one of a kind: another Python, a toolkit of one's own, any toolkit, torch, strategy,
-    several profiles, or fewer targets. Two changes at once only where no single one helps, and
-    torch, CUDA and Python together only where no two do.
+    several profiles, or fewer targets. Two changes at once only if no single one helps, and
+    torch, CUDA and Python together only if no two do.
     """
     trial = Trial(settings, host, knowledge, attempt)
     found = [next(kind(trial), None) for kind in _ONE_CHANGE]
@@ -50,8 +50,8 @@ def remedies(
 
 
 def instead_of_wheel(settings: Settings, host: Host, knowledge: Knowledge, attempt: Attempt) -> str:
-    """Name another wheel and a build, for a wheel that was fetched and lacks code for a target;
-    empty if planning accepts neither.
+    """Suggest another wheel and a source build in place of a wheel that lacks code for a target; ""
+    if planning accepts neither.
     """
     trial = Trial(settings, host, knowledge, attempt)
     found = [next(kind(trial), None) for kind in (other_wheels, own_build)]

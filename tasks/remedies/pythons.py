@@ -22,7 +22,7 @@ def pythons(trial: Trial) -> Iterator[Remedy]:
     for version in fitting_pythons(trial, found) if found else ():
         python = replace(trial.host.python, version=version, torch=None)
         if choice := trial.of(replace(trial.host, python=python)):
-            yield Remedy(python_todo(version, into=bool(trial.settings.install.into)), choice)
+            yield Remedy(python_hint(version, into=bool(trial.settings.install.into)), choice)
 
 
 def pythons_and_toolkits(trial: Trial) -> Iterator[Remedy]:
@@ -32,9 +32,9 @@ def pythons_and_toolkits(trial: Trial) -> Iterator[Remedy]:
         yield replace(remedy, todo=f"{remedy.todo} and install CUDA {cuda} ({ARCHIVE})")
 
 
-def python_todo(version: str, *, into: bool) -> str:
-    """Return how to change to that Python. install.into names an environment of the one that is
-    meant: what is built for another cannot go into it.
+def python_hint(version: str, *, into: bool) -> str:
+    """Return the hint to change to that Python. install.into must then change too: its environment
+    is of the current Python, and wheels for another cannot be installed there.
     """
     if into:
         return (
@@ -55,8 +55,8 @@ def _refusing(trial: Trial) -> Release | None:
 
 
 def fitting_pythons(trial: Trial, found: Release) -> tuple[str, ...]:
-    """Return the Pythons to try with that release, the nearest first; "" for the one that is meant
-    where the release is for it.
+    """Return the Pythons to try with that release, the nearest first; only "" if the current one
+    fits.
     """
     host, python = trial.host, numbers(trial.host.python.version)
     first, last = found.python

@@ -1,4 +1,4 @@
-"""Another torch, CUDA and Python at once, where no one or two of them help."""
+"""Suggest another torch, CUDA and Python together, if changing one or two of them does not help."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tasks.knowledge.releases import nearest, release
 from tasks.knowledge.toolkits import toolkits_for
 from tasks.knowledge.wheels import missing
 from tasks.model import Arch, Host, ToolkitFound
-from tasks.remedies.pythons import fitting_pythons, python_todo
+from tasks.remedies.pythons import fitting_pythons, python_hint
 from tasks.remedies.trial import Remedy, Trial
 from tasks.settings.schema import Settings
 
 
 @dataclass(frozen=True)
 class Change:
-    """What differs from the settings and the host; "" where nothing does. `installed` is a CUDA
-    release that is not on this machine yet.
+    """The values that differ from the settings and the host, "" for those that do not. `installed`
+    is a CUDA release that has to be installed first.
     """
 
     torch: str = ""
@@ -33,16 +33,16 @@ class Change:
 
     @property
     def size(self) -> tuple[int, int]:
-        """How many settings change, then whether something has to be installed."""
+        """Return the number of changed settings, then whether CUDA has to be installed."""
         parts = (self.torch, self.python, self.cuda, self.provider)
         return sum(map(bool, parts)), bool(self.installed)
 
 
 def together(trial: Trial) -> Iterator[Remedy]:
-    """Yield the plans with the fewest changes first; wheels before builds unless a build was asked
-    for.
+    """Yield the working changes, the smallest first; wheels before builds unless the settings
+    require a build.
     """
-    if trial.settings.torch.strategy == "existing" or not _possible(trial):
+    if trial.settings.torch.strategy == "existing" or not _is_possible(trial):
         return
     builds = []
     for change in sorted(_changes(trial), key=lambda change: change.size):
@@ -58,8 +58,8 @@ def _wants_build(settings: Settings) -> bool:
     return settings.torch.strategy == "source" or bool(wants_source(settings))
 
 
-def _possible(trial: Trial) -> bool:
-    """Return whether one toolkit or one official wheel has code for every target."""
+def _is_possible(trial: Trial) -> bool:
+    """Return True if one toolkit or one official wheel supports every target."""
     knowledge = trial.knowledge
     try:
         targets, _ = find_targets(trial.settings, trial.host, knowledge)
@@ -79,7 +79,7 @@ def _in_a_wheel(trial: Trial, targets: tuple[Arch, ...]) -> bool:
 
 
 def _changes(trial: Trial) -> Iterator[Change]:
-    """Yield every combination that can matter: a few hundred at most."""
+    """Yield every combination worth trying: a few hundred at most."""
     for found in _releases(trial):
         torch = "" if found.patch == trial.settings.torch.version else found.patch
         asked = replace(trial, settings=_with_torch(trial.settings, torch))
@@ -113,7 +113,7 @@ def _cudas(settings: Settings, found: Release) -> tuple[str, ...]:
 
 
 def _providers(settings: Settings, cuda: str, found: Release) -> Iterator[tuple[str, str]]:
-    """Yield toolkit.provider and what to install for it: "" twice is this machine as it is."""
+    """Yield toolkit.provider and the CUDA release to install; "" for each that stays as it is."""
     provider = settings.toolkit.provider
     yield "", ""
     version = cuda or settings.toolkit.version
@@ -161,7 +161,7 @@ def _todo(settings: Settings, change: Change) -> str:
     ]
     parts = [f"set {' and '.join(named)}"] if named else []
     if change.python:
-        parts.append(python_todo(change.python, into=bool(settings.install.into)))
+        parts.append(python_hint(change.python, into=bool(settings.install.into)))
     if change.installed and settings.toolkit.provider == "path":
         parts.append(f"name CUDA {change.installed} in toolkit.path")
     elif change.installed:

@@ -57,8 +57,8 @@ def strategies(trial: Trial) -> Iterator[Remedy]:
 
 
 def other_wheels(trial: Trial) -> Iterator[Remedy]:
-    """An official wheel that is known to hold code for every target, other than the one that is
-    chosen now: of the same minor release first, then of the nearest.
+    """Yield official wheels that are known to hold code for every target, other than the current
+    one: of the same minor release first, then of the nearest.
     """
     now = trial.of()
     for version in _versions(trial):
@@ -71,14 +71,14 @@ def other_wheels(trial: Trial) -> Iterator[Remedy]:
 
 
 def own_build(trial: Trial) -> Iterator[Remedy]:
-    """A build in place of the wheel that is chosen now."""
+    """Yield a source build in place of the current wheel."""
     keys = {"strategy": "source", "local": None}
     if choice := trial.of(torch=keys):
         yield Remedy(f"set {_changed(trial, keys)}, to build it", choice)
 
 
 def _versions(trial: Trial) -> list[str]:
-    """The newest known patch of the minor release that is asked for, then of the nearest ones."""
+    """Return the newest known patch of the requested minor release, then of the nearest ones."""
     asked = trial.settings.torch.version
     known = trial.knowledge.releases
     own = [one for minor, one in known.items() if numbers(minor) == numbers(asked)]
@@ -86,7 +86,7 @@ def _versions(trial: Trial) -> list[str]:
 
 
 def _changed(trial: Trial, keys: Mapping[str, str | None]) -> str:
-    """The keys that differ from the settings: `torch.index: auto and torch.version: "2.15.0"`."""
+    """Format the changed keys: `torch.index: auto and torch.version: "2.15.0"`."""
     asked = trial.settings.torch
     texts = {key: value for key, value in keys.items() if getattr(asked, key) != value}
     return " and ".join(

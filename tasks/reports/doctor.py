@@ -63,7 +63,7 @@ def gate(subject: Subject) -> None:
 
 
 def refuse_known_bad(subject: Subject) -> None:
-    """Raise the `BuildError` of `gate` for a combination that the facts say does not work."""
+    """Raise the same `BuildError` as `gate` for a combination that is known not to work."""
     _refuse(diagnose(subject, frozenset({"known-bad"})))
 
 

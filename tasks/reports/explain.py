@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from tasks.checks.ask import ask
 from tasks.checks.disks import taken, told
-from tasks.deciding.foreseen import foreseen, foreseen_targets
+from tasks.deciding.foreseen import capability_warnings, foreseen
 from tasks.digest import canonical, plain
 from tasks.effects import manifests, terminal
 from tasks.effects.files import deliver
@@ -64,8 +64,8 @@ class Verdict:
 
 def run(subject: Subject, json: str = "") -> None:
     """Print the decisions, a line for each stage in order, and what that takes. Raises the problem
-    of a profile that is broken, and the refusal of `doit build` for what the facts say does not
-    work.
+    of a profile that is broken, and the error of `doit build` for a combination that is known to
+    fail.
     """
     opened = subject.of_build()
     plan = opened.plan
@@ -73,7 +73,7 @@ def run(subject: Subject, json: str = "") -> None:
     decided = decisions(opened, _found(plan, found))
     takes = expected(_past(plan, found), _by_facts(subject, opened))
     known = foreseen(opened.knowledge, opened.host, opened.choice)
-    named = foreseen_targets(opened.loaded, opened.host, opened.knowledge)
+    named = capability_warnings(opened.loaded, opened.host, opened.knowledge)
     warnings = [*plan.warnings, *unread(os.environ), *named, *known]
     show_decisions(decided)
     for warning in warnings:

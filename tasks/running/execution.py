@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Run = Callable[[Any], tuple[Any, ...]]
 
 _MOST = 4  # extensions at once
-_INCOMPLETE = "an extension failed, and this went on without it"
+_INCOMPLETE = "an extension failed; this stage ran without it"
 _EVERY = {"build", "extensions", "install"}  # what takes all of them
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 
@@ -92,20 +92,20 @@ def execute(yard: Yard, stage: Stage) -> TaskFailed | None:
 
 
 def _do_without_failed(yard: Yard, stage: Stage) -> TaskFailed | None:
-    """Run a stage after those whose manifests it may lack; one that failed fails it afterwards,
-    so that the exit code is 1.
+    """Run a stage after those whose manifests it may lack. If one of these failed, fail the stage
+    afterwards, so that the exit code is 1.
     """
     yard.abreast = yard.abreast or _abreast(yard)
     failed: set[PurePath] = set()
-    for other in lacked_by(yard.plan, stage):
+    for other in optional_stages(yard.plan, stage):
         if failed & set(other.reads) or (is_due(other) and yard.abreast.result(other)):
             failed.update(other.leaves)
     failure = _failure(lambda: _do(yard, stage))
     return failure or (TaskFailed(_INCOMPLETE, report=False) if failed else None)
 
 
-def lacked_by(plan: Plan, stage: Stage) -> list[Stage]:
-    """Return the stages that leave what `stage` may lack, in their order."""
+def optional_stages(plan: Plan, stage: Stage) -> list[Stage]:
+    """Return the stages whose manifests `stage` may lack, in order."""
     return [other for other in plan.stages if set(other.leaves) & set(stage.may_lack)]
 
 

@@ -19,7 +19,7 @@ from doit.tools import config_changed
 from tasks.digest import shown
 from tasks.help.text import PAGES
 from tasks.model import Plan, Stage
-from tasks.running.execution import Yard, execute, is_due, lacked_by
+from tasks.running.execution import Yard, execute, is_due, optional_stages
 from tasks.running.rooms import room
 
 Task = dict[str, Any]
@@ -80,8 +80,12 @@ def _uptodate(plan: Plan, stage: Stage) -> list[Any]:
     if stage.asks == "always":
         return [False]
     checks = [config_changed(shown(stage.inputs)), lambda: _intact(stage)]
-    if stage.may_lack:  # doit knows nothing of files that may be missing, nor of who makes them
-        checks.append(lambda: not _reasons(stage) and not any(map(is_due, lacked_by(plan, stage))))
+    if (
+        stage.may_lack
+    ):  # doit does not track files that may be missing, or the tasks that write them
+        checks.append(
+            lambda: not _reasons(stage) and not any(map(is_due, optional_stages(plan, stage)))
+        )
     if stage.asks == "moved":
         checks.append(lambda: not room(stage, "moved").moved(stage.job))
     return checks
@@ -109,14 +113,14 @@ def _absent(yard: Yard, name: str, reason: str) -> Task:
 
 
 def results(stage: Stage) -> tuple[PurePath, ...]:
-    """Return what `doit clean` removes of a stage: its manifests, and of validate the file for
-    other programs; not work trees, environments and wheels.
+    """Return the files of a stage that `doit clean` removes: its manifests, and validate's file for
+    other programs; not work trees, environments or wheels.
     """
     return (*stage.leaves, *(stage.also if stage.room == "validate" else ()))
 
 
 def withdraw_manifests(stage: Stage) -> None:
-    """What `doit clean` does."""
+    """Remove the results of a stage, as `doit clean` does."""
     from tasks.effects import manifests  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
     manifests.withdraw(*results(stage))

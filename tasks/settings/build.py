@@ -22,12 +22,12 @@ class Build(Section):
     env: Variables = {}
     """Other variables for the build."""
     jobs: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
-    """Compilers at once, at most; `auto` is one for each core. Memory holds back those that do not
-    fit (docs/source.md, "How many compilers").
+    """The maximum number of compilers at once; `auto` is one for each core. Fewer run if memory is
+    short (docs/source.md, "How many compilers").
     """
     jobs_exact: bool = False
-    """Run exactly as many compilers as `jobs` says, or MAX_JOBS in `env`, whatever memory is left:
-    the kernel may kill some, or the machine may stall. Without a number it changes nothing.
+    """Run exactly `jobs` compilers, or MAX_JOBS in `env`, even if memory is short: the kernel may
+    kill some, or the machine may stall. Without a number it has no effect.
     """
     cache: Caching = "auto"
     """The compiler cache, of torch's build and of the extensions. `auto` is ccache where it is

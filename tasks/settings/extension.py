@@ -65,9 +65,9 @@ class Extension(Section):
     env: Variables = {}
     """Variables for this build alone."""
     cuda: Literal["auto", "required", "none"] = "auto"
-    """Whether its libraries must hold device code where the profile has a GPU target. `auto`: yes
-    if it has .cu files outside of folders of tests, examples and third-party code. `none` also
-    leaves FORCE_CUDA=1 out of its build.
+    """Whether its libraries must hold device code if the profile has a GPU target. `auto`: yes if
+    it has .cu files outside of folders for tests, examples and third-party code. `none` also builds
+    it without FORCE_CUDA=1.
     """
     includes: tuple[Annotated[str, Field(pattern=forms.HEADER)], ...] = ()
     """Headers included first in every source ("cfloat"), for code that forgot them."""

@@ -26,8 +26,8 @@ DEFAULTS, LOCAL = "config/default.yaml:", "config/local.yaml:"
 
 @dataclass(frozen=True)
 class Loaded:
-    """The settings of a profile, and where each leaf (dotted key) is from. `places` has that of
-    what is inside lists too: `extensions.0.path`.
+    """The settings of a profile, and where each leaf (dotted key) is from. `places` also
+    has the origin of values inside lists: `extensions.0.path`.
     """
 
     profile: str
@@ -188,7 +188,7 @@ def split(tree: Tree, prefix: str = "") -> tuple[dict[str, Any], dict[str, str]]
 
 
 def _inside(tree: Tree, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Where everything inside a list is from, by its dotted key."""
+    """Yield the dotted key and the origin of every value inside a list."""
     for key, node in tree.items():
         dotted = f"{prefix}{key}"
         if isinstance(node, Leaf):

@@ -1,4 +1,4 @@
-"""The file and line, or the variable, of the setting that an error is about."""
+"""Find the file and line, or the environment variable, of the setting that an error is about."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tasks.settings.schema import Settings
 
 # "torch.version", "extensions.1 (mine).path" or "extensions (mine).after"
 _KEY = re.compile(r"(?P<list>\w+)(?P<index>\.\d+)?(?: \((?P<name>[^)]*)\))?(?P<below>(?:\.\w+)*)")
-# What such an error is about where the section itself leaves all to the defaults
+# Settings that cause such an error if the section itself has only defaults
 _RELATED = {
     "toolkit": ("target.gpus", "torch.version", "torch.strategy"),
     "torch": ("target.gpus", "toolkit.version", "python"),
@@ -24,7 +24,7 @@ _RELATED = {
 
 @contextmanager
 def located(loaded: Loaded) -> Iterator[None]:
-    """Have an error that names a setting say where that was set, as one of the load does."""
+    """Add to an error that names a setting where it was set, as errors while loading have it."""
     try:
         yield
     except BuildError as error:
@@ -35,8 +35,8 @@ def located(loaded: Loaded) -> Iterator[None]:
 
 
 def _find(error: BuildError, loaded: Loaded) -> tuple[str, str]:
-    """Return the key, and `config/local.yaml:12` or a variable's name; "" where the defaults are
-    all there is, or the error names no setting.
+    """Return the key, and `config/local.yaml:12` or a variable's name; "" for both if only defaults
+    are involved or the error names no setting.
     """
     found = _KEY.fullmatch(error.where)
     if found is None or found["list"] not in Settings.model_fields:
@@ -58,7 +58,7 @@ def _find(error: BuildError, loaded: Loaded) -> tuple[str, str]:
 
 
 def _item(value: Any, text: str) -> str:
-    """Return `.1` for the item of a list that `text` names first, "" for none."""
+    """Return `.1` for the list item that `text` names first, "" if it names none."""
     found = []
     for index, one in enumerate(value if isinstance(value, tuple) else ()):
         name = re.escape(str(getattr(one, "name", one)))
@@ -68,7 +68,7 @@ def _item(value: Any, text: str) -> str:
 
 
 def _around(key: str) -> Iterator[str]:
-    """The key, and those that it is in."""
+    """Yield the key and its parent keys, the innermost first."""
     while key:
         yield key
         key = key.rpartition(".")[0]

@@ -121,8 +121,8 @@ class Install(Section):
     what was there.
     """
     partial: bool = False
-    """Whether torch and the extensions that were built are put there although another extension
-    failed; the run still ends with exit code 1.
+    """Install torch and the extensions that were built even if another extension failed; the exit
+    code is still 1.
     """
 
 

@@ -14,8 +14,8 @@ from tasks.words.size import gib, size
 _HEAVY = (1024, 60.0)  # MiB that a job holds, or seconds at work, that are worth a word
 _LONG = 30.0  # seconds that an object took which are worth one
 _SHOWN = (2, 3)  # heavy ones, and slow ones
-_FEWER = "; fewer at once need less (build.jobs)"
-_FULL = 0.9  # share of the memory from which on it is called full
+_FEWER = "; a lower build.jobs needs less"
+_FULL = 0.9  # share of memory in use that counts as full
 _NAME = 24  # signs of a name in a log, where a line has everything
 
 
@@ -69,8 +69,8 @@ class AtWork:
 
     @property
     def shortage(self) -> str:
-        """Return what is short and what that does, "" if nothing is: `memory is full (1.6 of 1.7
-        GiB), 5 compilers are paused`.
+        """Describe a shortage of memory, "" if there is none: `memory is full (1.6 of 1.7 GiB), 5
+        compilers are paused`.
         """
         use = f"{gib(self.used_mib)} of {gib(self.limit_mib)} GiB"
         verb = "compiler is" if self.paused == 1 else "compilers are"

@@ -79,7 +79,7 @@ class Console:
     ) -> None:
         self.plan = plan
         self.notices = notices
-        self.profile = ""  # which commands in the lines name; "" for none
+        self.profile = ""  # added to the commands in messages; "" adds none
         self.screen = Screen(out or sys.stdout)
         self.started = time.monotonic()
         self.ran = 0

@@ -17,13 +17,13 @@ from tasks.words.duration import roughly
 _BASIS = (20.0, 10)  # seconds and steps; of a short build a quarter of its steps will do
 _RECENT = 100  # steps whose rate counts as much as that of the whole run
 _WORTH_A_LINE = 60.0  # seconds between two lines in a log
-_STALLED = 120.0  # seconds without a finished step that are worth a word
+_STALLED = 120.0  # seconds without a finished step that are reported
 
 
 @dataclass(frozen=True)
 class Progress:
     """`done` of `total` steps; `eta` in seconds, None where nothing can be said; what was `at_work`
-    then. No step ended for `silent` seconds. A `total` of 0 is one that is not known yet.
+    then. No step has ended for `silent` seconds. `total` is 0 until it is known.
     """
 
     done: int
@@ -34,12 +34,12 @@ class Progress:
 
     @property
     def stalled(self) -> str:
-        """Return for how long nothing was finished, and why; "" if that is not worth a word."""
+        """Return how long no step has finished, and why; "" if that is less than two minutes."""
         if self.silent < _STALLED or self.at_work.jobs == 0:
             return ""
         why = self.at_work.shortage
-        told = f"no compiler has finished for {roughly(self.silent)}"
-        return f"{told}: {why}" if why else told
+        text = f"no compiler has finished for {roughly(self.silent)}"
+        return f"{text}: {why}" if why else text
 
     @property
     def percent(self) -> int:

@@ -160,7 +160,7 @@ exec "$@"
 """
 
 
-def test_no_extension_is_built_with_what_opens_something(
+def test_extension_build_gets_no_credentials(
     venv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in (

@@ -31,8 +31,8 @@ def test_nothing_in_a_name_or_a_value_is_executed_or_lost(shell: str, tmp_path: 
         pytest.param("zsh", 6, marks=pytest.mark.needs("zsh")),
     ],
 )
-def test_nor_in_thousands_of_them(shell: str, batches: int, tmp_path: Path) -> None:
-    """Most of them in the shell that starts soonest."""
+def test_thousands_of_values_run_nothing_either(shell: str, batches: int, tmp_path: Path) -> None:
+    """The shell that starts fastest gets the most."""
     try_batches(shell, batches * MOMENTS, tmp_path)
 
 

@@ -137,7 +137,7 @@ def test_what_its_objects_came_to_is_known_the_next_time(
         (3, {"MAX_JOBS": "5"}, 5),
     ],
 )
-def test_a_number_is_the_size_of_the_pool_or_where_it_is_exact_the_number(
+def test_number_of_jobs_limits_the_jobserver_or_is_exact(
     yard: Yard, extension: Path, jobs: object, own: dict[str, str], told: int
 ) -> None:
     job = yard.extension(extension, jobs, **own)

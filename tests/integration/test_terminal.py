@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
 INIT = 'doit init --card "RTX 5090" --way auto --extensions simple-knn,diff-gaussian-rasterization'
-FULL = "error: cannot write standard output: No space left on device\n"
+FULL = "error: cannot write to standard output: No space left on device\n"
 installed = pytest.mark.skipif(
     "torchyard_commands:Run" not in {one.value for one in entry_points(group="doit.COMMAND")},
     reason="not run: installed before these entry points were there: pip install -e .",
@@ -99,7 +99,7 @@ def test_what_doit_refuses_is_told_with_what_was_meant(
         ("validate >/dev/full", 1, FULL),
     ],
 )
-def test_an_output_that_takes_nothing_ends_no_command_with_a_traceback(
+def test_closed_or_full_output_causes_no_traceback(
     yard: Yard, command: str, code: int, told: str
 ) -> None:
     doit = f"{shlex.quote(sys.executable)} -m doit {command}"
@@ -111,23 +111,23 @@ def test_an_output_that_takes_nothing_ends_no_command_with_a_traceback(
     assert (done.returncode, done.stdout, done.stderr) == (code, "", told)
 
 
-def test_clean_says_in_plain_words_which_files_go(yard: Yard) -> None:
+def test_clean_lists_the_files_it_removes(yard: Yard) -> None:
     yard.build.mkdir(parents=True)
     manifest = yard.build / "deps.json"
     manifest.write_text("{}")
     assert yard.must("clean", "-n").splitlines() == [
-        f"would remove the result of deps: {manifest}",
+        f"would remove the results of deps: {manifest}",
         "nothing was removed",
     ]
     assert yard.must("clean").splitlines() == [
-        f"removed the result of deps: {manifest}",
+        f"removed the results of deps: {manifest}",
         (
-            "the next doit build profile=trial looks at these stages again; "
+            "the next doit build profile=trial checks these stages again; "
             "sources, build folders, environments and wheels stay"
         ),
     ]
     assert not manifest.exists()
-    assert yard.must("clean") == "nothing to remove: these stages of trial have no result\n"
+    assert yard.must("clean") == "nothing to remove: these stages of trial have no results\n"
 
 
 @installed

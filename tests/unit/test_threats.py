@@ -145,7 +145,7 @@ def laid(yard: Path) -> Path:
         "list --help",
     ],
 )
-def test_looking_runs_no_program_that_settings_name(laid: Path, words: str) -> None:
+def test_read_only_commands_run_no_program_of_the_settings(laid: Path, words: str) -> None:
     names = {task["basename"] for task in open_yard(laid, "mine", {}, words.split()).tasks()}
     assert {"deps", "wheel", "install", "lock", "explain"} <= names
     assert not (laid / "ran").exists()
@@ -155,7 +155,7 @@ def test_looking_runs_no_program_that_settings_name(laid: Path, words: str) -> N
 @pytest.mark.parametrize(
     "words", ["explain", "list --status", "list -qs", "settings build", "settings x --json y"]
 )
-def test_what_plans_runs_them(laid: Path, words: str) -> None:
+def test_commands_that_plan_run_those_programs(laid: Path, words: str) -> None:
     """docs/security.md says so; and no word beside settings has a stage run on half the facts."""
     with contextlib.suppress(BuildError):
         open_yard(laid, "mine", {}, words.split())
@@ -163,7 +163,7 @@ def test_what_plans_runs_them(laid: Path, words: str) -> None:
 
 
 @posix
-def test_a_page_of_help_builds_nothing(laid: Path, heard: Heard) -> None:
+def test_help_builds_nothing(laid: Path, heard: Heard) -> None:
     """doit takes the --help of `doit -o --help deps` for the name of a file, and runs deps."""
     opened = open_yard(laid, "mine", {}, ["-o", "--help", "deps"])
     (deps,) = (task for task in opened.tasks() if task["basename"] == "deps")

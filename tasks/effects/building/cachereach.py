@@ -31,14 +31,14 @@ _OF_S3 = "AWS_"  # what opens a bucket, and says where it is
 
 
 @contextlib.contextmanager
-def sharing(
+def remote_environment(
     found: Cache, url: str, env: Mapping[str, str], folder: PurePath
 ) -> Iterator[dict[str, str]]:
-    """Give the environment of compilers whose cache is shared: as the user's own variables say,
-    else by `url`; without either where that cannot be used.
+    """Give the compilers' environment with the remote cache that the user's variables name, else
+    the one at `url`; without a remote cache if it cannot be used.
 
-    What opens the shared cache is not in it. Only sccache's server gets that, and ccache reads it
-    from a file in `folder`, which only this user can read and which is removed after the block.
+    The environment holds no credentials: sccache's server alone gets them, and ccache reads them
+    from a file in `folder` that only this user can read and that is removed after the block.
     """
     rest, store = _store(found, url, env)
     if found.kind == "sccache" or not store:
@@ -57,8 +57,8 @@ def sharing(
 
 
 def _store(found: Cache, url: str, env: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The environment without what says where a cache is shared, and that as variables; none where
-    it cannot be used.
+    """Return the environment without the variables of a remote cache, and these variables, {} if
+    the remote cache cannot be used.
     """
     if not found.kind:
         return dict(env), {}
@@ -79,20 +79,20 @@ def _store(found: Cache, url: str, env: Mapping[str, str]) -> tuple[dict[str, st
 
 
 def _start(found: Cache, env: Mapping[str, str]) -> None:
-    """Its server, where that went away since it was asked."""
+    """Start sccache's server if it has ended since it was last asked."""
     start = Command((found.path, "--start-server"), env, "sccache's server", serves=True)
     with contextlib.suppress(CommandFailedError, MissingToolError):
         shell.capture(start)
 
 
 def _config(found: Cache, env: Mapping[str, str], store: Mapping[str, str]) -> str:
-    """A configuration file for ccache, which reads no other then: what the user's own files say,
-    and where the cache is shared. ccache replaces $NAME in it.
+    """Return a configuration file for ccache with the settings of the user's own files, which
+    ccache does not read then, and those of the remote cache. ccache expands $NAME in it.
     """
-    told = ""
+    output = ""
     with contextlib.suppress(CommandFailedError, MissingToolError):
-        told = shell.capture(Command((found.path, "--show-config"), env, "ask ccache"))
-    lines = re.findall(r"^\((?!default\)|environment\))[^\n]*?\) (\w+ = .*)", told, re.MULTILINE)
+        output = shell.capture(Command((found.path, "--show-config"), env, "ask ccache"))
+    lines = re.findall(r"^\((?!default\)|environment\))[^\n]*?\) (\w+ = .*)", output, re.MULTILINE)
     named = {name.removeprefix("CCACHE_").lower(): value for name, value in store.items()}
     kept = [line for line in lines if line.partition(" ")[0] not in named]
     kept += [f"{key} = {value.replace('$', '%24')}" for key, value in named.items()]

@@ -128,7 +128,7 @@ def measure(cache: Cache, env: Mapping[str, str], log: PurePath) -> Iterator[Mea
     """Count what the cache does for the commands of the block, which take the `env` it gives.
 
     `log` is a file for the counting. sccache counts for everyone whom its server serves. The counts
-    are there after a block that failed, too.
+    are set even if the block fails.
     """
     measured = Measured(env)
     if cache.kind == "ccache" and "CCACHE_STATSLOG" not in env:
@@ -206,7 +206,7 @@ def _counts_of_server(cache: Cache, env: Mapping[str, str]) -> Counts | None:
     try:
         told = json.loads(shell.capture(Command(argv, env, "ask sccache")))
         return counts_of_stats(told["stats"])
-    except (BuildError, ValueError, KeyError):  # also of a run that is being stopped
+    except (BuildError, ValueError, KeyError):  # BuildError: also if the run is being stopped
         return None
 
 

@@ -1,8 +1,8 @@
 """How many compilers are at work: what cores and memory allow, and fewer after one was killed.
 
-Where Ninja obeys a jobserver it gets one that a governor keeps to what memory is there, and to
-build.jobs; else, or with build.jobs_exact, a fixed number. Either is halved when a compiler ran out
-of memory all the same, and the build goes on from what is done.
+If Ninja supports a jobserver, it gets one that a governor limits to the available memory and to
+build.jobs; otherwise, or with build.jobs_exact, a fixed number. Either is halved if a compiler runs
+out of memory all the same, and the build goes on from what is done.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _OLD_MAKE = re.compile(r"\*\*\* .*--jobserver-auth(?!=)")
 def jobs_for(
     asked: int | None, pool: PurePath, ninja: str, deps: Deps, launchers: Iterable[str]
 ) -> int | None:
-    """Return how many compilers the program `ninja` is to start at once: None if the jobserver in
-    the folder `pool` can hold them to memory and to the limit `asked`; else the number that memory
+    """Return how many compilers the program `ninja` should run at once: None if the jobserver in
+    the folder `pool` can enforce memory and the limit `asked`; otherwise the number that memory
     allows now, at most `asked`.
 
     It cannot where sccache, as one of the `launchers`, has its server run them: their memory is not
@@ -60,8 +60,8 @@ def jobs_for(
 
 
 def safe_jobs(limit: int | None, compiler_mib: int = 0) -> int:
-    """Return how many compilers memory and cores allow now, at most `limit` if there is one: a
-    number above the cores counts, too.
+    """Return how many compilers memory allows now, at most `limit`, which may exceed the cores; at
+    most the cores without a limit.
     """
     if not limit:
         return capacity.safe_jobs(compiler_mib)
@@ -71,8 +71,8 @@ def safe_jobs(limit: int | None, compiler_mib: int = 0) -> int:
 @dataclass
 class Crew:
     """Compilers at once: `jobs` is a fixed number, None for the pool in the folder `pool`;
-    `expected` are MiB by output. `most` may be here, and `slots` more on other machines; with a
-    `limit`, the number that the settings have, so many in all.
+    `expected` are MiB by output. `most` may be here, and `slots` more on other machines; `limit`,
+    the number in the settings, is the maximum of both together.
 
     What it saw is there while the build is at work and after it, however that ended: `peaks`, MiB
     at the most by output, the outputs whose compilers were `killed`, what was `heard` of all, how
@@ -101,7 +101,7 @@ class Crew:
     def __post_init__(self) -> None:
         if self.old_make and not self.jobs:
             self.jobs = safe_jobs(self.limit)
-        if self.limit and not self.jobs:  # another number may govern another build beside this one
+        if self.limit and not self.jobs:  # a parallel build may have another limit
             self.pool = self.pool / str(self.limit)
 
     def work(self, start: Callable[[int | None, Mapping[str, str], Take], None]) -> None:
@@ -130,15 +130,15 @@ class Crew:
                 return
 
     def _keep_limit(self) -> None:
-        """Share the limit between this machine and the others."""
+        """Divide the limit between this machine and others; report a fixed number below it."""
         if not self.limit:
             return
         if self.jobs:
             if self.jobs < self.limit:
                 say(
-                    f"{self.jobs} of {self.limit} jobs: memory allows no more at the start, and "
-                    "nothing can hold back the jobs of this build later (build.jobs_exact: true "
-                    "starts all of them)"
+                    f"running {self.jobs} of {self.limit} jobs: memory allows no more now, and the "
+                    "number is fixed for this build (build.jobs_exact: true runs all "
+                    f"{self.limit})"
                 )
             return
         self.most = min(self.most, self.limit) if self.slots else self.limit

@@ -81,7 +81,7 @@ class _Follower:
                 tick(text, progress)
 
     def watch(self, look: Callable[[], AtWork], over: threading.Event) -> None:
-        """Until it is `over`, tell each second what is at work, whether a step ends or not."""
+        """Report each second what is at work until `over` is set, even if no step ends."""
         while not over.is_set():
             self.at_work = look()
             with self.lock:

@@ -80,7 +80,7 @@ def folder_of(place: Path, build: PurePath) -> Path:
 
 def begin(place: Path, bundle: Bundle, build: PurePath) -> None:
     """Unpack what is an archive, verify, and take everything from there from now on. Raises
-    `BadArtifactError` for the first file that is not as it was bundled, or not in the manifest.
+    `BadArtifactError` for the first file that was changed or is not in the manifest.
     """
     folder = folder_of(place, build)
     seen = Path(build) / "offline.json"
@@ -121,7 +121,7 @@ def read_or_none(folder: Path) -> Bundle | None:
 
 
 def _require_listed(place: Path, bundle: Bundle, folder: Path) -> None:
-    """Refuse links, and files that the manifest does not list under exactly this name."""
+    """Raise `BadArtifactError` for a link or a file whose exact name is not in the manifest."""
     known = {*bundle.files, MANIFEST, files.TAG}
     for path in _entries(folder):
         name = path.relative_to(folder).as_posix()
@@ -129,14 +129,14 @@ def _require_listed(place: Path, bundle: Bundle, folder: Path) -> None:
             if folder != place:
                 files.remove_owned(folder)  # the archive is unpacked again once it is replaced
             raise BadArtifactError(
-                f"{name} is in the bundle, and {MANIFEST} does not list it as a file",
+                f"{name} is in the bundle, but {MANIFEST} does not list it as a file",
                 where=str(place),
                 todo=_COPY if folder != place else f"remove {path}, or {_COPY}",
             )
 
 
 def _entries(folder: Path) -> Iterator[Path]:
-    """Files and links below a folder, whatever their names; no link is followed."""
+    """Yield all files and links below a folder, without following links."""
     for path in sorted(folder.iterdir()):
         if path.is_dir() and not path.is_symlink():
             yield from _entries(path)
@@ -146,7 +146,7 @@ def _entries(folder: Path) -> Iterator[Path]:
 
 def _collect_wheels(paths: Mapping[str, Path], dest: Path) -> dict[str, Path]:
     """Link or copy the wheels and sdists into `dest` and remove everything else there: pip and uv
-    take whatever they find in a folder. Return the new paths, by the names in the bundle.
+    install whatever they find in a folder. Return the new paths by their names in the bundle.
     """
     listed = [name for name in paths if PurePosixPath(name).parent == PurePosixPath(WHEELS)]
     found = {name: dest / PurePosixPath(name).name for name in listed}
@@ -171,7 +171,7 @@ def _link_or_copy(source: Path, dest: Path) -> None:
 
 
 def _stamp(path: Path) -> str:
-    """Size and time of a file."""
+    """Return size and modification time of a file as text."""
     stat = path.stat()
     return f"{stat.st_size} {stat.st_mtime_ns}"
 
@@ -188,7 +188,7 @@ def _verified(
         stamp = _stamp(path)
         if before.get(key) != stamp and files.artifact(path).sha256 != packed.sha256:
             if path != folder / name:
-                path.unlink()  # it is copied again from a bundle that was corrected
+                path.unlink()  # else a corrected bundle would not be copied again
             raise _bad(folder / name, f"has other bytes than its sha256 {packed.sha256} says")
         yield key, stamp
 

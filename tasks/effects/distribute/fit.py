@@ -5,8 +5,8 @@ object. Macros are those of this machine, so they prove nothing: each worker com
 the same options as this machine does, and has to come to the same bytes. They hold what the
 compiler says of itself (.comment, and the producer of the debug information) and what it makes of a
 little code.
-icecream sends the compiler itself. It is used where the scheduler answers and an icecream daemon
-runs on this machine: without one, icecc compiles here, one source at a time.
+icecream sends the compiler itself. It is used if the scheduler answers and an icecream daemon runs
+on this machine: without one, icecc compiles locally, one source at a time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tasks.model import Command
 from tasks.sharing.workers import Worker, Workers
 
 _PATIENCE = 8.0  # seconds; distcc itself waits 4 for a connection
-_PACKING = 120.0  # seconds; the first time the daemon packs the compiler, and sends it
+_PACKING = 120.0  # seconds; the first time, the daemon packs and sends the compiler
 _ONE_AT_A_TIME = threading.Lock()  # extensions are at work beside each other
 _known: dict[tuple[object, ...], tuple[Worker, ...]] = {}
 _OPTIONS = ("-O2", "-g", "-fPIC", "-c")
@@ -181,8 +181,8 @@ def _daemon_missing(icecc: str, compilers: Sequence[str], env: Mapping[str, str]
         try:
             shell.capture(Command(argv, logged, what, cwd=folder, timeout=_PACKING))
         except BuildError as error:
-            return f"icecc compiles nothing: {error.what}"
+            return f"icecc cannot compile a test file: {error.what}"
         said = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     if "asking for host to use" in said:
         return ""
-    return "no icecream daemon runs on this machine: sudo systemctl start iceccd"
+    return "iceccd is not running on this machine: sudo systemctl start iceccd"

@@ -28,7 +28,7 @@ _MOST_PATHS, _MOST_REPOSITORIES = 5, 3
 
 @dataclass(frozen=True)
 class Conflicts:
-    """The unmerged `paths` of a checkout, from its top, and a `hint` with git's commands."""
+    """The unmerged `paths` relative to the checkout, and a `hint` with git commands."""
 
     paths: tuple[str, ...]
     hint: str
@@ -39,7 +39,7 @@ class Conflicts:
 
 
 def find_conflicts(tree: PurePath) -> Conflicts | None:
-    """Return the conflicts of a checkout and its submodules; None for a folder without git."""
+    """Return the conflicts of a checkout and its submodules, None if there are none."""
     top = Path(tree)
     if not is_checkout(top) or not (paths := _unmerged_paths(top)):
         return None
@@ -60,7 +60,10 @@ def require_merged(tree: PurePath, where: str) -> None:
     if is_checkout(top) and (ending := _ending(top)):
         name = ending.split()[0]
         git = f"git -C {_quoted(top)} {ending}"
-        warn(f"git {name} is in progress in {tree}: the files are built as they are now ({git})")
+        warn(
+            f"git {name} is in progress in {tree}: the files are built as they are now; "
+            f"to end it, run {git}"
+        )
 
 
 def _unmerged_paths(tree: Path) -> list[str]:
@@ -85,7 +88,7 @@ def _ending(repository: Path) -> str:
 
 
 def _hint(repository: Path) -> str:
-    """Say how to finish or undo what left the conflicts; a `git stash pop` leaves no mark."""
+    """Return how to finish or undo the operation in conflict; git records none for `stash pop`."""
     git, operation = f"git -C {_quoted(repository)}", _operation(repository)
     if not operation:
         return f"resolve them, then {git} add FILE; {git} status lists them"

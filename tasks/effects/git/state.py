@@ -52,7 +52,7 @@ def state(tree: PurePath, kept: PurePath | None = None) -> GitState:
 
 
 def is_clean(folder: PurePath) -> bool:
-    """Whether a folder is a checkout, and as its commit; False if git cannot say."""
+    """Return True if a folder is a checkout without local changes; False if git cannot tell."""
     try:
         return is_checkout(folder) and not state(folder).edits
     except (CommandFailedError, MissingToolError):

@@ -77,7 +77,7 @@ def reasons(stage: Stage, told: Told = _nothing) -> tuple[str, ...]:
 
 
 def note_removal(manifest: PurePath, command: str) -> None:
-    """Write into the record of a stage which command removed its manifest, for `reasons`."""
+    """Record which command removed the manifest of a stage; `reasons` shows it."""
     path = Path(record_of(manifest))
     with suppress(OSError, ValueError, TypeError):
         found = json.loads(path.read_text(encoding="utf-8"))

@@ -17,7 +17,7 @@ def cores() -> int:
 def safe_jobs(compiler_mib: int = 0, most: int = 0) -> int:
     """Compilers at once by cores and the memory that is available, at least one: a fixed number,
     where nobody can look after memory while they run. `compiler_mib` is what each takes, where that
-    is known to be more than usual, `most` a number that takes the place of the cores.
+    is known to be more than usual; `most` replaces the number of cores.
     """
     available = memory.measure(memory.groups()).available_mib
     return max(1, min(most or cores(), available // max(CUDA_COMPILER, compiler_mib)))

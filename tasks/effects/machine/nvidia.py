@@ -29,7 +29,7 @@ _PATIENCE = 5.0  # seconds; a driver in trouble can hold nvidia-smi for minutes
 
 def look(*, run: bool = True) -> Nvidia:
     """The driver's answer, in some milliseconds where all is well. No driver is an empty answer.
-    Without `run` no program is started where the library cannot tell.
+    Without `run`, do not fall back to nvidia-smi.
     """
     if not _has_library():
         return _by_program("") if run else Nvidia()

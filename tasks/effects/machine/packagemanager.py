@@ -9,8 +9,8 @@ from tasks.knowledge import FOLDER, load, packagemanagers
 
 
 def systems() -> tuple[str, ...]:
-    """Return the names of this system, the most exact first: `ubuntu-24.04`, `ubuntu`, `debian`;
-    () where it does not tell.
+    """Return the names of this system, the most specific first: `ubuntu-24.04`, `ubuntu`, `debian`;
+    () if they cannot be read.
     """
     known = {"win32": ("windows",), "darwin": ("macos",)}
     if sys.platform in known:

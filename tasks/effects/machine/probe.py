@@ -47,7 +47,7 @@ def host(asked: Asked, pin: PurePath, *, run: bool = True) -> Host:
     """The pinned facts where they answer the same question, with a fresh look at what they do
     not, and at the interpreter where that is gone: an upgrade may have removed it.
 
-    Without `run` no program is started: versions are read from files, as far as those tell.
+    Without `run`, start no program: read versions from files, as far as these have them.
     """
     try:
         kept = manifests.read(pin, Pin)
@@ -98,7 +98,7 @@ def cards() -> tuple[Gpu, ...]:
 
 
 def _cards_by_library() -> tuple[Gpu, ...]:
-    """The same without nvidia-smi."""
+    """Return the GPUs without running nvidia-smi."""
     from tasks.effects.machine import nvidia  # noqa: PLC0415 - only where nothing is pinned yet
 
     return nvidia.look(run=False).cards
@@ -149,8 +149,8 @@ def nvcc_version(home: Path) -> str:
 
 
 def read_toolkit_version(home: Path) -> str:
-    """The version of a toolkit with an nvcc by its files: version.json has that of nvcc, cuda.h
-    the release ("13.0.0"). "" where neither tells.
+    """Return the version of a toolkit without running nvcc: nvcc's from version.json, else the
+    release from cuda.h ("13.0.0"). "" if there is no nvcc, or neither file has a version.
     """
     if not Path(toolchain.nvcc(str(home))).exists():
         return ""

@@ -49,10 +49,10 @@ def run(
     env: Mapping[str, str] | None = None,
     on_line: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """To the end; `env` is the whole environment, None for the host's with the client's own
-    variables. A failure is explained by its kind, and one that may pass is tried once more.
+    """Run a client to its end. `env` is the whole environment, None for the host's and the client's
+    own variables. A failure is explained by its kind, and one that may pass is tried once more.
     """
-    host = {**shell.host_env(), **shell.package_variables()}
+    host = shell.package_env()
     given = patient(host if env is None else env, in_files())
     came: list[str] = []
 

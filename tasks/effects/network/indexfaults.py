@@ -31,8 +31,8 @@ _DAMAGED = (
 )
 _NO_VERSION = "the index has no such version for this Python and platform"
 _CONFLICT = (
-    "change one of the two: a version in the settings (torch.version, "
-    "toolkit.version, requires: of an extension), or another release of what requires it"
+    "change one of the two: set another version (torch.version, toolkit.version, "
+    "requires: of an extension), or take another release of the package that requires it"
 )
 _NOT_BUNDLED = (
     "the bundle that offline names does not hold it: build where there is a network, and make the "
@@ -80,7 +80,7 @@ def explained(
     error: CommandFailedError,
 ) -> CommandFailedError | FetchError | BadArtifactError:
     """A resolver's or downloader's failure by its kind: no answer, no such version, two
-    requirements that exclude each other, or what it was.
+    conflicting requirements, or the original error.
     """
     text = _said(error)
     if other := _OTHER_BYTES.search(text):

@@ -22,7 +22,7 @@ def begin(wheels: Path) -> None:
     for name in _PLACES:
         os.environ.pop(name, None)
     where = wheels.absolute().as_uri()
-    # uv has no variable for it, and offline it takes other versions from its cache
+    # uv has no variable for no-index, and offline it would take other versions from its cache
     config = wheels.with_name(f"{wheels.name}-uv.toml").absolute()
     files.write_atomic(config, "no-index = true\n")
     os.environ |= {

@@ -30,8 +30,8 @@ def of_uv() -> str:
     return _named(OF_UV) or next(filter(None, map(_in_uvs, files_of_uv())), "")
 
 
-def named_of_uv() -> dict[str, str]:
-    """The URL of each index that uv's files name; the first of a name counts."""
+def read_uv_indexes() -> dict[str, str]:
+    """Return the URL of each named index in uv's files; the first of a name is used."""
     tables = [one for path in files_of_uv() for one in _indexes(_settings(path))]
     return {str(one["name"]): str(one.get("url")) for one in reversed(tables) if "name" in one}
 
@@ -71,8 +71,8 @@ def _in_uvs(path: Path) -> str:
     return next((url for url in found if url and isinstance(url, str)), "")
 
 
-def _indexes(told: dict[str, Any]) -> list[dict[str, Any]]:
-    listed = told.get("index")
+def _indexes(settings: dict[str, Any]) -> list[dict[str, Any]]:
+    listed = settings.get("index")
     return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
 
 

@@ -21,9 +21,9 @@ def begin(child: Popen[str], *, serves: bool) -> None:
 
 
 def end(child: Popen[str], grace: float) -> None:
-    """End who is left, with so many seconds between two signals. From TERM on, those that left the
-    group get it as well: Ninja waits for its compilers, and where memory is full these need long to
-    obey INT.
+    """End the processes that are left, with `grace` seconds between two signals. TERM and KILL also
+    go to those that left the group: Ninja waits for its compilers, which react slowly to INT when
+    memory is full.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         if number != signal.SIGINT and child.poll() is None:
@@ -83,7 +83,7 @@ def _end_session(leader: int, grace: float) -> None:
 
 
 def _signal_session(leader: int, number: int) -> list[int]:
-    """Signal everyone in the session, and let the stopped ones go on; return their process ids."""
+    """Signal every process of the session and continue stopped ones; return their ids."""
     left = _alive(leader, os.getsid)
     for pid in left:
         with contextlib.suppress(OSError):

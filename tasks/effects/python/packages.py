@@ -15,7 +15,7 @@ from tasks.effects.network import indexclient, indexes
 from tasks.model import Locked
 
 # `pip download` runs the setup.py of an sdist to read its name and version
-# (github.com/pypa/pip/issues/1884). This pip takes both from the requirement instead.
+# (github.com/pypa/pip/issues/1884). This replacement takes both from the requirement.
 _PIP_WITHOUT_SETUP = """
 import pathlib, sys
 from pip._internal.req.req_install import InstallRequirement
@@ -40,7 +40,7 @@ class Download:
     """A wheel, or an sdist, to fetch into the folder `landing`, for the interpreter `python`.
 
     `index` (a URL, or a folder of wheels) is where to look, "" the default index. An sdist's
-    requirement names one version (`name==1.0`).
+    requirement must pin a version (`name==1.0`).
     """
 
     python: str
@@ -141,8 +141,8 @@ def with_digests(locked: Locked) -> str:
 
 
 def download(job: Download) -> Path:
-    """Fetch one wheel or sdist, nothing else. pip checks the digest that the index gives, and runs
-    no code of an sdist.
+    """Fetch one wheel or sdist, nothing else. pip checks the digest that the index gives. No code
+    of an sdist is run.
 
     Raises `FetchError` where there is none.
     """

@@ -45,8 +45,8 @@ def interpreter(asked: str) -> Interpreter:
 
 
 def read_interpreter(asked: str) -> Interpreter:
-    """The same by files alone, no program is run: a version that the files of a Python do not tell
-    is taken to be that of the Python that runs doit.
+    """Return the same as `interpreter`, read from files only. If the files have no version, assume
+    that of the Python that runs doit.
     """
     ours = ".".join(map(str, sys.version_info[:3]))
     if asked == "auto":
@@ -64,12 +64,12 @@ def read_interpreter(asked: str) -> Interpreter:
 
 
 def _version_by_files(python: Path) -> str:
-    """As its environment says, or its own name or folder; "" where none does."""
+    """Return the version from pyvenv.cfg, the file's name or its folders; "" if none has it."""
     prefix = python.parent.parent
     if (venv := prefix / "pyvenv.cfg").is_file():
-        told = _OF_VENV.search(venv.read_text(encoding="utf-8", errors="replace"))
-        if told:
-            return told[1]
+        match = _OF_VENV.search(venv.read_text(encoding="utf-8", errors="replace"))
+        if match:
+            return match[1]
     places = (prefix, python.parent)
     conda = [path.name for one in places for path in one.glob("conda-meta/python-*")]
     names = [*conda, python.resolve().name, *(path.name for path in prefix.glob("lib/python3.*"))]
@@ -78,7 +78,7 @@ def _version_by_files(python: Path) -> str:
 
 
 def _packages(python: Path, version: str) -> list[Path]:
-    """Where packages of the interpreter at that path may lie."""
+    """Return the folders that may hold the packages of the interpreter at that path."""
     prefix, lib = python.parent.parent, f"lib/python{major_minor(version)}"
     debian = [prefix / "lib/python3/dist-packages", prefix / "local" / lib / "dist-packages"]
     windows = [python.parent / "Lib/site-packages", prefix / "Lib/site-packages"]
@@ -98,7 +98,7 @@ def _no_python(asked: str) -> SettingsError:
 
 
 def _named(asked: str) -> str:
-    """The path of a Python that is not named by its version."""
+    """Return the path of a Python given by a path or a command name."""
     path = Path(asked).expanduser()
     if path.name != asked:  # "./python" is not the one on PATH
         path = path.absolute()
@@ -134,7 +134,7 @@ def _known_to_uv(version: str) -> str | None:
 
     uv = find_uv()
     argv = (uv or "uv", "python", "find", "--no-python-downloads", version)
-    env = {**shell.host_env(), **shell.package_variables()}
+    env = shell.package_env()
     try:
         return shell.capture(Command(argv, env, "look for Python")).strip()
     except (CommandFailedError, MissingToolError):

@@ -12,7 +12,7 @@ from tasks.surroundings import Asked, Unmerged
 
 
 def look(asked: Asked, wanted: frozenset[CheckId]) -> dict[str, Any]:
-    """Return `unmerged`, or nothing if git cannot be asked."""
+    """Return `unmerged`; {} if git cannot be run."""
     if "conflicts" not in wanted or not asked.build:
         return {}
     try:

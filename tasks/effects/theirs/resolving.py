@@ -96,7 +96,7 @@ def _unpacking(by: Installer) -> tuple[str, ...]:
 
 def _environment() -> dict[str, str]:
     """With links, what lies there would be a part of uv's cache, which a person may clean."""
-    given = {**shell.host_env(), **shell.package_variables()}
+    given = shell.package_env()
     return {n: v for n, v in given.items() if (n, v) != ("UV_LINK_MODE", "symlink")}
 
 

@@ -63,7 +63,7 @@ def _recorded(bench: Bench, job: CompileJob, told: Run) -> None:
     measured = compilercache.Measured(env)
     try:
         with (
-            cachereach.sharing(cache, job.cache_remote, env, job.build) as shared,
+            cachereach.remote_environment(cache, job.cache_remote, env, job.build) as shared,
             _handing_on(bench, job, shared) as handed,
             compilercache.measure(cache, handed.env, log) as measured,
         ):

@@ -112,7 +112,7 @@ def _inputs(job: EnvJob) -> dict[str, Json]:
 
 
 def _distribute(settings: Settings, layout: Layout, choice: Choice) -> str:
-    """Return the path of the script before the compilers, "" if nothing is distributed."""
+    """Return the path of the compiler wrapper script, "" if nothing is distributed."""
     kind = settings.build.distribute
     if kind != "off" and choice.system == "windows":
         raise SettingsError(

@@ -30,13 +30,13 @@ from tasks.stages.extensions.job import Built, ExtensionJob
 from tasks.stages.extensions.known import recognized
 from tasks.stages.extensions.made import invocation, made_of
 from tasks.stages.extensions.project import project_of
-from tasks.stages.extensions.proof import archs, needs_code, without_code
+from tasks.stages.extensions.proof import archs, missing_code_error, needs_code
 from tasks.stages.extensions.putting import prepare, put
 from tasks.stages.wheel.job import Surface
 
 
 def run(job: ExtensionJob) -> tuple[Built]:
-    """Raises the compiler's first error, or `BadArtifactError` where a target has no code, all
+    """Raises the compiler's first error, or `BadArtifactError` if a target has no code, all
     device code is missing, or the modules do not import; the one that was installed before is there
     still.
     """
@@ -62,7 +62,7 @@ def run(job: ExtensionJob) -> tuple[Built]:
     held = archs(job, deps, unpacked, recorded)
     needed = needs_code(job, unpacked, recorded)
     if needed and not held:
-        raise without_code(job)
+        raise missing_code_error(job)
     made = None
     if job.kind != "wheel":
         wheel = relabel(wheel, label_of(job, surface, has_code=bool(held)) + edits)
@@ -93,24 +93,23 @@ def run(job: ExtensionJob) -> tuple[Built]:
 
 
 def label_of(job: ExtensionJob, surface: Surface, *, has_code: bool) -> str:
-    """What stands in the wheel's name: `torch2.15.0.s1a2b3c4d.cu132.sm120`, without archs where it
-    has no device code. Torch's commit does not: one that leaves the surface as it is renames
-    nothing.
+    """Return the local version of the wheel: `torch2.15.0.s1a2b3c4d.cu132.sm120`, without archs if
+    it has no device code. It leaves out torch's commit: one that keeps the surface renames nothing.
     """
     label = job.label if has_code else job.label.partition(".")[0]
     return f"torch{surface.release}.s{surface.name}.{label}"
 
 
 def _with_knowledge(job: ExtensionJob) -> ExtensionJob:
-    """With what is known of the fetched source, which is said."""
+    """Return the job with the known build settings of its fetched source; report them."""
     if job.kind == "wheel":
         return job
     project = project_of(job)
     found = recognized(job, project.name, project.variables, load(Path(job.knowledge)))
     if found.known != job.known:
-        say(f"its source is {found.known}: what that needs to build is set")
+        say(f"recognized as {found.known}: its known build settings are used")
     for name in sorted(found.env.keys() - job.env.keys()):
-        say(f"{name}={found.env[name]} for its build")
+        say(f"setting {name}={found.env[name]} for the build")
     return found
 
 

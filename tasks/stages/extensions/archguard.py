@@ -1,8 +1,8 @@
-"""The archs that an extension is compiled for, read while it builds: where a target is missing, the
-build ends at its first command and not after the last.
+"""Check the archs that an extension is compiled for while it builds: if a target is missing, stop
+the build at its first command instead of failing after the last.
 
-Only commands of torch's cpp_extension count, which gives all files of a library the same options.
-Ninja prints a command when it has ended, so build.ninja is read as well, once it is there.
+Only commands of torch's cpp_extension are checked, which passes the same options to all files of a
+library. Ninja prints a command only after it has ended, so build.ninja is read too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CODE = re.compile(r"(sm|compute)_(\d{2,3}[af]?)\b")
 
 
 def code_of(command: str) -> MachineCode | None:
-    """Return what nvcc makes by the options of a command, None where they name no arch."""
+    """Return the machine code that the nvcc options of a command produce, None without an arch."""
     # -arch=sm_89 stands for the code and the PTX of it
     alone = [f"{arch},{arch.replace('sm_', 'compute_')}" for arch in _ARCH.findall(command)]
     listed = " ".join([*_GENCODE.findall(command), *alone])
@@ -46,7 +46,7 @@ def code_of(command: str) -> MachineCode | None:
 
 @dataclass
 class ArchGuard:
-    """Checks the commands of a build; `maker` is the CUDA release that compiles. `stop` is set
+    """Checks the commands of a build. `maker` is the version of the CUDA toolkit; `stop` is set
     together with `error`.
     """
 
@@ -85,24 +85,24 @@ def _left_out(job: ExtensionJob, code: MachineCode, left: Iterable[Arch]) -> Bui
     project = project_of(job)
     archs = ", ".join(map(str, sorted(code.cubins | code.ptx)))
     return BuildError(
-        f"{job.name} is compiled for {archs} and not for {', '.join(map(str, left))} "
-        "(target.gpus): stopped at its first command",
+        f"{job.name} is being compiled for {archs}, not for {', '.join(map(str, left))} "
+        "(target.gpus): the build was stopped at its first command",
         where=project.sets_archs or f"extensions ({job.name})",
-        todo="\n  → ".join(_ways(job, project)),
+        todo="\n  → ".join(_hints(job, project)),
     )
 
 
-def _ways(job: ExtensionJob, project: Project) -> Iterator[str]:
-    """What a user may do so that setup.py compiles for the targets."""
+def _hints(job: ExtensionJob, project: Project) -> Iterator[str]:
+    """Yield hints to make setup.py compile for the targets."""
     place = f"extensions ({job.name})"
     digits = ";".join(f"{arch.major}{arch.minor}" for arch in job.targets)
     names = [name for name in project.variables if "ARCH" in name]
     for name in names:
         if name in job.env:
-            yield f'correct {name} in {place}.env: it is "{job.env[name]}" now'
+            yield f'correct {name} in {place}.env: its value is "{job.env[name]}"'
         elif name != "TORCH_CUDA_ARCH_LIST":
             yield f'its setup.py reads {name}: set {place}.env, e.g. {{{name}: "{digits}"}}'
     yield (
-        f"change its setup.py with a patch ({place}.patches): without archs of its own, "
-        "TORCH_CUDA_ARCH_LIST counts"
+        f"remove the archs from its setup.py with a patch ({place}.patches): then "
+        "TORCH_CUDA_ARCH_LIST is used"
     )

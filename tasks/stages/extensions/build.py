@@ -43,7 +43,7 @@ from tasks.terminal.atwork import AtWork
 
 def build(job: ExtensionJob, deps: Deps, tree: Path) -> Path:
     """The wheel of `tree`. Raises `CommandFailedError` with the compiler's first error, and
-    `BuildError` where a target is left out.
+    `BuildError` if a target is left out.
     """
     landing = Path(job.work) / "landing"
     files.remove_owned(landing)
@@ -74,7 +74,9 @@ def _compile(job: ExtensionJob, deps: Deps, command: Command, tree: Path) -> Non
     limit = most_jobs(job)
     maker = deps.toolkit.version if deps.toolkit else None
     crew = Crew(jobs, job.pool, runs.peaks(past), old_make=runs.old_make(past), limit=limit)
-    alone = crew.jobs is not None or limit != job.jobs  # the jobs of the others count apart
+    alone = (
+        crew.jobs is not None or limit != job.jobs
+    )  # the jobs of other builds are counted separately
     started, handed = time.monotonic(), Handed(command.env)
     measured = Measured(command.env)
     try:

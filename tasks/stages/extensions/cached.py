@@ -42,17 +42,17 @@ def cached(job: ExtensionJob, caching: Caching, env: Mapping[str, str]) -> Itera
     wrappers = {name: str(path) for name, path in _wrappers(job, wrapped).items()}
     given = caching.over(env, {**wrappers, **job.env})
     log = Path(job.work) / "cache.log"
-    measured = Measured(given)
+    cache, measured = caching.cache, Measured(given)
     try:
         with (
-            cachereach.sharing(caching.cache, job.cache_remote, given, job.work) as shared,
-            compilercache.measure(caching.cache, shared, log) as measured,
+            cachereach.remote_environment(cache, job.cache_remote, given, job.work) as shared,
+            compilercache.measure(cache, shared, log) as measured,
         ):
             yield measured
     finally:
         if measured.counts:
-            say(measured.counts.told(caching.cache))
-            cachereach.look_back(caching.cache, job.cache_remote, measured.counts)
+            say(measured.counts.told(cache))
+            cachereach.look_back(cache, job.cache_remote, measured.counts)
 
 
 def _handing_on(script: str, env: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

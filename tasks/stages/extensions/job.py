@@ -22,9 +22,9 @@ class ExtensionJob:
     installed as it is: `sources.fetch` leaves it, and nothing is compiled. Where `pinned` is set,
     the manifest of PyTorch's tree, `location` is a bare name and that tree says which version.
 
-    `known` is what it is called in extensions.yaml, "" where it is not known before it is fetched;
-    `met` what the facts there ask for. `cuda` says whether its libraries must hold device code:
-    with `auto` its source tells.
+    `known` is its name in extensions.yaml, "" if it is unknown before it is fetched; `met` is the
+    combination that the facts there are checked against. `cuda` says whether its libraries must
+    hold device code; `auto` decides by its source.
 
     `isolated`: what `requires` names is built as pip does it, apart from torch.
 

@@ -1,7 +1,7 @@
 """Extensions of the settings with what is known of them: the name alone is enough. Pure.
 
 What a person set goes before it, key by key. What depends on the torch and the cards (variables)
-is added by the plan. What only the fetched source tells is added before the build.
+is added by the plan. Facts that need the fetched source are added before the build.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def complete(settings: Settings, knowledge: Knowledge) -> Settings:
 
 
 def fact_of(extension: Extension, knowledge: Knowledge) -> ExtensionFact | None:
-    """Return what is known of its source, whatever the entry is called; of its name where the
-    source is not known, or not given.
+    """Return the facts about its source, whatever `name` it has; those about its name if the source
+    is unknown or not set.
     """
     labelled = called(knowledge, extension.name)
     same = from_source(knowledge, extension.git or "", extension.ref, extension.sdist or "")
@@ -66,9 +66,9 @@ def own_source(extension: Extension, fact: ExtensionFact) -> bool:
 def recognized(
     job: ExtensionJob, name: str, reads: Collection[str], knowledge: Knowledge
 ) -> ExtensionJob:
-    """The job with what is known of the distribution `name`, and with the targets in each variable
-    of archs that its setup.py `reads`. What the settings have goes before both. `KnowledgeError`
-    for a target that its setup.py cannot be told.
+    """Return the job with the facts about the distribution `name`, and with the targets in each
+    arch variable that its setup.py `reads`. The settings take precedence. Raises `KnowledgeError`
+    for a target that such a variable cannot hold.
     """
     fact = None if job.known or job.met is None else distributed_as(knowledge, name)
     if fact and job.met:

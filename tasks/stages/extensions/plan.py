@@ -148,7 +148,7 @@ def _job(
     fact: ExtensionFact | None,
 ) -> ExtensionJob:
     job = replace(_bare(extension, settings, layout, choice), met=_met(choice))
-    # Not only without a GPU: one that comes or goes must not build everything again
+    # Even with a GPU: adding or removing one must not rebuild everything
     cuda = {"FORCE_CUDA": "1"} if job.targets and job.cuda != "none" else {}
     if fact is None:
         return replace(job, env={**cuda, **extension.env})

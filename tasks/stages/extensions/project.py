@@ -1,6 +1,4 @@
-"""What an extension's project says of its build: its name, and what its setup.py asks for. Nothing
-of it is run.
-"""
+"""Read an extension's project without running it: its name, and what its setup.py reads."""
 
 from __future__ import annotations
 
@@ -25,14 +23,14 @@ _SETS_ARCHS = re.compile(r"^[^#]*(?:-gencode|compute_\{?\w|TORCH_CUDA_ARCH_LIST[
 
 @dataclass(frozen=True)
 class Project:
-    """The folder with setup.py or pyproject.toml; `shown` is where a user may edit its setup.py."""
+    """The folder with setup.py or pyproject.toml; `shown` is its setup.py in messages."""
 
     folder: Path
     shown: PurePath
 
     @property
     def name(self) -> str:
-        """What its metadata is going to call it, "" where only a build can tell."""
+        """The name in its metadata, "" if only a build can tell."""
         return next(filter(None, self._names()), "")
 
     @property
@@ -43,12 +41,12 @@ class Project:
 
     @property
     def asks_for_gpu(self) -> str:
-        """The line of setup.py that asks whether a GPU is there: `FILE:LINE`, "" without one."""
+        """The line of setup.py that checks for a GPU, as `FILE:LINE`; "" if there is none."""
         return self._line(_ASKS_FOR_GPU)
 
     @property
     def sets_archs(self) -> str:
-        """The line of setup.py that sets archs of its own: `FILE:LINE`, "" without one."""
+        """The line of setup.py that sets archs, as `FILE:LINE`; "" if there is none."""
         return self._line(_SETS_ARCHS)
 
     def _line(self, pattern: re.Pattern[str]) -> str:
@@ -89,7 +87,7 @@ def _of_cfg(text: str) -> str:
 
 
 def _of_setup(text: str) -> str:
-    """The `name` of its call of setup(): a text, or a variable that holds one."""
+    """Return the `name` argument of setup(): a string, or a variable that holds one."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):

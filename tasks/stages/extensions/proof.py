@@ -22,7 +22,7 @@ _TODO = (
     "its setup.py sets the archs itself; without that TORCH_CUDA_ARCH_LIST counts",
     "no official wheel of it will do: build it, with its git and ref in extensions",
 )
-# Variables with CUDA in their names that switch nothing on
+# Variables with CUDA in their names that do not enable CUDA
 _NO_SWITCH = {"CUDA_HOME", "CUDA_PATH", "TORCH_CUDA_ARCH_LIST", "CUDA_VISIBLE_DEVICES"}
 
 
@@ -43,7 +43,7 @@ def archs(
         if code.cubins or code.ptx:
             _require_targets(job, name, code, maker)
             cubins, ptx = cubins | code.cubins, ptx | code.ptx
-            found[name] = (*map(str, sorted(code.cubins)), *_with_ptx(code))
+            found[name] = code.names
     if found:
         whole = MachineCode(frozenset(cubins), frozenset(ptx))
         _require_targets(job, "the wheel", whole, maker)
@@ -51,9 +51,8 @@ def archs(
 
 
 def needs_code(job: ExtensionJob, unpacked: Path, recorded: Mapping[str, str]) -> bool:
-    """Return whether a library of the wheel must hold device code: its settings say so, or there
-    are .cu files in its source. A wheel that carries these and has no library compiles them when
-    it is used.
+    """Return True if a library of the wheel must hold device code: its settings say so, or its
+    source has .cu files. A wheel that holds these but no library compiles them at first use.
     """
     if not job.targets or job.kind == "wheel" or job.cuda == "none":
         return False
@@ -63,7 +62,7 @@ def needs_code(job: ExtensionJob, unpacked: Path, recorded: Mapping[str, str]) -
     return bool(_kernels(job)) and not carries
 
 
-def without_code(job: ExtensionJob) -> BadArtifactError:
+def missing_code_error(job: ExtensionJob) -> BadArtifactError:
     """Return the error for a wheel that needs device code and has none."""
     sources, project = _kernels(job), project_of(job)
     return BadArtifactError(
@@ -71,7 +70,7 @@ def without_code(job: ExtensionJob) -> BadArtifactError:
         + (
             f"though its source has {few([path.as_posix() for path in sources], 2)}"
             if sources
-            else "which it must have"
+            else f"and extensions ({job.name}).cuda is required"
         ),
         where=project.asks_for_gpu or f"extensions ({job.name})",
         todo="\n  → ".join(_ways_to_code(job, project)),
@@ -79,28 +78,24 @@ def without_code(job: ExtensionJob) -> BadArtifactError:
 
 
 def _ways_to_code(job: ExtensionJob, project: Project) -> Iterable[str]:
-    """What a user may do so that the .cu files are compiled, the likeliest first."""
+    """Yield hints to get the .cu files compiled, the most likely first."""
     place, forced = f"extensions ({job.name})", job.env.get("FORCE_CUDA")
     reads = [name for name in project.variables if "CUDA" in name and name not in _NO_SWITCH]
     if forced != "1" and "FORCE_CUDA" in reads:
         yield f'set {place}.env: {{FORCE_CUDA: "1"}}'
     elif project.asks_for_gpu:
         yield (
-            "this line asks for a GPU, and this machine may have none: change it with a patch "
-            f"({place}.patches), or build where a GPU is"
+            "this line checks whether this machine has a GPU: change it with a patch "
+            f"({place}.patches), or build on a machine with a GPU"
         )
     others = [name for name in reads if name not in ("FORCE_CUDA", *job.env)]
     if others:
         yield f"its setup.py reads {few(others, 3)}: set what it needs in {place}.env"
-    yield f"if it is meant to be without CUDA code, set {place}.cuda: none"
+    yield f"if it needs no CUDA code, set {place}.cuda: none"
 
 
 def _kernels(job: ExtensionJob) -> tuple[PurePath, ...]:
-    return trees.kernels(job.tree / job.subdirectory)
-
-
-def _with_ptx(code: MachineCode) -> Iterable[str]:
-    return (f"{arch}+PTX" for arch in sorted(code.ptx))
+    return trees.find_kernels(job.tree / job.subdirectory)
 
 
 def _require_targets(job: ExtensionJob, name: str, code: MachineCode, maker: str | None) -> None:

@@ -61,8 +61,8 @@ def tree_of(job: ExtensionJob, found: Mapping[str, str]) -> Tree:
 
 
 def edits_suffix(job: ExtensionJob, found: Mapping[str, str]) -> str:
-    """Return `.d` and six digits of what makes a source differ from its commit or archive: edits
-    and patches. "" for one as it was published. A folder that is no checkout counts as edited.
+    """Return `.d` and six hex digits of a digest of the edits and patches of a source, "" for an
+    unchanged commit or archive. A folder that is not a checkout counts as edited.
     """
     edits = found.get("edits", "")
     if job.kind == "path" and not git.is_clean(PurePath(job.location)):
@@ -106,7 +106,7 @@ def _clone(job: ExtensionJob, clone: Path, tree: Path) -> dict[str, str]:
 
 
 def _sdist(job: ExtensionJob, deps: Deps, landing: Path, tree: Path) -> dict[str, str]:
-    """Unpack it. Nothing of it is run before it is patched."""
+    """Fetch and unpack an sdist. None of its code runs before it is patched."""
     found = packages.download(Download(deps.python, job.location, "", landing, job.log, sdist=True))
     artifact = files.artifact(found)
     if job.sha256 and artifact.sha256 != job.sha256:

@@ -1,5 +1,5 @@
-"""Who builds beside whom. Builds of the pool share its jobs; one with a number of its own is
-counted apart, and has the machine for itself.
+"""Decide which extensions build in parallel. Builds of the pool share its jobs; a build with a
+number of its own is counted separately and runs alone.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def jobs_of(job: ExtensionJob, deps: Deps, caching: Caching, env: Mapping[str, s
 
 
 def most_jobs(job: ExtensionJob) -> int | None:
-    """Return the number of jobs in the settings, None for `auto`. Its own env goes first."""
+    """Return the number of jobs in the extension's env or else in the settings, None for `auto`."""
     return max(_own(job).values(), default=job.jobs)
 
 

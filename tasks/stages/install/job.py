@@ -16,7 +16,7 @@ class InstallJob:
     of all profiles, since one environment is for one of them; `replaced` keeps what gives way.
     `sizes` are MiB of packages of an index once they are unpacked, by the beginning of a name.
     `deps`, `environment`, `wheel` and `extensions` (by name) are manifests to read; with `partial`
-    one of an extension may be missing, because its build failed.
+    that of an extension whose build failed may be missing.
     """
 
     into: str

@@ -42,7 +42,7 @@ def choose(job: InstallJob) -> tuple[Chosen, ...]:
 def _extensions(job: InstallJob) -> Iterator[Chosen]:
     for name, manifest in job.extensions.items():
         if job.partial and not Path(manifest).is_file():
-            warn(f"{name} was not built, and the others are installed without it (install.partial)")
+            warn(f"{name} was not built; the others are installed without it (install.partial)")
             continue
         built = manifests.read(manifest, Built)
         if built.artifact:

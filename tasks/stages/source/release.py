@@ -25,9 +25,9 @@ def by_own_tree(loaded: Loaded, root: Path) -> Loaded:
     found = release_of(tree)
     if found is None and "<<<<<<< " in _text(tree / VERSION):
         raise SettingsError(
-            "it has merge conflicts",
+            f"{VERSION} has merge conflicts",
             where=str(tree / VERSION),
-            todo=f'finish or undo the merge: git -C "{tree}" status says how',
+            todo=f'finish or abort the merge: git -C "{tree}" status shows how',
         )
     if found is None:
         raise SettingsError(

@@ -110,8 +110,7 @@ def covering(  # noqa: PLR0913, PLR0917  (the whole question)
 
 
 def _held(code: MachineCode) -> str:
-    archs = [*map(str, sorted(code.cubins)), *(f"{arch}+PTX" for arch in sorted(code.ptx))]
-    return ", ".join(archs) or "none"
+    return ", ".join(code.names) or "none"
 
 
 def without_cuda(checks: Iterable[Check], wanted: str, again: str) -> list[Check]:

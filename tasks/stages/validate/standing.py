@@ -58,9 +58,7 @@ def missing_checks(job: ValidateJob, missing: Mapping[str, str]) -> Iterator[Che
 
 
 def _last_failure(job: ValidateJob, name: str) -> tuple[str, str] | None:
-    """Return what the last build of an extension failed with and what to do; None if it did not
-    fail.
-    """
+    """Return the error of the last build of an extension and what to do; None without one."""
     stage = f"extensions:{name}"
     runs = runrecords.runs(job.manifest.parent / "records" / "runs")
     last = next((one for run in runs for one in run.stages if one.name == stage), None)

@@ -1,13 +1,12 @@
-"""The machine code of a prebuilt wheel against every target, read before the wheel is installed.
+"""Check the machine code of a prebuilt wheel against every target before the wheel is installed.
 
-Only the library with torch's kernels is unpacked and read: of 2.14.1's wheel that takes less time
-than the check of its digests.
+Only the library with torch's kernels is unpacked and read. For the wheel of 2.14.1 that takes less
+time than checking its digests.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from tasks.effects import files
@@ -25,8 +24,8 @@ from tasks.stages.wheel.job import KERNELS, PrebuiltJob
 def require_targets(job: PrebuiltJob, wheel: Path) -> None:
     """Raise `MissingCodeError` if a GPU of the targets cannot run the kernels of `wheel`.
 
-    As in planning, a target's suffix is left out: the GPU counts. A library whose format is not
-    known here is left to validate, with a warning.
+    As in planning, the suffix of a target is ignored. A library in an unknown format is left to
+    validate, with a warning.
     """
     if not job.targets:
         return
@@ -38,7 +37,7 @@ def require_targets(job: PrebuiltJob, wheel: Path) -> None:
     gpus = [Arch(target.major, target.minor) for target in job.targets]
     knowledge = load(Path(job.knowledge))
     missing = [gpu for gpu in gpus if not covers(knowledge, code, gpu, maker=job.cuda)]
-    held = _list_archs(code)
+    held = ", ".join(code.names)
     if missing:
         raise MissingCodeError(
             f"{wheel.name} holds machine code for {held or 'no GPU'} and none that runs on "
@@ -49,7 +48,7 @@ def require_targets(job: PrebuiltJob, wheel: Path) -> None:
 
 
 def _read_code(job: PrebuiltJob, wheel: Path) -> MachineCode:
-    """Return the archs that most kernels are for; none for a wheel without CUDA."""
+    """Return the archs of most kernels, none for a wheel without CUDA."""
     names = [f"torch/lib/{name}" for name in KERNELS[job.system]]
     with wheelfile.opened(wheel) as archive:
         member = next((name for name in names if name in archive.namelist()), None)
@@ -64,8 +63,3 @@ def _read_code(job: PrebuiltJob, wheel: Path) -> MachineCode:
             return fatbin.images(library).common
         finally:
             files.remove_owned(folder)
-
-
-def _list_archs(code: MachineCode) -> str:
-    ptx: Iterable[str] = (f"{arch}+PTX" for arch in sorted(code.ptx))
-    return ", ".join([*map(str, sorted(code.cubins)), *ptx])

@@ -12,7 +12,7 @@ from tasks.model import Arch, Artifact, Json, Locked, System
 
 Kind = Literal["wheel", "libtorch", "existing"]
 
-# The library with torch's kernels, in torch/lib; the second of each is that of a static build
+# The library with torch's kernels in torch/lib, shared and static
 KERNELS: Mapping[System, tuple[str, str]] = {
     "linux": ("libtorch_cuda.so", "libtorch_cuda.a"),
     "macos": ("libtorch_cuda.so", "libtorch_cuda.a"),
@@ -37,7 +37,7 @@ class Reading:
 @dataclass(frozen=True)
 class PrebuiltJob:
     """An official wheel: `requirement` from `index` ("" is the default one), into the environment
-    of deps. It must hold code for every one of the `targets`, by the facts in `knowledge`. `locked`
+    of deps. It must hold code for all `targets`, by the facts in `knowledge`. `locked`
     are the packages that torchyard.lock holds for it, `locked_sha256` the wheel's digest there: no
     inputs, for what is there may be that.
     """

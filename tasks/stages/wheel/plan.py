@@ -47,8 +47,8 @@ def _stage(layout: Layout, job: Any, reads: tuple[str, ...], doc: str) -> Stage:
 
 
 def _only_if_set(job: Any) -> dict[str, Json]:
-    """An input only where it is so: no other wheel is made again for it. Only a prebuilt wheel is
-    checked against the targets; the version of one that is built names them.
+    """Return inputs that only some wheels have, so that no other wheel is rebuilt. Only a prebuilt
+    wheel is checked against the targets; a built one has them in its version.
     """
     if isinstance(job, PrebuiltJob):
         return {"targets": [str(arch) for arch in job.targets]} if job.targets else {}

@@ -217,7 +217,7 @@ def test_what_compilers_cannot_do_is_of_no_account_where_nothing_is_compiled() -
     ("capability", "todo"),
     [
         ("8.9", 'if it is meant for here, write target.gpus: ["8.9", "12.0"]'),
-        ("13.0", 'no torch and CUDA are known that have code for all of "12.0", "13.0"'),
+        ("13.0", 'no known torch and CUDA support all of "12.0", "13.0"'),
     ],
 )
 def test_a_gpu_is_named_for_target_gpus_only_where_that_plans(capability: str, todo: str) -> None:

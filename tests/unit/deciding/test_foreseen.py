@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.deciding.foreseen import foreseen, foreseen_targets
+from tasks.deciding.foreseen import capability_warnings, foreseen
 from tests.checkout import HOST, KNOWLEDGE, opened, write
 
 OLD = """
@@ -58,7 +58,7 @@ NOBODY = replace(HOST, gpus=())
         ('["8.9"]', "8.9 is RTX 40 series, L4, L40, L40S and others; the RTX 50 series is 12.0"),
         ('["sm_100"]', "10.0 is B200, GB200, B100; the RTX 50 series is 12.0"),
         ('["10.7"]', "10.7 is Rubin; "),
-        ('["8.8"]', "8.8 is no GPU that is known; "),
+        ('["8.8"]', "8.8 is no known GPU; "),
         ('["12.0"]', ""),  # what auto assumes
         ('["9.0a"]', ""),  # nobody has a suffix by mistake
         ('["8.9", "12.0"]', ""),  # a list is written on purpose
@@ -67,15 +67,15 @@ NOBODY = replace(HOST, gpus=())
         ("auto", ""),
     ],
 )
-def test_one_capability_is_told_with_its_gpus_where_no_gpu_is_seen(
+def test_single_capability_without_a_visible_gpu_warns_with_its_gpus(
     yard: Path, gpus: str, told: str
 ) -> None:
     write(yard, f"target: {{gpus: {gpus}}}\n")
     profile = opened(yard, on=NOBODY).opened
     assert profile
-    warned = " ".join(foreseen_targets(profile.loaded, NOBODY, KNOWLEDGE))
+    warned = " ".join(capability_warnings(profile.loaded, NOBODY, KNOWLEDGE))
     assert told in warned
     assert bool(told) == bool(warned)
-    assert not list(foreseen_targets(profile.loaded, HOST, KNOWLEDGE)), "a GPU is seen"
+    assert not list(capability_warnings(profile.loaded, HOST, KNOWLEDGE)), "a GPU is seen"
     cell = replace(profile.loaded, profile="mine@cell")
-    assert not list(foreseen_targets(cell, NOBODY, KNOWLEDGE)), "a matrix lists on purpose"
+    assert not list(capability_warnings(cell, NOBODY, KNOWLEDGE)), "a matrix lists on purpose"

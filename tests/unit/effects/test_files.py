@@ -255,7 +255,7 @@ def test_a_lock_that_another_process_holds_names_it(
     with pytest.raises(BusyError) as told, lock(tmp_path):
         pass
     assert str(told.value) == (
-        f"{tmp_path}: another torchyard run (process {holder.pid}) holds this folder\n"
+        f"{tmp_path}: another torchyard run (process {holder.pid}) is using this folder\n"
         f"  → wait for it to finish, or end process {holder.pid}, then run the same command again"
     )
 

@@ -154,7 +154,7 @@ print("its child has ended", flush=True)
 
 
 @posix
-def test_who_waits_for_a_child_that_is_deaf_to_int_is_not_killed_before_it(
+def test_parent_of_a_child_that_ignores_int_is_not_killed_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(process_group, "GRACE", 2.0)

@@ -22,7 +22,7 @@ with open("/dev/zero", "rb") as opened:
 sys.stderr.write("at the end")
 sys.exit(stdio.exit_code(0))
 """
-FULL = "error: cannot write standard output: No space left on device\n"
+FULL = "error: cannot write to standard output: No space left on device\n"
 
 
 @pytest.mark.parametrize("flag", ["-b", "-u"])  # with a buffer and without
@@ -38,7 +38,7 @@ FULL = "error: cannot write standard output: No space left on device\n"
         (">/dev/full 2>/dev/full", 1, ""),
     ],
 )
-def test_a_stream_that_takes_nothing_ends_no_program(
+def test_closed_or_full_stream_ends_no_program(
     output: str, code: int, told: str, flag: str
 ) -> None:
     done = subprocess.run(

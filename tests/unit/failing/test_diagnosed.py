@@ -296,7 +296,7 @@ os.environ["TORCH_CUDA_ARCH_LIST"] = "5.0;6.0"
 os.environ["TORCH_CUDA_ARCH_LIST"] = "3.7+PTX;5.0;6.0;6.1;6.2;7.0;7.5"
 """
 GENCODE = "nvcc = ['-O3',\n    '-gencode', 'arch=compute_37,code=sm_37']\n"
-NO_37 = "sm_37 is no target of this profile (12.0)"
+NO_37 = "sm_37 is not a target of this profile (12.0)"
 PATCH_IT = "remove it with a patch: patches: [FILE.patch] with rast among extensions of config"
 
 

@@ -82,7 +82,7 @@ def test_a_safe_remedy_is_applied_once_aloud_and_told(
     assert heard[-1] == f"extensions:rast went well after {healed}"
 
 
-def test_a_wheel_without_code_for_a_target_is_told_with_another(yard: Path) -> None:
+def test_wheel_without_code_for_a_target_suggests_another(yard: Path) -> None:
     write(yard, "target: {gpus: ['12.0']}\ntorch: {version: 2.15.9, index: /wheels}\n")
     profile = opened(yard).opened
     assert profile

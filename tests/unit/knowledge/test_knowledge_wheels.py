@@ -211,12 +211,12 @@ def test_what_was_not_looked_at_is_said_for_every_wheel() -> None:
 
 
 @pytest.mark.parametrize("version", ["2.15.9", "2.9.0"])
-def test_what_is_known_of_another_patch_is_only_expected(version: str) -> None:
+def test_machine_code_known_from_another_patch_is_only_expected(version: str) -> None:
     found = choose(version, "12.0")
     assert found is not None
     assert not found.verified
     known = KNOWLEDGE.releases[version[:-2]].patch
-    assert found.why.endswith(f" is expected to hold sm_120 (known of {known})")
+    assert found.why.endswith(f" is expected to hold sm_120 (known for {known})")
 
 
 def test_a_nightly_is_never_told_as_certain() -> None:
@@ -261,7 +261,7 @@ def test_a_wheel_is_for_the_pythons_of_its_platform_and_index(  # noqa: PLR0917
     assert bool(found) or "no official wheel of torch" in why_no_wheel(*asked)
 
 
-def test_a_refused_python_is_told_with_the_platform_and_its_range() -> None:
+def test_refused_python_names_the_platform_and_its_range() -> None:
     told = why_no_wheel(KNOWLEDGE, "2.5.1", archs("8.9"), "windows", "AMD64", None, "3.13.1")
     assert told == (
         "no official wheel of torch 2.5.1 is for Python 3.13 on Windows x86_64 "

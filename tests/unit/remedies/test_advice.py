@@ -150,7 +150,7 @@ def any_combination(asked: Given, on: Host) -> bool:
 
 
 @pytest.mark.parametrize(("asked", "on"), [*(situation(*one) for one in REPORTED), *sampled(24)])
-def test_what_a_refusal_names_plans_and_what_would_plan_is_named(asked: Given, on: Host) -> None:
+def test_suggestions_of_a_refusal_can_be_planned_and_none_is_missed(asked: Given, on: Host) -> None:
     told = ""
     try:
         decide(Settings.model_validate(asked), on, KNOWLEDGE)

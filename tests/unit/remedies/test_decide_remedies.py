@@ -70,7 +70,7 @@ def tried(settings: Settings, on: Host) -> tuple[Choice | None, str]:
 
 
 @pytest.mark.parametrize(("torch", "told"), INSTEAD)
-def test_instead_of_a_wheel_without_code_what_planning_accepts_is_named(
+def test_suggestions_for_a_wheel_without_code_are_accepted_by_planning(
     torch: dict[str, Any], told: str
 ) -> None:
     asked = Settings.model_validate({"torch": torch, "target": {"gpus": ["12.0"]}})

@@ -234,7 +234,7 @@ def test_what_keeps_a_build_from_beginning_is_told_for_this_profile(bench: Bench
     assert "→ doit doctor --accept profile=trial" in bench.out.getvalue()
 
 
-def test_a_second_run_beside_the_first_is_told_once_and_fails_no_stage(bench: Bench) -> None:
+def test_second_run_reports_busy_once_and_fails_no_stage(bench: Bench) -> None:
     bench.doit()
     bench.inputs = {"flag": "B"}
     bench.acts["deps"] = lambda: "other"
@@ -245,11 +245,11 @@ def test_a_second_run_beside_the_first_is_told_once_and_fails_no_stage(bench: Be
     assert bench.ran == []
     assert "Failed" not in shown
     assert [line.split() for line in shown.splitlines() if "Busy" in line] == [["Busy", "trial"]]
-    assert shown.count("holds this folder") == 1
+    assert shown.count("is using this folder") == 1
     assert f"end process {os.getpid()}, then run the same command again" in shown
 
 
-def test_a_stage_that_may_lack_one_runs_without_it_and_the_run_fails(bench: Bench) -> None:
+def test_stage_runs_without_an_optional_manifest_and_the_run_fails(bench: Bench) -> None:
     good, bad, after = (bench.stage(f"extensions:{name}") for name in ("good", "bad", "after"))
     after = replace(after, reads=bad.leaves)
     may_lack = (*good.leaves, *bad.leaves, *after.leaves)

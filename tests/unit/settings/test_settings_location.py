@@ -82,7 +82,7 @@ def test_a_setting_is_refused_with_its_variable(yard: Path, variable: str, value
     assert refused(yard, {variable: value}).startswith(f"{variable}: ")
 
 
-def test_the_cell_of_a_matrix_is_refused_with_the_line_of_the_matrix(yard: Path) -> None:
+def test_matrix_entry_is_refused_with_the_line_of_the_matrix(yard: Path) -> None:
     write(yard, "target: {gpus: ['12.0']}\nmatrix:\n  torch: ['2.15.0', '9.9.9']")
     with pytest.raises(BuildError) as found:
         open_profile(yard, "mine@torch9.9.9", {}, KNOWLEDGE, lambda *_: HOST)

@@ -130,7 +130,7 @@ def server(*answers: bytes) -> Iterator[str]:
 
 def joined(cache: Cache, url: str, env: dict[str, str]) -> dict[str, str]:
     """The environment of a block; no file is written for what holds no password."""
-    with cachereach.sharing(cache, url, env, PurePath("nowhere")) as given:
+    with cachereach.remote_environment(cache, url, env, PurePath("nowhere")) as given:
         return given
 
 
@@ -164,7 +164,7 @@ def test_a_password_of_ccache_is_in_a_file_that_is_gone_afterwards(
     if whose == "own":
         monkeypatch.setenv("CCACHE_REMOTE_STORAGE", f"redis://hunter$2@cache{TIMES}")
         url = ""
-    with cachereach.sharing(ccache(tmp_path), url, {"A": "1"}, tmp_path) as env:
+    with cachereach.remote_environment(ccache(tmp_path), url, {"A": "1"}, tmp_path) as env:
         file = tmp_path / "ccache.conf"
         assert env == {"A": "1", "CCACHE_CONFIGPATH": str(file)}
         assert file.stat().st_mode & 0o777 == 0o600

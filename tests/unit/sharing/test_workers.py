@@ -133,7 +133,7 @@ def test_who_did_what_is_read_from_distccs_log() -> None:
     assert counts.told("distcc") == "distcc had 1 at 10.0.0.5, 1 at b, 1 here compiled"
 
 
-def test_who_did_what_is_read_from_icecreams_log() -> None:
+def test_compilations_per_host_are_read_from_the_icecream_log() -> None:
     log = [
         "ICECC[7] 2026-11-22 21:37:36: asking for host to use",
         "ICECC[7] 2026-11-22 21:37:36: Have to use host 10.0.0.5:10245 - Job ID: 17 - env: x86_64",
@@ -265,7 +265,7 @@ def test_a_log_of_a_persons_own_stays_and_nothing_is_counted(
     ("daemon", "warning"),
     [
         ("asking for host to use", ""),
-        ("connect failed", "no icecream daemon runs on this machine: sudo systemctl start iceccd"),
+        ("connect failed", "iceccd is not running on this machine: sudo systemctl start iceccd"),
     ],
 )
 def test_icecream_is_used_where_its_scheduler_and_a_daemon_here_answer(

@@ -132,7 +132,7 @@ def test_a_file_that_the_manifest_lacks_is_refused(name: str, place: Path, tmp_p
     else:
         with tarfile.open(place, "a") as tar:
             tar.add(added, name)
-    with pytest.raises(BadArtifactError, match=f"{name} is in the bundle, and bundle.json does"):
+    with pytest.raises(BadArtifactError, match=f"{name} is in the bundle, but bundle.json does"):
         opening.begin(place, bundle, build)
     assert "UV_FIND_LINKS" not in os.environ
     if place.is_dir():

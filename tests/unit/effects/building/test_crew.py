@@ -207,7 +207,7 @@ def test_the_pool_says_how_many_where_it_can(
     ("limit", "slots", "most_and_local"),
     [(5, 0, (5, 0)), (4, 6, (4, 2)), (1, 6, (1, 0)), (9, 2, (4, 2))],
 )
-def test_a_number_is_the_most_there_are_and_memory_governs_below_it(
+def test_number_of_jobs_is_an_upper_limit_below_which_memory_governs(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     limit: int,
@@ -228,15 +228,13 @@ def test_a_number_is_the_most_there_are_and_memory_governs_below_it(
     assert {(view.most, view.local) for view in seen} == {most_and_local}
 
 
-def test_where_nothing_holds_jobs_back_fewer_than_the_number_are_named(
-    tmp_path: Path, heard: Heard
-) -> None:
+def test_fixed_number_below_the_limit_is_reported(tmp_path: Path, heard: Heard) -> None:
     build = Ending()
     Crew(2, tmp_path / "pool", {}, 4, limit=6).work(build)
     Crew(6, tmp_path / "pool", {}, 4, limit=6).work(build)
     assert build.jobs == [2, 6]
     (told,) = heard
-    assert told.startswith("2 of 6 jobs: memory allows no more")
+    assert told.startswith("running 2 of 6 jobs: memory allows no more now")
     assert "build.jobs_exact: true" in told
 
 

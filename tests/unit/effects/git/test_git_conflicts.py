@@ -135,7 +135,7 @@ def test_an_operation_in_progress_without_conflicts_is_a_warning(
             assert step[0] in {"rebase", "cherry-pick"}
     git.require_merged(clone, "source.path")
     (line,) = heard
-    assert line.endswith(f'built as they are now (git -C "{clone}" {told})')
+    assert line.endswith(f'built as they are now; to end it, run git -C "{clone}" {told}')
 
 
 def test_a_folder_without_git_has_no_conflicts(tmp_path: Path) -> None:

@@ -374,7 +374,7 @@ def test_without_running_a_python_is_known_by_its_files(tmp_path: Path, kind: st
     assert not marker.exists()
 
 
-def test_without_running_a_python_that_is_not_there_is_told() -> None:
+def test_missing_python_is_refused_without_running_a_program() -> None:
     assert pythons.read_interpreter("3.98").version == "3.98.0"
     with pytest.raises(SettingsError, match='"/no/such/python" is not a Python that runs here'):
         pythons.read_interpreter("/no/such/python")

@@ -105,7 +105,7 @@ OF_CLIENTS = {
 }
 
 
-def test_a_build_gets_none_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_environment_has_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in OF_CLIENTS.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -113,5 +113,5 @@ def test_a_build_gets_none_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     env = shell.host_env()
     assert "hunter2" not in str(env)
     assert (env["PIP_NO_INDEX"], env["CCACHE_DIR"]) == ("1", "/cache")
-    assert set(shell.package_variables()) >= {"PIP_EXTRA_INDEX_URL", "UV_INDEX_MINE_PASSWORD"}
-    assert "UV_PUBLISH_TOKEN" not in shell.package_variables()
+    assert set(shell.package_env()) >= {"PIP_EXTRA_INDEX_URL", "UV_INDEX_MINE_PASSWORD"}
+    assert "UV_PUBLISH_TOKEN" not in shell.package_env()

@@ -83,12 +83,12 @@ def test_a_command_of_cpp_extension_without_a_target_stops(
         (
             "os.getenv('MY_ARCHS')",
             {"MY_ARCHS": "75"},
-            "correct MY_ARCHS in extensions (toy).env: it ",
+            "correct MY_ARCHS in extensions (toy).env: its ",
         ),
         (
             f"flags = ['{FOR_75}']",
             {},
-            "change its setup.py with a patch (extensions (toy).patches)",
+            "remove the archs from its setup.py with a patch (extensions (toy).patches)",
         ),
     ],
 )
@@ -98,7 +98,7 @@ def test_the_error_names_what_its_setup_py_reads(
     guard = ArchGuard(job(tmp_path, f"import os\n{setup}\n", **env), KNOWLEDGE, "13.2")
     guard.take(NVCC.format(FOR_75, "_C"))
     assert guard.error is not None
-    assert guard.error.what.startswith("toy is compiled for 7.5 and not for 12.0 (target.gpus)")
+    assert guard.error.what.startswith("toy is being compiled for 7.5, not for 12.0 (target.gpus)")
     assert way in guard.error.todo.splitlines()[0]
     assert guard.error.where.endswith("setup.py:2" if "gencode" in setup else "(toy)")
 

@@ -17,7 +17,7 @@ from tasks.settings.schema import Settings
 from tasks.stages.deps.job import CudaHome, Deps, Program
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.plan import plan
-from tasks.stages.extensions.proof import archs, needs_code, without_code
+from tasks.stages.extensions.proof import archs, missing_code_error, needs_code
 from tests.actionyard import CHOICE, script
 from tests.checkout import KNOWLEDGE, ROOT
 
@@ -135,17 +135,17 @@ def test_a_wheel_that_compiles_when_it_is_used_needs_no_device_code(
             0,
             "reads WITH_CUDA: set what it needs",
         ),
-        ("", {}, 0, "set extensions (toy).cuda: none"),
+        ("", {}, 0, "needs no CUDA code, set extensions (toy).cuda: none"),
     ],
 )
-def test_missing_device_code_names_what_would_bring_it(
+def test_missing_device_code_error_has_hints(
     tmp_path: Path, setup: str, env: dict[str, str], line: int, way: str
 ) -> None:
     made = job(tmp_path, Arch(12, 0))
     Path(made.tree).mkdir(parents=True)
     (Path(made.tree) / "setup.py").write_text(setup, encoding="utf-8")
     (Path(made.tree) / "op.cu").touch()
-    error = without_code(replace(made, env={**made.env, **env}))
+    error = missing_code_error(replace(made, env={**made.env, **env}))
     assert error.what == "toy was built without device code, though its source has op.cu"
     assert error.where == (f"{made.original / 'setup.py'}:{line}" if line else "extensions (toy)")
     assert way in error.todo.splitlines()[0]

@@ -80,7 +80,7 @@ def test_the_pool_says_how_many_where_nobody_else_does(tmp_path: Path) -> None:
         (extension(8, CMAKE_CUDA_COMPILER_LAUNCHER="/opt/sccache"), SAFE, 8),
     ],
 )
-def test_a_number_is_a_limit_where_nothing_holds_jobs_back_and_exact_the_number(
+def test_number_of_jobs_is_a_limit_unless_exact(
     tmp_path: Path, job: ExtensionJob, jobs: int | None, exact: int
 ) -> None:
     assert asked(job, tmp_path / "limit") == jobs

@@ -297,7 +297,7 @@ def test_a_fetched_source_is_known_by_its_name_and_by_what_its_setup_py_reads(
         ("pyproject.toml", "= broken", ""),
     ],
 )
-def test_a_project_says_its_name_without_being_run(
+def test_project_name_is_read_without_running_it(
     tmp_path: Path, file: str, text: str, name: str
 ) -> None:
     (tmp_path / file).write_text(text, encoding="utf-8")

@@ -124,8 +124,8 @@ def test_a_version_that_is_none_names_the_file_and_the_key(yard: Path, written: 
     assert opened(yard, written, torch={"version": "2.9.0"}).choice.torch == "2.9.0"
 
 
-def test_a_version_with_merge_conflicts_is_not_asked_for_a_key(yard: Path) -> None:
-    with pytest.raises(SettingsError, match="it has merge conflicts") as caught:
+def test_version_file_with_merge_conflicts_is_reported(yard: Path) -> None:
+    with pytest.raises(SettingsError, match=r"version\.txt has merge conflicts") as caught:
         opened(yard, "<<<<<<< HEAD\n2.9.0a0\n=======\n2.10.0a0\n>>>>>>> main")
     assert f'git -C "{yard / "pytorch"}" status' in caught.value.todo
 

@@ -227,7 +227,7 @@ def test_an_extension_that_is_not_built_is_a_failure_and_no_warning_too(yard: Ya
         ("changed", "it is not built yet: there is no ", "doit build profile=mine"),
     ],
 )  # fmt: skip
-def test_an_extension_whose_build_failed_is_sent_to_its_log(
+def test_failed_extension_build_points_to_its_log(
     yard: Yard, outcome: str, why: str, remedy: str
 ) -> None:
     yard.python(probing(ALL_GOOD[:-1], gpu=""))
