@@ -123,7 +123,7 @@ def test_clean_lists_the_files_it_removes(yard: Yard) -> None:
         f"removed the results of deps: {manifest}",
         (
             "the next doit build profile=trial checks these stages again; "
-            "sources, build folders, environments and wheels stay"
+            "sources, build folders, environments and wheels are kept"
         ),
     ]
     assert not manifest.exists()
