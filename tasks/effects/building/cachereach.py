@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 
 from tasks.effects import files, shell
-from tasks.effects.building.compilercache import Counts
+from tasks.effects.building.compilercache import Counts, start_server
 from tasks.effects.voice import warn
 from tasks.errors import CommandFailedError, MissingToolError, redact
 from tasks.model import Command
@@ -43,7 +43,7 @@ def remote_environment(
     rest, store = _store(found, url, env)
     if found.kind == "sccache" or not store:
         if store:
-            _start(found, {**rest, **store})
+            start_server(found, {**rest, **store})
         yield rest
     elif all(redact(value) == value for value in store.values()):
         yield {**rest, **store}
@@ -76,13 +76,6 @@ def _store(found: Cache, url: str, env: Mapping[str, str]) -> tuple[dict[str, st
     if "SCCACHE_BUCKET" in store:
         store |= {name: value for name, value in os.environ.items() if name.startswith(_OF_S3)}
     return rest, store if _is_usable(found, url, {**rest, **store}) else {}
-
-
-def _start(found: Cache, env: Mapping[str, str]) -> None:
-    """Start sccache's server if it has ended since it was last asked."""
-    start = Command((found.path, "--start-server"), env, "sccache's server", serves=True)
-    with contextlib.suppress(CommandFailedError, MissingToolError):
-        shell.capture(start)
 
 
 def _config(found: Cache, env: Mapping[str, str], store: Mapping[str, str]) -> str:

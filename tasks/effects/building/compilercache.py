@@ -140,7 +140,7 @@ def measure(cache: Cache, env: Mapping[str, str], log: PurePath) -> Iterator[Mea
         finally:
             measured.counts = counts_of_log(Path(log))
     elif cache.kind == "sccache":
-        _start(cache, env)
+        start_server(cache, env)
         before = _counts_of_server(cache, env)
         try:
             yield measured
@@ -191,10 +191,10 @@ def _since(before: Counts | None, after: Counts | None) -> Counts | None:
     )
 
 
-def _start(cache: Cache, env: Mapping[str, str]) -> None:
-    """Its server, before the first compiler: it is then none of a build's processes.
+def start_server(cache: Cache, env: Mapping[str, str]) -> None:
+    """Start sccache's server before the first compiler does, so that it is no process of the build.
 
-    One that is at work already, with the settings it was started with, stays.
+    A server that runs already keeps the settings it was started with.
     """
     argv = (cache.path, "--start-server")
     with contextlib.suppress(CommandFailedError, MissingToolError):
