@@ -97,13 +97,15 @@ def _is_passed(name: str, value: str) -> bool:
 
 
 def package_env() -> dict[str, str]:
-    """Return the environment of uv and pip: with their own variables, except for publishing."""
+    """Return the environment of uv and pip: with their own variables, except for publishing. uv
+    does not wrap its messages, because the first error is one line of the log.
+    """
     own = {
         name: value
         for name, value in os.environ.items()
         if name.startswith(_OF_PACKAGES) and not name.startswith(_PUBLISHING)
     }
-    return {**host_env(), **own}
+    return {**host_env(), **own, "UV_NO_WRAP": "1"}
 
 
 def store_variables() -> dict[str, str]:

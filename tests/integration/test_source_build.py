@@ -284,9 +284,7 @@ def test_a_tree_in_which_another_profile_is_at_work_is_left_alone(yard: Yard, tr
     with files.lock(tree / "build"):
         code, out = yard.doit("build")
     assert code == 1
-    assert (
-        f"{tree / 'build'}: another torchyard run (process {os.getpid()}) holds this folder" in out
-    )
+    assert f"{tree / 'build'}: another torchyard run (process {os.getpid()}) is using this" in out
     assert not (tree / "build" / "CMakeCache.txt").exists()
     yard.must("build")
 
