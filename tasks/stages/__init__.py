@@ -1,1 +1,1 @@
-"""The stages, one room each: job.py (frozen types), plan.py (pure), action.py (effects)."""
+"""The stages, one folder each: job.py (frozen types), plan.py (pure), action.py (effects)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.checkout import ROOT
+from tests.support.checkout import ROOT
 
 # Of the library reference those with "Availability: Unix", and the ones that a module of the
 # standard library itself only tries
@@ -32,8 +32,8 @@ class Absent:
 # What is of one system alone; on Windows itself its own is loaded as it is
 if sys.platform != "win32":
     for name in ("processes.jobobject", "processes.kernel32", "jobserver.semaphore"):
-        sys.modules[f"tasks.effects.{name}"] = types.ModuleType(name)
-OTHER = {"tasks.effects.processes.posixgroup", "tasks.effects.jobserver.pipe"}
+        sys.modules[f"tasks.system.{name}"] = types.ModuleType(name)
+OTHER = {"tasks.system.process.posixgroup", "tasks.jobs.jobserver.pipe"}
 
 POSIX = {posix!r}
 for name in POSIX:
