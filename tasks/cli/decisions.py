@@ -18,8 +18,8 @@ from tasks.core.model import Plan
 from tasks.core.resolution import Choice
 from tasks.lock.profile import Profile
 from tasks.settings.build import Build
+from tasks.stages.companions import companions
 from tasks.stages.env.job import Environment
-from tasks.stages.extensions.companions import companions
 
 
 @dataclass(frozen=True)

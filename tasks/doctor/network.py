@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tasks.doctor.symptom import Symptom, ok, problem, unchecked, warning
 from tasks.core.errors import WITHOUT_NETWORK
+from tasks.doctor.symptom import Symptom, ok, problem, unchecked, warning
 
 if TYPE_CHECKING:
     from tasks.doctor.host_facts import Reach, Surroundings

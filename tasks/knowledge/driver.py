@@ -1,5 +1,5 @@
-"""NVIDIA's driver and the GPUs that it lists. Separate from `tasks.doctor.host_facts`, because every
-command over a profile that is not pinned asks for it. Pure.
+"""NVIDIA's driver and the GPUs that it lists. Apart from `tasks.doctor.host_facts`, because all
+commands over a profile that is not pinned ask for it. Pure.
 """
 
 from __future__ import annotations

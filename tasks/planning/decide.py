@@ -18,7 +18,7 @@ from tasks.planning.targets import find_targets
 from tasks.planning.toolkit import decide_toolkit, require_reach
 from tasks.planning.torch import Torch, existing, from_source, is_part, prebuilt, wants_source
 from tasks.settings.schema import Settings
-from tasks.stages.extensions.companions import any_built
+from tasks.stages.companions import any_built
 
 _ASKED = "asked for in torch.strategy"
 

@@ -31,8 +31,9 @@ class Absent:
 
 # What is of one system alone; on Windows itself its own is loaded as it is
 if sys.platform != "win32":
-    for name in ("processes.jobobject", "processes.kernel32", "jobserver.semaphore"):
-        sys.modules[f"tasks.system.{name}"] = types.ModuleType(name)
+    of_windows = ("system.process.jobobject", "system.process.kernel32", "jobs.jobserver.semaphore")
+    for name in of_windows:
+        sys.modules[f"tasks.{name}"] = types.ModuleType(name)
 OTHER = {"tasks.system.process.posixgroup", "tasks.jobs.jobserver.pipe"}
 
 POSIX = {posix!r}

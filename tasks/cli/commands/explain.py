@@ -43,8 +43,7 @@ from tasks.stages.compile.foresee import foresee as foresee_compile
 from tasks.stages.env.foresee import foresee as foresee_env
 from tasks.stages.env.job import Environment
 from tasks.stages.source.foresee import foresee as foresee_source
-from tasks.system import manifests
-from tasks.system import tty
+from tasks.system import manifests, tty
 from tasks.system.files import deliver
 from tasks.system.hardware import capacity
 from tasks.system.voice import show

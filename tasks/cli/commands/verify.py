@@ -16,8 +16,7 @@ from tasks.lock.profile import Subject
 from tasks.stages.extensions.job import Built
 from tasks.stages.validate import table
 from tasks.stages.wheel.job import Wheel
-from tasks.system import manifests
-from tasks.system import tty
+from tasks.system import manifests, tty
 from tasks.system.voice import show
 from tasks.wheels.binaries.codereader import Reader
 from tasks.wheels.verify.checks import Recorded, checks

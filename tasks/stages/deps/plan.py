@@ -14,7 +14,7 @@ from tasks.knowledge.hostcompilers import limits
 from tasks.knowledge.releases import release
 from tasks.knowledge.toolkits import packages
 from tasks.settings.schema import Settings
-from tasks.stages.extensions.companions import companions
+from tasks.stages.companions import companions
 
 RECIPE = 1
 _WITH_MSVC = 2  # the recipe that captures what vcvarsall sets; elsewhere nobody's deps run again

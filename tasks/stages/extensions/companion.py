@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tasks.knowledge.extensionfacts import CompanionFact, ExtensionFact
 from tasks.settings.extension import Extension
-from tasks.stages.extensions.companions import Companion
+from tasks.stages.companions import Companion
 from tasks.stages.extensions.job import ExtensionJob
 
 

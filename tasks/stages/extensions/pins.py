@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tasks.core.errors import BuildError
 from tasks.knowledge import Knowledge, load
-from tasks.stages.extensions.companions import pair
+from tasks.stages.companions import pair
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.source.job import SourceTree
 from tasks.system import manifests

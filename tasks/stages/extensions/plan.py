@@ -16,8 +16,8 @@ from tasks.knowledge.extensions import failure, nvcc_options, variables
 from tasks.settings import workers
 from tasks.settings.extension import Extension
 from tasks.settings.schema import Settings
+from tasks.stages.companions import companions
 from tasks.stages.extensions.companion import fetched, source_of
-from tasks.stages.extensions.companions import companions
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.known import fact_of, own_source
 from tasks.stages.extensions.order import in_order

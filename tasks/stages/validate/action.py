@@ -23,8 +23,7 @@ from tasks.stages.validate.outside import Look
 from tasks.stages.validate.program import program_check
 from tasks.stages.validate.reader import reader
 from tasks.stages.wheel.job import Wheel
-from tasks.system import files, manifests, shell
-from tasks.system import tty
+from tasks.system import files, manifests, shell, tty
 from tasks.system.process import process_group
 from tasks.system.typed import for_profile
 from tasks.system.voice import show

@@ -6,12 +6,17 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
 
-from tasks.core.errors import CommandFailedError, FetchError, LostEditsError, redact
+from tasks.core.errors import (
+    WITHOUT_NETWORK,
+    CommandFailedError,
+    FetchError,
+    LostEditsError,
+    redact,
+)
 from tasks.core.formatting.few import few
 from tasks.core.model import Command
 from tasks.system import shell
 from tasks.system.network import insisting, offline
-from tasks.core.errors import WITHOUT_NETWORK
 
 _OPTIONS = (
     "protocol.ext.allow=never",  # a URL, a submodule's above all, must not be able to run a command

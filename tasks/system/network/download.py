@@ -14,10 +14,9 @@ from pathlib import Path, PurePath
 from typing import IO
 from urllib.parse import unquote, urlsplit
 
-from tasks.core.errors import FetchError, redact
+from tasks.core.errors import WITHOUT_NETWORK, FetchError, redact
 from tasks.system import files, space
 from tasks.system.network import insisting, offline
-from tasks.core.errors import WITHOUT_NETWORK
 
 _SCHEMES = ("https", "http", "file")
 _CHUNK = 2**20

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tasks.core.errors import BadArtifactError, CommandFailedError, FetchError
+from tasks.core.errors import WITHOUT_NETWORK, BadArtifactError, CommandFailedError, FetchError
 from tasks.diagnosis.lines import is_debug
 from tasks.diagnosis.resolver import find_conflict
 from tasks.system.network import offline
-from tasks.core.errors import WITHOUT_NETWORK
 
 _NOT_TRUSTED = (
     "the certificate of the package index is not trusted: set SSL_CERT_FILE, and PIP_CERT for pip, "

@@ -10,7 +10,7 @@ from tasks.core.errors import SettingsError
 from tasks.core.model import Host, Stage, ToolkitFound, TorchFound
 from tasks.planning.decide import decide
 from tasks.settings.schema import Settings
-from tasks.stages.extensions.companions import Companion, companions
+from tasks.stages.companions import Companion, companions
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import KNOWLEDGE, host
 from tests.unit.test_plan import plan_of

@@ -26,8 +26,7 @@ from tasks.doctor.symptom import Symptom, ok, problem, warning
 from tasks.lock.profile import Subject
 from tasks.stages.validate import table
 from tasks.stages.validate.checks import validation
-from tasks.system import tty
-from tasks.system import voice
+from tasks.system import tty, voice
 from tasks.system.hardware import probe
 from tasks.system.python import pythons
 from tasks.system.terminal.console import Console
