@@ -21,10 +21,10 @@ if gc.isenabled():
 # pydantic would read the metadata of every package here for plugins, and load those it finds
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
-from tasks.effects.terminal import on_stderr
-from tasks.effects.typed import usual
-from tasks.errors import BuildError
-from tasks.yard import open_yard
+from tasks.cli.session import open_yard
+from tasks.core.errors import BuildError
+from tasks.system.tty import on_stderr
+from tasks.system.typed import usual
 
 _ROOT = Path(__file__).resolve().parent
 _PROFILE = get_var("profile", usual())

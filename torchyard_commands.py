@@ -28,7 +28,7 @@ from doit.exceptions import InvalidCommand
 def _checkout() -> Path | None:
     """The folder, where it is one of ours; `tasks` can be imported then."""
     here = Path.cwd()
-    if not (here / "dodo.py").is_file() or not (here / "tasks" / "lookups.py").is_file():
+    if not (here / "dodo.py").is_file() or not (here / "tasks" / "cli" / "lookups.py").is_file():
         return None
     if str(here) not in sys.path:
         sys.path.insert(0, str(here))
@@ -37,7 +37,7 @@ def _checkout() -> Path | None:
 
 if _checkout() is not None:
     # doit imports this file before any of its commands uses a standard stream
-    from tasks.effects.stdio import guard
+    from tasks.system.stdio import guard
 
     guard()
 
@@ -50,7 +50,7 @@ class _Printing(Command):  # type: ignore[misc]
         code = super().parse_execute(in_args)
         if _checkout() is None:
             return code
-        from tasks.effects.stdio import exit_code  # noqa: PLC0415 - only in a checkout
+        from tasks.system.stdio import exit_code  # noqa: PLC0415 - only in a checkout
 
         return exit_code(code)
 
@@ -62,17 +62,17 @@ class Help(_Printing, DoitsHelp):  # type: ignore[misc]
     doc_purpose = "begin here: what to type when"  # in doit --help, which nothing can replace
 
     def execute(self, params: Any, args: list[str]) -> Any:
-        """Show it; a name is told by `tasks.lookups` or by doit."""
+        """Show it; a name is told by `tasks.cli.lookups` or by doit."""
         if args or _checkout() is None:
             return super().execute(params, args)
-        from tasks.lookups import overview  # noqa: PLC0415 - only in a checkout
+        from tasks.cli.lookups import overview  # noqa: PLC0415 - only in a checkout
 
         overview()
         return 0
 
 
 class TabCompletion(_Printing, DoitsCompletion):  # type: ignore[misc]
-    """The script that asks `tasks.complete`."""
+    """The script that asks `tasks.cli.complete`."""
 
     name = "tabcompletion"
 
@@ -87,7 +87,7 @@ class TabCompletion(_Printing, DoitsCompletion):  # type: ignore[misc]
 
 
 class _Telling(DoitCmdBase):  # type: ignore[misc]
-    """doit finds the word or the option that means nothing; `tasks.lookups` tells of it."""
+    """doit finds the word or the option that means nothing; `tasks.cli.lookups` tells of it."""
 
     task_list: Any = ()  # until dodo.py is read
 
@@ -98,7 +98,7 @@ class _Telling(DoitCmdBase):  # type: ignore[misc]
         except (CmdParseError, InvalidCommand) as error:
             if _checkout() is None:
                 raise
-            from tasks.lookups import helped, refused  # noqa: PLC0415 - only in a checkout
+            from tasks.cli.lookups import helped, refused  # noqa: PLC0415 - only in a checkout
 
             if helped(error, sys.argv[1:], self.task_list):
                 return 0
@@ -110,7 +110,7 @@ class Run(_Printing, _Telling, DoitsRun):  # type: ignore[misc]
 
 
 class List(_Printing, _Telling, DoitsList):  # type: ignore[misc]
-    """The tasks, as `tasks.lookups` lists them."""
+    """The tasks, as `tasks.cli.lookups` lists them."""
 
 
 class Clean(_Printing, _Telling, DoitsClean):  # type: ignore[misc]

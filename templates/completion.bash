@@ -4,14 +4,14 @@
 
 _torchyard_doit() {
     COMPREPLY=()
-    [[ -f dodo.py && -f tasks/complete.py ]] || return 0
+    [[ -f dodo.py && -f tasks/cli/complete.py ]] || return 0
     local line="${COMP_LINE:0:COMP_POINT}" doit python found cut
     doit=$(type -P "${COMP_WORDS[0]}") || return 0
     python=${doit%/*}/python
     [[ -x $python ]] || python=python3
     while IFS= read -r found; do
         COMPREPLY+=("$found")
-    done < <("$python" -m tasks.complete -- "$line" 2>/dev/null)
+    done < <("$python" -m tasks.cli.complete -- "$line" 2>/dev/null)
     # Readline has cut the word at ":" and "=", and puts in only what comes after
     cut=${line##* }
     cut=${cut%"${cut##*[=:]}"}

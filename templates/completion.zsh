@@ -4,12 +4,12 @@
 # or, for every shell: doit tabcompletion --shell zsh > ~/.zfunc/_doit, with fpath+=~/.zfunc before compinit
 
 _torchyard_doit() {
-    [[ -f dodo.py && -f tasks/complete.py ]] || { _files; return }
+    [[ -f dodo.py && -f tasks/cli/complete.py ]] || { _files; return }
     local python=${commands[doit]:h}/python line found
     local -a told names
     [[ -x $python ]] || python=python3
     line="${(j: :)words[1,CURRENT-1]} $PREFIX"
-    told=("${(@f)$($python -m tasks.complete --told -- "$line" 2>/dev/null)}")
+    told=("${(@f)$($python -m tasks.cli.complete --told -- "$line" 2>/dev/null)}")
     for found in "${(@)told:#}"; do
         if [[ $found == *=$'\t'* ]]; then
             compadd -S '' -- "${found%%$'\t'*}"

@@ -15,8 +15,8 @@ from doit.cmd_clean import Clean
 from doit.cmd_help import Help
 from doit.cmd_list import List
 
-from tasks.effects import voice
-from tasks.running.reporter import leaving
+from tasks.cli.running.reporter import leaving
+from tasks.system import voice
 
 # The marker of a tier, the variable that switches it on, and what it takes
 TIERS = {

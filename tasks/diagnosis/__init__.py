@@ -1,8 +1,8 @@
-"""Why something failed, told by its log. Pure: lines in, a diagnosis out.
+"""Find the cause of a failure in its log.
 
-    lines ─► cleaned, each in its Ninja edge ─► hits of failures.yaml ─► the earliest cause
-                                            └─► the first real error
+    lines ─► cleaned, grouped by Ninja edge ─► matches of failures.yaml ─► the earliest cause
+                                           └─► the first real error
 
-It knows what failures.yaml knows. What it does not know it does not guess: the first error and the
-candidates are then all it says.
+Without a match, a diagnosis has the first error and the candidates. All modules but `*_io.py` are
+pure.
 """

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from tasks.core.ninjalines import failed_output, step
 from tasks.diagnosis.languages import in_english
-from tasks.terminal.ninjalines import failed_output, step
 
 _LONGEST = 2000
 _ESCAPES = re.compile(

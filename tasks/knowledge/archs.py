@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tasks.core.model import Arch
 from tasks.knowledge.versions import numbers
-from tasks.model import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

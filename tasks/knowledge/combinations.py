@@ -13,38 +13,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tasks.core.model import Arch
+    from tasks.core.resolution import Combination
     from tasks.knowledge.facts import Cured, KnownBad, Level
     from tasks.knowledge.load import Knowledge
-    from tasks.model import Arch, Strategy, System
-
-
-@dataclass(frozen=True)
-class Combination:
-    """What would be built with what.
-
-    None is unknown. `cuda` is nvcc's version, full where it is known. `msvc` is _MSC_VER ("1944"),
-    `msvc_tools` the version of its toolset ("14.44.35207"), `visual_studio` that of the
-    installation ("17.14.36"); none of the three follows from another. `driver` is NVIDIA's
-    ("580.65.06"); `extensions`: whether any CUDA extension is built.
-    """
-
-    system: System | None = None
-    cuda: str | None = None
-    torch: str | None = None
-    gcc: str | None = None
-    glibc: str | None = None
-    msvc: str | None = None
-    cmake: str | None = None
-    setuptools: str | None = None
-    archs: tuple[Arch, ...] | None = None
-    strategy: Strategy | None = None
-    clang: str | None = None
-    python: str | None = None
-    driver: str | None = None
-    ninja: str | None = None
-    msvc_tools: str | None = None
-    visual_studio: str | None = None
-    extensions: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tasks.core.model import Strategy
 from tasks.knowledge.room import Range, Room
-from tasks.model import Strategy
 
 
 @dataclass(frozen=True)

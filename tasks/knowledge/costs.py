@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from tasks.knowledge.room import Room
 
 if TYPE_CHECKING:
+    from tasks.core.model import Strategy
     from tasks.knowledge.load import Knowledge
-    from tasks.model import Strategy
 
 
 @dataclass(frozen=True)

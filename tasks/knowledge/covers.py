@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal
 
+from tasks.core.model import Arch
 from tasks.knowledge.versions import major_minor, numbers
-from tasks.model import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tasks.core.model import Arch
 from tasks.knowledge.archs import MachineCode
 from tasks.knowledge.extensionfacts import (
     BuildFailure,
@@ -17,7 +18,6 @@ from tasks.knowledge.extensionfacts import (
     OwnArchs,
 )
 from tasks.knowledge.rows import archs, texts
-from tasks.model import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

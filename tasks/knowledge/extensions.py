@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tasks.errors import KnowledgeError
+from tasks.core.errors import KnowledgeError
+from tasks.core.model import Arch
 from tasks.knowledge.combinations import holds
-from tasks.model import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tasks.knowledge.combinations import Combination
+    from tasks.core.resolution import Combination
     from tasks.knowledge.extensionfacts import BuildFailure, BuildSetting, ExtensionFact, OwnArchs
     from tasks.knowledge.load import Knowledge
 

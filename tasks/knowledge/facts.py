@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tasks.core.model import Arch
     from tasks.knowledge.archs import MachineCode
-    from tasks.model import Arch
 
 Level = Literal["error", "warning", "info"]
 Cured = Literal["", "deps", "env"]

@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tasks.core.model import Arch
     from tasks.knowledge.facts import GpuFact
     from tasks.knowledge.load import Knowledge
-    from tasks.model import Arch
 
 _MAKER = re.compile(r"nvidia|geforce|\bgpu\b")
 _SIZE = re.compile(r"\d+gb?|hbm\d\w*|sxm\d*|nvl\d+|v\d")

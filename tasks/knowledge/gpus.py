@@ -9,10 +9,10 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tasks.errors import KnowledgeError
+from tasks.core.errors import KnowledgeError
+from tasks.core.model import Arch
 from tasks.knowledge.facts import GpuFact
 from tasks.knowledge.gpunames import key, nearest, telling, words
-from tasks.model import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tasks.errors import KnowledgeError
+from tasks.core.errors import KnowledgeError
+from tasks.core.model import Arch
 from tasks.knowledge.archs import (
     cmake_accepts,
     cmake_needs,
     extension_accepts,
     extension_remedy,
 )
-from tasks.model import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from tasks.errors import KnowledgeError
+from tasks.core.deps_model import Limits
+from tasks.core.errors import KnowledgeError
 from tasks.knowledge.releases import release
 from tasks.knowledge.toolkits import compiler_limit
 from tasks.knowledge.versions import every_number
@@ -34,23 +35,6 @@ class HostCompiler:
     name: str
     kind: Kind
     version: str
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The host compilers that are taken; None and "" are no limit.
-
-    `gcc_max` and `clang_max` are majors, inclusive, `msvc` the lowest _MSC_VER and the first that
-    is rejected: those of the toolkit `cuda` ("12.8"; "" where only a limit is known). `gcc_min` is
-    that of the sources of PyTorch `torch`.
-    """
-
-    cuda: str = ""
-    gcc_max: int | None = None
-    clang_max: int | None = None
-    msvc: tuple[int, int] | None = None
-    torch: str = ""
-    gcc_min: str = ""
 
 
 def limits(knowledge: Knowledge, cuda: str | None, torch: str | None) -> Limits:

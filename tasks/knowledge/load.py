@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
-from tasks.errors import KnowledgeError
+from tasks.core.errors import KnowledgeError
 from tasks.knowledge import plainyaml
 from tasks.knowledge.extensionrows import read_companions, read_extensions
 from tasks.knowledge.mirrors import read_mirrors

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tasks.errors import KnowledgeError
+from tasks.core.errors import KnowledgeError
 from tasks.knowledge.combinations import Finding, holds, within
 from tasks.knowledge.releases import release
 from tasks.knowledge.toolkits import driver_floor, toolkit
 
 if TYPE_CHECKING:
-    from tasks.knowledge.combinations import Combination
+    from tasks.core.resolution import Combination
     from tasks.knowledge.facts import Minimum
     from tasks.knowledge.load import Knowledge
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tasks.errors import SettingsError
-from tasks.settings.suggest import did_you_mean
+from tasks.core.errors import SettingsError
+from tasks.core.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

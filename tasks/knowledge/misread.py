@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
 
-from tasks.errors import KnowledgeError
+from tasks.core.errors import KnowledgeError
 
 Path = tuple[str, ...]
 _Kind = tuple[str, Callable[[Any], bool]]  # in words, and whether a value is of it

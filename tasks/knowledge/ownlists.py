@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tasks.errors import KnowledgeError
+from tasks.core.errors import KnowledgeError
+from tasks.core.model import Arch
 from tasks.knowledge.archs import MachineCode
 from tasks.knowledge.covers import covers
 from tasks.knowledge.grammar import CARDS_HERE, require_cmake, require_extension
 from tasks.knowledge.toolkits import toolkit
-from tasks.model import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tasks.core.model import Arch
 from tasks.knowledge import Knowledge, load
 from tasks.knowledge.facts import KnownBad
 from tasks.knowledge.gpus import short_name
 from tasks.knowledge.pagecards import generations, mark, table
 from tasks.knowledge.pageextensions import extensions
-from tasks.model import Arch
 
 _HEAD = """\
 # Which CUDA for my card?

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from tasks.core.model import Arch
 from tasks.knowledge import Knowledge
 from tasks.knowledge.covers import how
 from tasks.knowledge.facts import OfficialWheel, Release
 from tasks.knowledge.gpus import short_name
 from tasks.knowledge.versions import numbers
-from tasks.model import Arch
 
 Place = tuple[str, str]  # a system and a machine
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tasks.errors import KnowledgeError
+from tasks.core.errors import KnowledgeError
 from tasks.knowledge.channels import channel_of, published_as
 from tasks.knowledge.versions import major_minor, numbers
 from tasks.knowledge.wheels import (
@@ -24,9 +24,9 @@ from tasks.knowledge.wheels import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tasks.core.model import Arch
     from tasks.knowledge.facts import OfficialWheel, Release
     from tasks.knowledge.load import Knowledge
-    from tasks.model import Arch
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from tasks.core.model import Arch
 from tasks.knowledge.archs import MachineCode
 from tasks.knowledge.facts import (
     BinaryRules,
@@ -24,7 +25,6 @@ from tasks.knowledge.facts import (
     Release,
     Toolkit,
 )
-from tasks.model import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

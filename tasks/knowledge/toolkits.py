@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tasks.errors import KnowledgeError
-from tasks.knowledge.combinations import Combination, judge
+from tasks.core.errors import KnowledgeError
+from tasks.core.resolution import Combination
+from tasks.knowledge.combinations import judge
 from tasks.knowledge.versions import major_minor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tasks.core.model import Arch, System
     from tasks.knowledge.facts import Release, Toolkit
     from tasks.knowledge.load import Knowledge
-    from tasks.model import Arch, System
 
 
 @dataclass(frozen=True)

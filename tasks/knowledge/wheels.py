@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tasks.core.model import Arch
 from tasks.knowledge.covers import how
 from tasks.knowledge.versions import numbers
-from tasks.model import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

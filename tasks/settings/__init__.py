@@ -1,1 +1,1 @@
-"""What was asked for: validated, frozen, and each value knowing where it came from."""
+"""The settings: validated, frozen, each value with the file and line it came from."""

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from tasks.settings import forms
 from tasks.settings.section import KeyMistakeError, Section
 from tasks.settings.values import Caching, Distribution, Remote, Switch, Variables
-from tasks.sharing.workers import mistaken
+from tasks.settings.workers import mistaken
 
 
 class Build(Section):

@@ -9,13 +9,13 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from tasks.errors import SettingsError
+from tasks.core.errors import SettingsError
+from tasks.core.formatting.few import few
+from tasks.core.suggest import did_you_mean
 from tasks.settings.schema import Settings
 from tasks.settings.sentences import Problem, sentence
-from tasks.settings.suggest import did_you_mean
 from tasks.settings.variables import ENV_PREFIX, meant
 from tasks.settings.yamltree import Leaf, Number, Tree
-from tasks.words.few import few
 
 Keys = tuple[Any, ...]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from tasks.digest import canonical
+from tasks.core.digest import canonical
 from tasks.settings.schema import Settings
 from tasks.settings.section import Section
 

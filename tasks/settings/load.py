@@ -14,9 +14,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tasks.errors import SettingsError, redact
+from tasks.core.errors import SettingsError, redact
+from tasks.core.suggest import did_you_mean
 from tasks.settings.schema import Settings
-from tasks.settings.suggest import did_you_mean
 from tasks.settings.variables import ENV_PREFIX
 from tasks.settings.yamltree import Leaf, Tree, read_tree, read_variable, tree_of
 
@@ -84,7 +84,7 @@ def _require_no_password(settings: Settings, origin: Mapping[str, str]) -> None:
 
 def _of_cell(loaded: Loaded, profile: str, name: str) -> Tree:
     """What a cell of the matrix says: over all others, or it would not be that cell."""
-    from tasks.cells import KEYS, cell_of  # noqa: PLC0415 - only where a matrix is asked for
+    from tasks.settings.matrix_entries import KEYS, cell_of  # noqa: PLC0415 - only where a matrix is asked for
 
     tree: Tree = {}
     for axis, value in cell_of(loaded.settings.matrix, profile, name).items():

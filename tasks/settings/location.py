@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tasks.errors import BuildError
+from tasks.core.errors import BuildError
 from tasks.settings.load import DEFAULTS, Loaded
 from tasks.settings.schema import Settings
 

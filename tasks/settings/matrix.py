@@ -1,4 +1,4 @@
-"""Several builds of one profile, key by key. What they are is worked out in `tasks.cells`."""
+"""The settings of a matrix. `tasks.settings.matrix_entries` expands it."""
 
 from typing import Annotated, Self
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tasks.errors import names_a_secret, redact
+from tasks.core.errors import names_a_secret, redact
 from tasks.settings.load import DEFAULTS, Loaded
 from tasks.settings.schema import Settings
 

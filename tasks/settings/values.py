@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from tasks.checks.ids import IDS
-from tasks.errors import names_a_secret
+from tasks.core.check_ids import IDS
+from tasks.core.errors import names_a_secret
+from tasks.core.suggest import did_you_mean
 from tasks.settings import forms
-from tasks.settings.suggest import did_you_mean
-from tasks.sharing.cacheremote import mistaken
+from tasks.settings.cacheremote import mistaken
 
 
 def _no_option(text: str) -> str:

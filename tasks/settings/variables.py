@@ -7,9 +7,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from tasks.core.suggest import nearest
 from tasks.settings.schema import Settings
 from tasks.settings.section import Section
-from tasks.settings.suggest import nearest
 
 ENV_PREFIX = "TORCHYARD__"
 PROFILE = "TORCHYARD_PROFILE"

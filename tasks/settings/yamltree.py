@@ -12,7 +12,7 @@ from typing import Any, Union
 
 import yaml
 
-from tasks.errors import SettingsError
+from tasks.core.errors import SettingsError
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PLAIN = frozenset(

@@ -1,1 +1,1 @@
-"""The stages, one room each: job.py (frozen types), plan.py (pure), action.py (effects)."""
+"""The stages, a folder for each: types in job.py, the plan in plan.py, effects in action.py."""

@@ -14,7 +14,7 @@ from typing import Any
 from tests.benchmarks.cgroup import slowed
 from tests.benchmarks.part import NOTHING, Part, opened
 from tests.benchmarks.rows import Row
-from tests.distccd import Distccd, distccd, why_not
+from tests.support.distccd import Distccd, distccd, why_not
 
 NAME, REACH = "distributed", 1 / 1.6
 SHARE = 0.3  # of a core, for each of the two

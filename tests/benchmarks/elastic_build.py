@@ -11,9 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tasks.effects import jobserver
-from tasks.effects.processes import leftovers
-from tasks.pool import governor
+from tasks.jobs import governor, jobserver
+from tasks.system.process import leftovers
 
 MOST = 8
 TICK = 0.05  # jobs are a few seconds here and a minute in a real build

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from tests.benchmarks.rows import Row
-from tests.checkout import ROOT
+from tests.support.checkout import ROOT
 
 SIZE = 500_000_000
 _MOST_SECONDS, _MOST_MIB = 15.0, 300

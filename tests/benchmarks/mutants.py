@@ -24,10 +24,10 @@ from pathlib import Path
 
 # By name: the sources, and the tests of them
 AREAS = {
-    "lock": (("tasks/locking",), ("tests/unit/locking",)),
+    "lock": (("tasks/lock",), ("tests/unit/lock",)),
     "compile": (("tasks/stages/compile",), ("tests/unit/stages/compile",)),
     "diagnosis": (("tasks/diagnosis",), ("tests/unit/diagnosis",)),
-    "planning": (("tasks/plan.py", "tasks/deciding"), ("tests/unit/deciding",)),
+    "planning": (("tasks/planning",), ("tests/unit/planning",)),
 }
 OF_EACH = 75
 # The others change annotations, or are found by any import

@@ -21,9 +21,8 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from tasks.effects.building import ninjalog
-from tasks.effects.history import runs
-from tasks.terminal.forecast import Forecast
+from tasks.jobs.forecast import Forecast
+from tasks.runlog import ninjalog, runs
 from tests.benchmarks.rows import RUNS, Row
 from tests.real.debian import SYSTEM, Debian, InsideYard, Upstream, profile, where
 

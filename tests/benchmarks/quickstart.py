@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.benchmarks.rows import RUNS, Row
-from tests.yard import ROOT
+from tests.support.yard import ROOT
 
 TORCH = "torch==2.15.0"
 TOOLKIT = "cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,curand,profiler,cuobjdump]==13.2.*"

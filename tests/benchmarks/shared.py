@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 
 from tests.benchmarks.rows import RUNS, Row
-from tests.machines import Machine
-from tests.redisserver import PROGRAM, redis
+from tests.support.machines import Machine
+from tests.support.redisserver import PROGRAM, redis
 
 REACH, HITS = 0.15, 0.95
 _OBJECTS = 30

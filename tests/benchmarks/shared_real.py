@@ -20,8 +20,8 @@ from typing import Any
 from tests.benchmarks.part import CMAKE, TARGET, First, Part, whole
 from tests.benchmarks.rows import Row
 from tests.real.debian import VENV, Debian, InsideYard, Upstream, profile, where
-from tests.redisserver import PROGRAM, asked, redis
-from tests.yard import NAME
+from tests.support.redisserver import PROGRAM, asked, redis
+from tests.support.yard import NAME
 
 REACH, HITS = 0.15, 0.95
 KERNELS = "bench_kernels"

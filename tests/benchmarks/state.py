@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from tasks.effects import git
+from tasks.system import git
 from tests.benchmarks.rows import RUNS, Row, table
 
 REACH = 1.2

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.words.duration import elapsed
-from tests.ninjalog import made, remade
+from tasks.core.formatting.duration import elapsed
 from tests.real.debian import Debian, InsideYard, Upstream, profile, where
+from tests.support.ninjalog import made, remade
 
 EXTENSION = {
     "name": "full-cpp",

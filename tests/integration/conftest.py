@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects.python import environments, packages
-from tests.toyextension import make_extension
-from tests.toytree import make_tree
-from tests.yard import Yard
+from tasks.system.python import environments, packages
+from tests.support.toyextension import make_extension
+from tests.support.toytree import make_tree
+from tests.support.yard import Yard
 
 NEEDED = ("build", "cmake", "ninja", "scikit-build-core", "setuptools", "wheel")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import git, source_profile
-from tests.toyextension import make_extension
-from tests.yard import Yard
+from tests.support.toyextension import make_extension
+from tests.support.yard import Yard
 
 pytestmark = pytest.mark.integration
 

@@ -13,22 +13,22 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from tasks.digest import canonical
-from tasks.effects import jobserver, manifests, voice
-from tasks.effects.building import ninjalog
-from tasks.effects.history import runs
-from tasks.effects.history.witness import Witness
-from tasks.effects.machine import capacity, memory, toolchain
-from tasks.effects.python import environments
-from tasks.errors import BuildError, CommandFailedError
+from tasks.core.deps_model import Deps
+from tasks.core.digest import canonical
+from tasks.core.errors import BuildError, CommandFailedError
+from tasks.jobs import jobserver
+from tasks.runlog import ninjalog, runs
+from tasks.runlog.witness import Witness
 from tasks.stages.compile import action, flashattention
 from tasks.stages.compile.job import CompileJob
-from tasks.stages.deps.job import Deps
 from tasks.stages.source.job import SourceTree
-from tests.actionyard import Yard, deps, make_yard
-from tests.checkout import Heard
-from tests.rows import long_but
-from tests.toytree import Backend
+from tasks.system import manifests, voice
+from tasks.system.hardware import capacity, memory, toolchain
+from tasks.system.python import environments
+from tests.support.actionyard import Yard, deps, make_yard
+from tests.support.checkout import Heard
+from tests.support.rows import long_but
+from tests.support.toytree import Backend
 
 pytestmark = pytest.mark.integration
 BACKENDS = ["setup_py", "scikit_build_core"]

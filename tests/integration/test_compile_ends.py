@@ -17,16 +17,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tasks.effects import jobserver
-from tasks.effects.jobserver.pipe import Pipe
-from tasks.model import Layout
-from tasks.pool.jobs import Verdict, View
+from tasks.core.jobs import Verdict, View
+from tasks.core.model import Layout
+from tasks.jobs import jobserver
+from tasks.jobs.jobserver.pipe import Pipe
 from tests.integration.conftest import commit, git, source_profile
-from tests.rows import long_but
-from tests.sleepers import stopped, wait_for
-from tests.smallsources import add_small_sources, set_value
-from tests.toytree import make_tree
-from tests.yard import Yard, processes_with
+from tests.support.rows import long_but
+from tests.support.sleepers import stopped, wait_for
+from tests.support.smallsources import add_small_sources, set_value
+from tests.support.toytree import make_tree
+from tests.support.yard import Yard, processes_with
 
 pytestmark = [
     pytest.mark.integration,

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects.building.compilercache import Counts, counts_of_log, counts_of_stats
-from tasks.effects.history import runs
+from tasks.compiler_cache.compilercache import Counts, counts_of_log, counts_of_stats
+from tasks.runlog import runs
 from tests.integration.conftest import commit, git, source_profile
-from tests.ninjalog import made, products
-from tests.toyextension import make_extension
-from tests.toytree import make_tree
-from tests.yard import Yard
+from tests.support.ninjalog import made, products
+from tests.support.toyextension import make_extension
+from tests.support.toytree import make_tree
+from tests.support.yard import Yard
 
 pytestmark = pytest.mark.integration
 

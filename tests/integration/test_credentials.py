@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import manifests
-from tasks.effects.python import environments
-from tasks.effects.python.packages import Download, Extra, Packages, download
-from tasks.stages.deps.job import Cache
+from tasks.core.deps_model import Cache
 from tasks.stages.env.job import Caching
-from tests.actionyard import built, make_yard, script
-from tests.systems import linux_only
-from tests.toyextension import environments_of, make_ninja_extension
-from tests.webserver import Quiet, running
+from tasks.system import manifests
+from tasks.system.python import environments
+from tasks.system.python.packages import Download, Extra, Packages, download
+from tests.support.actionyard import built, make_yard, script
+from tests.support.systems import linux_only
+from tests.support.toyextension import environments_of, make_ninja_extension
+from tests.support.webserver import Quiet, running
 
 pytestmark = [pytest.mark.integration, linux_only]
 

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import files
+from tasks.system import files
 from tests.integration.conftest import commit, git, source_profile
-from tests.rows import long_but
-from tests.toyextension import make_extension
-from tests.toytree import make_tree
-from tests.yard import NAME, Yard, processes_with
+from tests.support.rows import long_but
+from tests.support.toyextension import make_extension
+from tests.support.toytree import make_tree
+from tests.support.yard import NAME, Yard, processes_with
 
 pytestmark = [
     pytest.mark.integration,

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkout import MOMENTS
-from tests.killed import NUDGES, Killed
-from tests.moments import begun
-from tests.smalldisk import Disk, disk, lacks
+from tests.support.checkout import MOMENTS
+from tests.support.killed import NUDGES, Killed
+from tests.support.moments import begun
+from tests.support.smalldisk import Disk, disk, lacks
 
 pytestmark = [
     pytest.mark.integration,

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects.history import runs
-from tests import iceccd
-from tests.distccd import Distccd, distccd, distccds, why_not
+from tasks.runlog import runs
 from tests.integration.conftest import source_profile
-from tests.machines import Machine
-from tests.yard import Yard
+from tests.support import iceccd
+from tests.support.distccd import Distccd, distccd, distccds, why_not
+from tests.support.machines import Machine
+from tests.support.yard import Yard
 
 pytestmark = [pytest.mark.integration, pytest.mark.needs("distcc", "ccache")]
 _MANY = 24

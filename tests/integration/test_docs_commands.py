@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from tests.integration.conftest import source_profile
-from tests.snippets import Snippet, commands, every
-from tests.systems import posix_only
-from tests.yard import Yard
+from tests.support.snippets import Snippet, commands, every
+from tests.support.systems import posix_only
+from tests.support.yard import Yard
 
 pytestmark = [pytest.mark.integration, posix_only]
 

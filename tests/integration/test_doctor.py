@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.checks.ids import ALL
+from tasks.core.check_ids import ALL
 from tests.integration.conftest import source_profile
-from tests.surroundings import WINDOWS_ONLY
-from tests.yard import Yard
+from tests.support.surroundings import WINDOWS_ONLY
+from tests.support.yard import Yard
 
 pytestmark = pytest.mark.integration
 

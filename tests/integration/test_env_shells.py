@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.checkout import MOMENTS
-from tests.shellcases import EVERY_SHELL, SHELLS, Case, cases, require_all
+from tests.support.checkout import MOMENTS
+from tests.support.shellcases import EVERY_SHELL, SHELLS, Case, cases, require_all
 
 pytestmark = pytest.mark.integration
 

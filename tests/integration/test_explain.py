@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import commit, source_profile
-from tests.ninjalog import made, products
-from tests.yard import Yard
+from tests.support.ninjalog import made, products
+from tests.support.yard import Yard
 
 pytestmark = pytest.mark.integration
 

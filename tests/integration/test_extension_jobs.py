@@ -10,21 +10,20 @@ from typing import Any
 
 import pytest
 
-from tasks.effects import jobserver
-from tasks.effects.building import ninjalog
-from tasks.effects.building.crew import NUMBERS
-from tasks.effects.history import runs
-from tasks.effects.history.witness import Witness
-from tasks.effects.jobserver.pipe import Pipe
-from tasks.effects.machine import capacity, compilers
-from tasks.errors import CommandFailedError
-from tasks.pool.jobs import Verdict
+from tasks.core.errors import CommandFailedError
+from tasks.core.jobs import Verdict
+from tasks.jobs import jobserver
+from tasks.jobs.crew import NUMBERS
+from tasks.jobs.jobserver.pipe import Pipe
+from tasks.runlog import ninjalog, runs
+from tasks.runlog.witness import Witness
 from tasks.stages.compile import action
 from tasks.stages.extensions.job import ExtensionJob
-from tests.actionyard import Yard, built, make_yard, script
-from tests.rows import long_but
-from tests.sleepers import wait_for
-from tests.toyextension import environments_of, make_ninja_extension
+from tasks.system.hardware import capacity, compilers
+from tests.support.actionyard import Yard, built, make_yard, script
+from tests.support.rows import long_but
+from tests.support.sleepers import wait_for
+from tests.support.toyextension import environments_of, make_ninja_extension
 
 pytestmark = [
     pytest.mark.integration,

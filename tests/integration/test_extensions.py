@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import commit, installed, source_profile
-from tests.toyextension import make_extension
-from tests.yard import Yard, kill_when, processes_with
+from tests.support.toyextension import make_extension
+from tests.support.yard import Yard, kill_when, processes_with
 
 pytestmark = pytest.mark.integration
 

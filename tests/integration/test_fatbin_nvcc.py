@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects.binaries import fatbin, machinecode
-from tasks.effects.binaries.machinecode import Images
-from tasks.effects.python import environments, packages
-from tasks.model import Arch
-from tests.rows import long_but
+from tasks.core.model import Arch
+from tasks.system.python import environments, packages
+from tasks.wheels.binaries import fatbin, machinecode
+from tasks.wheels.binaries.machinecode import Images
+from tests.support.rows import long_but
 
 _PLACES = ("/usr/local/cuda/bin/nvcc", "/usr/lib/cuda/bin/nvcc", "/opt/cuda/bin/nvcc")
 NVCC = shutil.which("nvcc") or next((place for place in _PLACES if Path(place).is_file()), "")

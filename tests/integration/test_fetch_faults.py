@@ -18,22 +18,22 @@ from typing import Any
 
 import pytest
 
-from tasks.effects import files, git, voice
-from tasks.effects.network import download, insisting
-from tasks.effects.published.rendered import rendered
-from tasks.effects.published.shelf import add
-from tasks.effects.python import environments, packages
-from tasks.effects.python.packages import Download, Packages
-from tasks.errors import BuildError
-from tests import githttp, smallwheels
-from tests.checkout import Heard
-from tests.faultynet import Fault, wire
+from tasks.core.errors import BuildError
+from tasks.system import files, git, voice
+from tasks.system.network import download, insisting
+from tasks.system.python import environments, packages
+from tasks.system.python.packages import Download, Packages
+from tasks.wheels.index.rendered import rendered
+from tasks.wheels.index.shelf import add
 from tests.integration.conftest import commit
 from tests.integration.conftest import git as by_hand
-from tests.rows import long_but
-from tests.systems import linux_only
-from tests.webserver import Quiet, running
-from tests.yard import ROOT
+from tests.support import githttp, smallwheels
+from tests.support.checkout import Heard
+from tests.support.faultynet import Fault, wire
+from tests.support.rows import long_but
+from tests.support.systems import linux_only
+from tests.support.webserver import Quiet, running
+from tests.support.yard import ROOT
 
 pytestmark = [pytest.mark.integration, linux_only]
 

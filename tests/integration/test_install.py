@@ -16,22 +16,22 @@ from typing import Any
 import pytest
 from packaging.tags import sys_tags
 
-from tasks.effects import files, manifests, voice
-from tasks.effects.python import environments
-from tasks.effects.replaced import journal, keeping
-from tasks.effects.theirs.environment import ask
-from tasks.errors import BuildError
-from tasks.model import Artifact
-from tasks.reports import restore as report
-from tasks.reports.subject import Subject
+from tasks.cli.commands import restore as report
+from tasks.core.errors import BuildError
+from tasks.core.model import Artifact
+from tasks.lock.profile import Subject
 from tasks.stages.extensions.job import Built
 from tasks.stages.install import action, imported
 from tasks.stages.install.moved import moved
-from tests import smallwheels
-from tests.checkout import Heard
-from tests.installyard import InstallYard
-from tests.rows import long_but
-from tests.smallwheels import Theirs, theirs
+from tasks.stages.install.target.environment import ask
+from tasks.stages.install.transaction import journal, keeping
+from tasks.system import files, manifests, voice
+from tasks.system.python import environments
+from tests.support import smallwheels
+from tests.support.checkout import Heard
+from tests.support.installyard import InstallYard
+from tests.support.rows import long_but
+from tests.support.smallwheels import Theirs, theirs
 
 pytestmark = pytest.mark.integration
 
@@ -618,10 +618,10 @@ atexit.register(lambda: pathlib.Path(os.environ["CUT_OUT"]).write_text(str(made[
 RUN = """
 import sys
 from pathlib import Path
-from tasks.reports import restore
-from tasks.reports.subject import Subject
-from tests.installyard import InstallYard
-from tests.smallwheels import Theirs
+from tasks.cli.commands import restore
+from tasks.lock.profile import Subject
+from tests.support.installyard import InstallYard
+from tests.support.smallwheels import Theirs
 root, person, what = sys.argv[1:]
 yard = InstallYard(Path(root), Theirs(Path(person)))
 yard.install() if what == "install" else restore.run(Subject(yard.root, "p", None), yes=True)

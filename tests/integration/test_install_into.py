@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests import smallwheels
 from tests.integration.conftest import source_profile
-from tests.smallwheels import Theirs, theirs
-from tests.yard import Yard
+from tests.support import smallwheels
+from tests.support.smallwheels import Theirs, theirs
+from tests.support.yard import Yard
 
 pytestmark = pytest.mark.integration
 

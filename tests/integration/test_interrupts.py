@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import source_profile
-from tests.rows import long_but
-from tests.toyextension import make_extension
-from tests.yard import Yard, kill_when, processes_with, wait_for
+from tests.support.rows import long_but
+from tests.support.toyextension import make_extension
+from tests.support.yard import Yard, kill_when, processes_with, wait_for
 
 pytestmark = [
     pytest.mark.integration,

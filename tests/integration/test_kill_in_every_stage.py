@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkout import MOMENTS
-from tests.killed import COMMANDS, NUDGES, Killed
-from tests.systems import linux_only
+from tests.support.checkout import MOMENTS
+from tests.support.killed import COMMANDS, NUDGES, Killed
+from tests.support.systems import linux_only
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, linux_only]
 

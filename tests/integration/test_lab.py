@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import commit, git, installed
-from tests.smallwheels import theirs
-from tests.toytree import make_tree
-from tests.webserver import served
-from tests.yard import Yard
+from tests.support.smallwheels import theirs
+from tests.support.toytree import make_tree
+from tests.support.webserver import served
+from tests.support.yard import Yard
 
 pytestmark = [
     pytest.mark.integration,

@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 import yaml
 
-from tasks.effects import files
-from tests import smallwheels
+from tasks.system import files
 from tests.integration.conftest import commit, git, installed
-from tests.sharedlibrary import compile_library
-from tests.systems import linux_only
-from tests.toyextension import make_extension
-from tests.toytree import make_tree
-from tests.webserver import served
-from tests.yard import NAME, Yard
+from tests.support import smallwheels
+from tests.support.sharedlibrary import compile_library
+from tests.support.systems import linux_only
+from tests.support.toyextension import make_extension
+from tests.support.toytree import make_tree
+from tests.support.webserver import served
+from tests.support.yard import NAME, Yard
 
 pytestmark = [pytest.mark.integration, linux_only]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects.machine import probe
-from tasks.model import Host, Interpreter
-from tests.yard import NAME, ROOT, Yard
+from tasks.core.model import Host, Interpreter
+from tasks.system.hardware import probe
+from tests.support.yard import NAME, ROOT, Yard
 
 pytestmark = pytest.mark.integration
 MAC = Host("macos", "arm64", Interpreter("/opt/homebrew/bin/python3", "3.12.4"))

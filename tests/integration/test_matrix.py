@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.locking.text import sections
-from tests import smallwheels
-from tests.yard import NAME, Yard, kill_when, processes_with
+from tasks.lock.text import sections
+from tests.support import smallwheels
+from tests.support.yard import NAME, Yard, kill_when, processes_with
 
 pytestmark = [
     pytest.mark.integration,

@@ -18,21 +18,21 @@ from typing import Any
 import pytest
 import yaml
 
-from tasks.effects import files, voice
-from tasks.effects.network import insisting
-from tasks.effects.python import environments, packages
-from tasks.effects.python.packages import Download, Packages
-from tasks.errors import BadArtifactError, FetchError
-from tasks.sourcing.mirrors import DEFAULT_INDEX
-from tests import smallwheels
-from tests.checkout import Heard
+from tasks.core.errors import BadArtifactError, FetchError
+from tasks.system import files, voice
+from tasks.system.network import insisting
+from tasks.system.network.mirrors import DEFAULT_INDEX
+from tasks.system.python import environments, packages
+from tasks.system.python.packages import Download, Packages
 from tests.integration.conftest import commit, git
-from tests.pypimirror import Mirror, mirroring
-from tests.sharedlibrary import compile_library
-from tests.systems import linux_only
-from tests.toyextension import make_extension
-from tests.webserver import Quiet, running
-from tests.yard import NAME, Yard
+from tests.support import smallwheels
+from tests.support.checkout import Heard
+from tests.support.pypimirror import Mirror, mirroring
+from tests.support.sharedlibrary import compile_library
+from tests.support.systems import linux_only
+from tests.support.toyextension import make_extension
+from tests.support.webserver import Quiet, running
+from tests.support.yard import NAME, Yard
 
 pytestmark = [pytest.mark.integration, linux_only]
 

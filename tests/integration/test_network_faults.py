@@ -16,17 +16,17 @@ from socketserver import BaseRequestHandler, ThreadingTCPServer
 
 import pytest
 
-from tasks.effects import files
-from tasks.effects.published.rendered import rendered
-from tasks.effects.published.shelf import add
-from tests.faultynet import Fault, wire
+from tasks.system import files
+from tasks.wheels.index.rendered import rendered
+from tasks.wheels.index.shelf import add
 from tests.integration.conftest import commit, git, installed, source_profile
-from tests.sharedlibrary import compile_library
-from tests.smallwheels import torch
-from tests.systems import linux_only
-from tests.toytree import make_tree
-from tests.webserver import Quiet, running
-from tests.yard import ROOT, Yard, processes_with
+from tests.support.faultynet import Fault, wire
+from tests.support.sharedlibrary import compile_library
+from tests.support.smallwheels import torch
+from tests.support.systems import linux_only
+from tests.support.toytree import make_tree
+from tests.support.webserver import Quiet, running
+from tests.support.yard import ROOT, Yard, processes_with
 
 pytestmark = [pytest.mark.integration, linux_only]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import commit, git, source_profile
-from tests.ninjalog import made
-from tests.yard import Yard
+from tests.support.ninjalog import made
+from tests.support.yard import Yard
 
 pytestmark = pytest.mark.integration
 

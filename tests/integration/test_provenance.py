@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import commit, git, installed, source_profile
-from tests.sharedlibrary import linux
-from tests.toytree import make_tree
-from tests.yard import Yard
+from tests.support.sharedlibrary import linux
+from tests.support.toytree import make_tree
+from tests.support.yard import Yard
 
 pytestmark = pytest.mark.integration
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import files, manifests
-from tasks.effects.python import environments
-from tasks.model import Artifact
+from tasks.core.model import Artifact
 from tasks.stages.wheel.job import Wheel
-from tests.rows import long_but
-from tests.smallwheels import Theirs, theirs, torch, wheel
-from tests.webserver import served
-from tests.yard import Yard
+from tasks.system import files, manifests
+from tasks.system.python import environments
+from tests.support.rows import long_but
+from tests.support.smallwheels import Theirs, theirs, torch, wheel
+from tests.support.webserver import served
+from tests.support.yard import Yard
 
 pytestmark = pytest.mark.integration
 

@@ -21,11 +21,11 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.checkout import MOMENTS as FACTOR
 from tests.integration.conftest import commit, git, source_profile
-from tests.smallsources import add_small_sources, set_value
-from tests.toytree import make_tree
-from tests.yard import Yard, processes_with
+from tests.support.checkout import MOMENTS as FACTOR
+from tests.support.smallsources import add_small_sources, set_value
+from tests.support.toytree import make_tree
+from tests.support.yard import Yard, processes_with
 
 pytestmark = [
     pytest.mark.integration,

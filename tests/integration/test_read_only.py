@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.killed import Killed
-from tests.smalldisk import lacks
+from tests.support.killed import Killed
+from tests.support.smalldisk import lacks
 
 pytestmark = [
     pytest.mark.integration,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import source_profile
-from tests.yard import Yard
+from tests.support.yard import Yard
 
 pytestmark = pytest.mark.integration
 

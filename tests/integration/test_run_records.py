@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects.history import runrecords
-from tasks.runrecord.record import Run, StageRun
+from tasks.runlog import runrecords
+from tasks.runlog.record import Run, StageRun
 from tests.integration.conftest import source_profile
-from tests.toyextension import make_ninja_extension
-from tests.yard import Yard, kill_when
+from tests.support.toyextension import make_ninja_extension
+from tests.support.yard import Yard, kill_when
 
 pytestmark = [
     pytest.mark.integration,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.machines import Machine
-from tests.redisserver import kept_port, redis
+from tests.support.machines import Machine
+from tests.support.redisserver import kept_port, redis
 
 pytestmark = [pytest.mark.integration, pytest.mark.needs("ccache", "redis-server")]
 _MANY = 30

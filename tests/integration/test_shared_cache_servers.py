@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faultyredis import Fault, faulty_redis
-from tests.machines import Machine
-from tests.webserver import storage
+from tests.support.faultyredis import Fault, faulty_redis
+from tests.support.machines import Machine
+from tests.support.webserver import storage
 
 pytestmark = [pytest.mark.integration, pytest.mark.needs("ccache")]
 _MANY = 6

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects.history import runs
-from tests.actionyard import make_yard, script
-from tests.checkout import ROOT
-from tests.sleepers import wait_for
-from tests.toyextension import make_ninja_extension
+from tasks.runlog import runs
+from tests.support.actionyard import make_yard, script
+from tests.support.checkout import ROOT
+from tests.support.sleepers import wait_for
+from tests.support.toyextension import make_ninja_extension
 
 pytestmark = [
     pytest.mark.integration,
@@ -35,11 +35,11 @@ exec c++ "$@"
 WORKS = """
 import pickle, sys
 from pathlib import Path
-from tasks.effects.machine import capacity
+from tasks.system.hardware import capacity
 capacity.cores = lambda: 4
 from tasks.stages.compile import action
 from tasks.stages.compile.job import CompileJob
-from tests.actionyard import built
+from tests.support.actionyard import built
 job = pickle.loads(Path(sys.argv[1]).read_bytes())
 action.run(job) if isinstance(job, CompileJob) else built(job)
 """

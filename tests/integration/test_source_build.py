@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import files
-from tasks.effects.files import artifact
-from tasks.effects.wheels.wheelfile import verify
+from tasks.system import files
+from tasks.system.files import artifact
+from tasks.wheels.files.wheelfile import verify
 from tests.integration.conftest import commit, git, installed, source_profile
-from tests.ninjalog import made, products
-from tests.sharedlibrary import linux
-from tests.toyextension import make_extension
-from tests.yard import Yard
+from tests.support.ninjalog import made, products
+from tests.support.sharedlibrary import linux
+from tests.support.toyextension import make_extension
+from tests.support.yard import Yard
 
 pytestmark = pytest.mark.integration
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.rows import long_but
-from tests.yard import Yard
+from tests.support.rows import long_but
+from tests.support.yard import Yard
 
 pytestmark = pytest.mark.integration
 

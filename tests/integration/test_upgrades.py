@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import source_profile
-from tests.ninjalog import made, products
-from tests.yard import Yard
+from tests.support.ninjalog import made, products
+from tests.support.yard import Yard
 
 pytestmark = [
     pytest.mark.integration,

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.integration.conftest import source_profile
-from tests.yard import Yard
+from tests.support.yard import Yard
 
 pytestmark = pytest.mark.integration
 

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from filelock import FileLock
 
-from tests.yard import NAME, ROOT, Yard
+from tests.support.yard import NAME, ROOT, Yard
 
 SCRIPT = Path(__file__).with_name("debian-root")
 FOLDER = "TORCHYARD_TEST_DEBIAN"

@@ -15,16 +15,16 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from tasks.errors import KnowledgeError
+from tasks.core.errors import KnowledgeError
+from tasks.core.model import Arch
 from tasks.knowledge.archs import MachineCode, cmake_accepts, extension_accepts
 from tasks.knowledge.covers import how
 from tasks.knowledge.grammar import for_extension, for_torch_cmake
 from tasks.knowledge.ownlists import read_for_extension, read_for_torch_cmake
 from tasks.knowledge.toolkits import toolkit
-from tasks.model import Arch
-from tests.checkout import KNOWLEDGE
 from tests.real.debian import Debian
-from tests.yard import Yard
+from tests.support.checkout import KNOWLEDGE
+from tests.support.yard import Yard
 
 pytestmark = pytest.mark.real
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ninjalog import made
 from tests.real.debian import Debian, InsideYard, profile
+from tests.support.ninjalog import made
 
 pytestmark = pytest.mark.real
 

@@ -16,9 +16,9 @@ from subprocess import Popen
 
 import pytest
 
-from tests.ninjalog import Made, made, remade
 from tests.real.debian import Debian, InsideYard, Upstream, profile
-from tests.yard import NAME, processes_with
+from tests.support.ninjalog import Made, made, remade
+from tests.support.yard import NAME, processes_with
 
 pytestmark = pytest.mark.real
 

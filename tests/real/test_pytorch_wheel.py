@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.ninjalog import Made, made, products
 from tests.real.debian import Debian, InsideYard, Upstream, profile
+from tests.support.ninjalog import Made, made, products
 
 pytestmark = pytest.mark.real
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.besides import CHECKS, PROBES
-from tests.yard import ROOT, Yard
+from tests.support.besides import CHECKS, PROBES
+from tests.support.yard import ROOT, Yard
 
 pytestmark = pytest.mark.real
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tasks.reports import report
-from tasks.reports.subject import Subject
-from tests import runrecords
-from tests.checkout import ROOT
+from tasks.cli.commands import report
+from tasks.lock.profile import Subject
+from tests.support import runrecords
+from tests.support.checkout import ROOT
 
 if sys.platform == "linux":
     from tests.real.chromium import Page, chromium, program

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects.network import archive
-from tasks.effects.python import environments, packages
 from tasks.stages.compile.backends import BACKENDS, detect
 from tasks.stages.compile.work import Step, Work
-from tests.ninjalog import made, products
+from tasks.system.network import archive
+from tasks.system.python import environments, packages
+from tests.support.ninjalog import made, products
 
 pytestmark = pytest.mark.real
 

@@ -19,9 +19,9 @@ import pytest
 
 from tasks.stages.env.job import Environment
 from tasks.stages.env.scripts import text_of
-from tests.cmdreader import NASTY
 from tests.real.wine import HOME, Wine, windows
-from tests.shellcases import JOB
+from tests.support.cmdreader import NASTY
+from tests.support.shellcases import JOB
 
 pytestmark = pytest.mark.real
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.real.debian import VENV
 from tests.real.wine import SITE, Wine, windows
-from tests.yard import ROOT, Yard
+from tests.support.yard import ROOT, Yard
 
 pytestmark = pytest.mark.real
 
@@ -46,11 +46,11 @@ exit /b 0
 """.replace("VERSION", VERSION)
 CAPTURE = """
 import json, os, sys
-from tasks.effects import shell
-from tasks.effects.machine import vcvars
-from tasks.effects.machine.visualstudio import Installation, Taken
-from tasks.errors import MissingToolError
-from tasks.stages.deps.job import Program
+from tasks.system import shell
+from tasks.system.hardware import vcvars
+from tasks.system.hardware.visualstudio import Installation, Taken
+from tasks.core.errors import MissingToolError
+from tasks.core.deps_model import Program
 folder, version = sys.argv[1:]
 shell.PASSED |= {"TORCHYARD_TEST_BROKEN"}
 of = Installation("Build Tools 2022", "17.14.36", folder, (version,))
@@ -155,7 +155,7 @@ def test_programs_beside_an_existing_interpreter_are_in_bin(wine: Wine, tool: st
     uv = "environments.find_uv()" if tool == "uv" else "None"
     code = (
         "import sys; from pathlib import Path;"
-        "from tasks.effects.python import environments, packages;"
+        "from tasks.system.python import environments, packages;"
         f"into = packages.Packages(sys.executable, {uv}, Path('log').absolute(), Path('out'));"
         "into.install(['ninja'])"
     )

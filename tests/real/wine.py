@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from tests.real.debian import VENV, Debian
-from tests.yard import ROOT
+from tests.support.yard import ROOT
 
 HOME = PurePosixPath("/src/wine")
 SITE = HOME / "site"

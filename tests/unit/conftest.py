@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import voice
-from tasks.effects.machine import packagemanager
-from tests.checkout import ROOT, Heard, OnSystem, write
-from tests.terminal import Terminal
+from tasks.system import voice
+from tasks.system.hardware import packagemanager
+from tests.support.checkout import ROOT, Heard, OnSystem, write
+from tests.support.terminal import Terminal
 
 
 @pytest.fixture

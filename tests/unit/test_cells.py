@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tasks.cells import cells
-from tasks.errors import SettingsError
+from tasks.core.errors import SettingsError
 from tasks.settings.load import load
 from tasks.settings.matrix import Matrix
-from tests.checkout import write
-from tests.rows import each_row
+from tasks.settings.matrix_entries import cells
+from tests.support.checkout import write
+from tests.support.rows import each_row
 
 TWO = {"torch": ["2.15.0", "2.14.1"], "python": ["3.12", "3.13"]}
 

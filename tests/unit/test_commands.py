@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tasks.commands import command_tasks
-from tasks.reports import verify
-from tasks.reports.subject import Subject
-from tasks.running import graph
+from tasks.cli.commands import verify
+from tasks.cli.doit_commands import command_tasks
+from tasks.cli.running import graph
+from tasks.lock.profile import Subject
 
 
 def commands() -> dict[str, dict[str, Any]]:

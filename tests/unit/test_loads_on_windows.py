@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.checkout import ROOT
+from tests.support.checkout import ROOT
 
 # Of the library reference those with "Availability: Unix", and the ones that a module of the
 # standard library itself only tries
@@ -31,9 +31,10 @@ class Absent:
 
 # What is of one system alone; on Windows itself its own is loaded as it is
 if sys.platform != "win32":
-    for name in ("processes.jobobject", "processes.kernel32", "jobserver.semaphore"):
-        sys.modules[f"tasks.effects.{name}"] = types.ModuleType(name)
-OTHER = {"tasks.effects.processes.posixgroup", "tasks.effects.jobserver.pipe"}
+    of_windows = ("system.process.jobobject", "system.process.kernel32", "jobs.jobserver.semaphore")
+    for name in of_windows:
+        sys.modules[f"tasks.{name}"] = types.ModuleType(name)
+OTHER = {"tasks.system.process.posixgroup", "tasks.jobs.jobserver.pipe"}
 
 POSIX = {posix!r}
 for name in POSIX:

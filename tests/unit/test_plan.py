@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from tasks.deciding.choice import Choice
-from tasks.digest import canonical, plain
-from tasks.errors import SettingsError
-from tasks.model import Host, Plan, Stage, System
-from tasks.plan import STAGES, layout_of, make_plan
+from tasks.core.digest import canonical, plain
+from tasks.core.errors import SettingsError
+from tasks.core.model import Host, Plan, Stage, System
+from tasks.core.resolution import Choice
+from tasks.planning.plan import STAGES, layout_of, make_plan
 from tasks.settings.load import load, profiles
 from tasks.settings.schema import Settings
-from tests.unit.deciding.test_decide import CUDA_124, H200, KNOWLEDGE, existing, host
+from tests.unit.planning.test_decide import CUDA_124, H200, KNOWLEDGE, existing, host
 
 CONFIG = Path(__file__).parents[2] / "config"
 ROOTS: dict[System, PurePath] = {

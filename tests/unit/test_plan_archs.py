@@ -8,16 +8,16 @@ from pathlib import PurePosixPath
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.deciding.choice import Choice
-from tasks.errors import SettingsError
+from tasks.core.errors import SettingsError
+from tasks.core.model import Layout, Plan, ToolkitFound
+from tasks.core.resolution import Choice
 from tasks.knowledge.ownlists import read_for_extension, read_for_torch_cmake
 from tasks.knowledge.toolkits import require_toolkit
-from tasks.model import Layout, Plan, ToolkitFound
-from tasks.plan import make_plan
+from tasks.planning.plan import make_plan
 from tasks.settings.schema import Settings
 from tasks.stages.env.job import ArchLists, EnvJob
-from tests.checkout import HOST, KNOWLEDGE
-from tests.rows import each_row
+from tests.support.checkout import HOST, KNOWLEDGE
+from tests.support.rows import each_row
 
 LAYOUT = Layout(PurePosixPath("/yard"), "p", PurePosixPath("/yard/wheelhouse"))
 PATCHES = [release.patch for release in KNOWLEDGE.releases.values()]

@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from tasks.effects import shell
-from tasks.effects.history import records, runs
-from tasks.effects.network import download, insisting
-from tasks.effects.wheels import wheelhouse
-from tasks.errors import BuildError, FetchError, redact
-from tasks.model import Command, Plan
-from tasks.reports import doctor, explain
-from tasks.reports import settings as settings_report
-from tasks.reports.subject import Subject
-from tasks.surroundings import Asked, Reach, Surroundings
-from tasks.terminal.console import Console
-from tests.checkout import Heard, opened, write
-from tests.rows import each_row
-from tests.surroundings import LINUX
+from tasks.cli.commands import doctor, explain
+from tasks.cli.commands import settings as settings_report
+from tasks.core.errors import BuildError, FetchError, redact
+from tasks.core.model import Command, Plan
+from tasks.doctor.host_facts import Asked, Reach, Surroundings
+from tasks.lock.profile import Subject
+from tasks.runlog import records, runs
+from tasks.system import shell
+from tasks.system.network import download, insisting
+from tasks.system.terminal.console import Console
+from tasks.wheels.files import wheelhouse
+from tests.support.checkout import Heard, opened, write
+from tests.support.rows import each_row
+from tests.support.surroundings import LINUX
 
 INDEXES = [
     "https://index.example/simple?token=hunter2",

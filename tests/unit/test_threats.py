@@ -11,22 +11,22 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import git, shell
-from tasks.effects.network import insisting
-from tasks.errors import BuildError
-from tasks.model import Command, Layout
+from tasks.cli.session import open_yard
+from tasks.core.deps_model import Deps, Program
+from tasks.core.errors import BuildError
+from tasks.core.model import Command, Layout
 from tasks.settings.schema import Settings
-from tasks.stages.deps.job import Deps, Program
 from tasks.stages.extensions.plan import plan
 from tasks.stages.extensions.providing import provide_for_build
 from tasks.stages.extensions.variables import required
-from tasks.yard import open_yard
-from tests import smallwheels
-from tests.actionyard import CHOICE
-from tests.checkout import KNOWLEDGE, Heard
-from tests.rows import each_row
-from tests.systems import needs_git
-from tests.unit.effects.git.test_git import commit, repository, run
+from tasks.system import git, shell
+from tasks.system.network import insisting
+from tests.support import smallwheels
+from tests.support.actionyard import CHOICE
+from tests.support.checkout import KNOWLEDGE, Heard
+from tests.support.rows import each_row
+from tests.support.systems import needs_git
+from tests.unit.system.git.test_git import commit, repository, run
 
 ROOT = Path(__file__).parent.parent.parent
 MODULES = sorted((ROOT / "tasks").rglob("*.py"))

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks import errors
-from tasks.help.commands import OF_DOIT
-from tasks.help.text import PAGES
+from tasks.cli.help.commands import OF_DOIT
+from tasks.cli.help.text import PAGES
+from tasks.core import errors
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "tasks").rglob("*.py"))

@@ -8,15 +8,18 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
-from tasks.effects import distribute, files, manifests, shell, space
-from tasks.effects.building import cachereach, compilercache, ninja, ninjalog, ninjaplan
-from tasks.effects.building.buildlines import is_warning
-from tasks.effects.building.crew import NUMBERS, Crew, Take
-from tasks.effects.history import edgetimes, recording, runs
-from tasks.effects.history.watch import Watch
-from tasks.effects.voice import say, warn
-from tasks.model import Command
-from tasks.provenance.made import dated
+from tasks.compiler_cache import cachereach, compilercache
+from tasks.compiler_cache import distributed as distribute
+from tasks.core.atwork import slowest
+from tasks.core.deps_model import Cache
+from tasks.core.model import Command
+from tasks.jobs import edgetimes
+from tasks.jobs.buildlines import is_warning
+from tasks.jobs.crew import NUMBERS, Crew, Take
+from tasks.jobs.forecast import Forecast
+from tasks.jobs.ninja import ninja, ninjaplan
+from tasks.jobs.watch import Watch
+from tasks.runlog import ninjalog, recording, runs
 from tasks.stages.compile import buildfolder, flashattention, products
 from tasks.stages.compile.bench import Bench, folder_of, open_bench
 from tasks.stages.compile.decision import Decision, arguments
@@ -24,11 +27,11 @@ from tasks.stages.compile.job import Compiled, CompileJob
 from tasks.stages.compile.told import Run
 from tasks.stages.compile.unused import Unused
 from tasks.stages.compile.work import Step, cmake_again
-from tasks.stages.deps.job import Cache
 from tasks.stages.env.job import LAUNCHERS
 from tasks.stages.source.job import SourceTree
-from tasks.terminal.atwork import slowest
-from tasks.terminal.forecast import Forecast
+from tasks.system import files, manifests, shell, space
+from tasks.system.voice import say, warn
+from tasks.wheels.provenance.made import dated
 
 _OURS = {"USE_CUDA"}  # given to every tree, whether a person wrote it or not
 

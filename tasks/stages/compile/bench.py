@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
-from tasks.effects import manifests
-from tasks.effects.building import compilercache
-from tasks.effects.building.crew import jobs_for
-from tasks.effects.machine import toolchain
+from tasks.compiler_cache import compilercache
+from tasks.core.deps_model import Deps
+from tasks.jobs.crew import jobs_for
 from tasks.knowledge import load
 from tasks.knowledge.facts import FolderRule
 from tasks.stages.compile import buildfolder, flashattention
@@ -21,9 +20,10 @@ from tasks.stages.compile.decision import Decision, decide
 from tasks.stages.compile.fingerprint import Fingerprint, definitions
 from tasks.stages.compile.job import BackendName, CompileJob
 from tasks.stages.compile.work import Work
-from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import LAUNCHERS, Environment
 from tasks.stages.source.job import SourceTree
+from tasks.system import manifests
+from tasks.system.hardware import toolchain
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from tasks.digest import canonical
-from tasks.effects import files, manifests
-from tasks.effects.machine import toolchain
-from tasks.errors import BuildError
+from tasks.core.digest import canonical
+from tasks.core.errors import BuildError
 from tasks.knowledge.facts import FolderRule
 from tasks.stages.compile.decision import Decision, missing
 from tasks.stages.compile.fingerprint import Fingerprint, entries, expected, rule_for, setting
+from tasks.system import files, manifests
+from tasks.system.hardware import toolchain
 
 _ENTRY = re.compile(r'"?(?P<name>[^":=]+)"?:(?P<type>\w+)=(?P<value>.*)')
 _NOTE = "torchyard-request.json"

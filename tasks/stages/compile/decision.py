@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from tasks.core.formatting.few import shortened
 from tasks.knowledge.facts import Effect, FolderRule
 from tasks.stages.compile.fingerprint import (
     TOOLS,
@@ -21,7 +22,6 @@ from tasks.stages.compile.fingerprint import (
     same,
     setting,
 )
-from tasks.words.few import shortened
 
 _GRAVITY: tuple[Effect, ...] = ("reuse", "reconfigure", "wipe")
 _SHOWN = 3  # changes that are named in a line

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
-from tasks.effects.machine import capacity
 from tasks.stages.compile.fingerprint import same
+from tasks.system.hardware import capacity
 
 MAX_JOBS = "FLASH_ATTENTION_MAX_JOBS"
 # PyTorch's list of variables that CMake takes from the environment; in a comment it is only told

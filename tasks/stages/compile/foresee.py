@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tasks.effects.building import ninjaplan
-from tasks.effects.history import runs
-from tasks.errors import BuildError
+from tasks.core.errors import BuildError
+from tasks.jobs.ninja import ninjaplan
+from tasks.runlog import runs
 from tasks.stages.compile.bench import open_bench
 from tasks.stages.compile.decision import Decision
 from tasks.stages.compile.job import CompileJob

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
 
-from tasks.sharing.workers import Workers
+from tasks.settings.workers import Workers
 
 BackendName = Literal["setup_py", "scikit_build_core", "cmake"]
 DEST = "{dest}"  # stands for the folder that the wheel, or the libraries, go to

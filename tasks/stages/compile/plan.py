@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tasks.deciding.choice import Choice
-from tasks.digest import plain
-from tasks.model import Json, Layout, Stage
+from tasks.core.digest import plain
+from tasks.core.model import Json, Layout, Stage
+from tasks.core.resolution import Choice
 from tasks.settings.build import Build
 from tasks.settings.schema import Settings
-from tasks.sharing.workers import asked
+from tasks.settings.workers import asked
 from tasks.stages.compile.job import CompileJob
 
 RECIPE = 2

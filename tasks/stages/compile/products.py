@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath
 
-from tasks.effects.files import artifact, write_atomic
+from tasks.system.files import artifact, write_atomic
 
 _LIBRARY = re.compile(r".+\.(so(\.\d+)*|dll|dylib|a|lib|pyd)")
 _SKIPPED = ("CMakeFiles", "CMakeTmp")

@@ -1,12 +1,12 @@
-"""What a run of compile tells of itself, for `tasks.effects.history.runs`."""
+"""What a run of compile tells of itself, for `tasks.runlog.runs`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tasks.effects.history.edgetimes import Heard
-from tasks.model import Json
+from tasks.core.model import Json
+from tasks.jobs.edgetimes import Heard
 from tasks.stages.compile.decision import Decision
 
 

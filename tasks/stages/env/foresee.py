@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tasks.effects import manifests
-from tasks.errors import BuildError
-from tasks.stages.deps.job import Cache, Deps
+from tasks.core.deps_model import Cache, Deps
+from tasks.core.errors import BuildError
 from tasks.stages.env.job import Environment, EnvJob
 from tasks.stages.env.resolve import resolve
 from tasks.stages.source.job import SourceTree
+from tasks.system import manifests
 
 
 def foresee(job: EnvJob) -> Environment | None:

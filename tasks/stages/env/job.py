@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
-from tasks.digest import sha256_text
-from tasks.model import Arch, Strategy, System
-from tasks.stages.deps.job import Cache
+from tasks.core.deps_model import Cache
+from tasks.core.digest import sha256_text
+from tasks.core.model import Arch, Strategy, System
 
 # What puts a compiler cache into a CMake build, or keeps it out
 LAUNCHERS = (

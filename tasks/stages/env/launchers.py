@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping
 from itertools import takewhile
 
-from tasks.stages.deps.job import Cache, Deps
+from tasks.core.deps_model import Cache, Deps
 from tasks.stages.env.job import LAUNCHERS, Caching, EnvJob
 
 _CXX, _CUDA = LAUNCHERS[:2], LAUNCHERS[2]

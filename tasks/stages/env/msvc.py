@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tasks.core.deps_model import Captured
 from tasks.knowledge.versions import numbers
-from tasks.stages.deps.job import Captured
 
 # setuptools then takes the cl.exe of PATH and looks for no Visual Studio of its own; MSSdk is what
 # its older releases ask for beside it. CMake looks for cc and gcc before it looks for cl, and finds

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from tasks.deciding.choice import Choice
-from tasks.digest import plain
-from tasks.errors import KnowledgeError, SettingsError
+from tasks.core.digest import plain
+from tasks.core.errors import KnowledgeError, SettingsError
+from tasks.core.model import Json, Layout, Stage
+from tasks.core.resolution import Choice
 from tasks.knowledge import Knowledge
 from tasks.knowledge.grammar import cmake_architectures, for_extension, for_torch_cmake
-from tasks.model import Json, Layout, Stage
 from tasks.settings.schema import Settings
-from tasks.sharing.workers import asked
+from tasks.settings.workers import asked
 from tasks.stages.env.job import ArchLists, EnvJob
 from tasks.stages.env.launchers import of_caches
 from tasks.stages.env.writable import require_writable
@@ -24,7 +24,7 @@ def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledg
     """The stage that resolves the environment and writes it down for people, too.
 
     Raises `SettingsError` where a torch that is to be built cannot be built for the targets. The
-    arch lists of build.env are judged by `tasks.deciding.grammar`.
+    arch lists of build.env are judged by `tasks.planning.grammar`.
     """
     require_writable(settings, choice.system)
     job = EnvJob(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tasks.stages.deps.job import Deps
+from tasks.core.deps_model import Deps
 from tasks.stages.env import leaks
 from tasks.stages.env.job import Environment, EnvJob
 

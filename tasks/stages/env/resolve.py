@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import PurePath, PurePosixPath, PureWindowsPath
 
-from tasks.errors import BuildError
+from tasks.core.deps_model import Cache, CudaHome, Deps
+from tasks.core.errors import BuildError
 from tasks.knowledge.versions import numbers
-from tasks.stages.deps.job import Cache, CudaHome, Deps
 from tasks.stages.env import msvc
 from tasks.stages.env.job import Environment, EnvJob, namespace
 from tasks.stages.env.launchers import base_dir, launchers, offered, tuning

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath, PureWindowsPath
 
-from tasks.stages.deps.job import Deps
+from tasks.core.deps_model import Deps
 from tasks.stages.env.job import Environment, EnvJob
 from tasks.stages.env.reasons import explained_at_run_time
 from tasks.stages.env.resolve import compilers, cuda, folders, made, msvc_flags, python

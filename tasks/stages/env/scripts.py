@@ -7,11 +7,11 @@ from itertools import groupby
 from pathlib import PurePath
 from typing import Any
 
-from tasks.effects import files
-from tasks.effects.machine import capacity
-from tasks.effects.render import render
 from tasks.stages.env.job import Environment, EnvJob
 from tasks.stages.env.reasons import HAND_JOBS
+from tasks.system import files
+from tasks.system.hardware import capacity
+from tasks.system.render import render
 
 
 def write_scripts(job: EnvJob, environment: Environment) -> None:

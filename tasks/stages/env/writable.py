@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tasks.errors import BuildError, SettingsError
-from tasks.model import System
+from tasks.core.errors import BuildError, SettingsError
+from tasks.core.model import System
+from tasks.core.quoting import cmd, posix, powershell
 from tasks.settings.schema import Settings
-from tasks.shells import cmd, posix, powershell
 
 
 def require_writable(settings: Settings, system: System) -> None:

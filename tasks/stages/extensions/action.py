@@ -8,22 +8,10 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from tasks.digest import canonical
-from tasks.effects import files, git, manifests, space
-from tasks.effects.clock import now
-from tasks.effects.git.command import is_local
-from tasks.effects.network import offline
-from tasks.effects.python import environments
-from tasks.effects.voice import say, tick, warn
-from tasks.effects.wheels import wheelfile, wheelhouse
-from tasks.effects.wheels.enclose import enclose
-from tasks.effects.wheels.relabel import relabel
-from tasks.errors import FetchError, redact
+from tasks.core.deps_model import Deps
+from tasks.core.digest import canonical
+from tasks.core.errors import FetchError, redact
 from tasks.knowledge import load
-from tasks.provenance.sbom import PLACE, sbom
-from tasks.provenance.statement import statement
-from tasks.sourcing.mirrors import mirrored
-from tasks.stages.deps.job import Deps
 from tasks.stages.extensions import sources
 from tasks.stages.extensions.build import build
 from tasks.stages.extensions.job import Built, ExtensionJob
@@ -33,6 +21,18 @@ from tasks.stages.extensions.project import project_of
 from tasks.stages.extensions.proof import archs, missing_code_error, needs_code
 from tasks.stages.extensions.putting import prepare, put
 from tasks.stages.wheel.job import Surface
+from tasks.system import files, git, manifests, space
+from tasks.system.clock import now
+from tasks.system.git.command import is_local
+from tasks.system.network import offline
+from tasks.system.network.mirrors import mirrored
+from tasks.system.python import environments
+from tasks.system.voice import say, tick, warn
+from tasks.wheels.files import wheelfile, wheelhouse
+from tasks.wheels.files.enclose import enclose
+from tasks.wheels.files.relabel import relabel
+from tasks.wheels.provenance.sbom import PLACE, sbom
+from tasks.wheels.provenance.statement import statement
 
 
 def run(job: ExtensionJob) -> tuple[Built]:

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tasks.errors import BuildError
+from tasks.core.errors import BuildError
+from tasks.core.model import Arch
 from tasks.knowledge import Knowledge
 from tasks.knowledge.archs import MachineCode
 from tasks.knowledge.covers import covers, targets_of
-from tasks.model import Arch
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.project import Project, project_of
 

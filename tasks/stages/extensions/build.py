@@ -12,25 +12,25 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from tasks.effects import files, manifests, shell
-from tasks.effects.building import ninja, ninjalog
-from tasks.effects.building.compilercache import Measured
-from tasks.effects.building.crew import Crew, Take
-from tasks.effects.distribute import Handed
-from tasks.effects.history import edgetimes, recording, runs
-from tasks.effects.history.watch import Watch
-from tasks.effects.voice import tick
-from tasks.errors import CommandFailedError
+from tasks.compiler_cache.compilercache import Measured
+from tasks.compiler_cache.distributed import Handed
+from tasks.core.atwork import AtWork
+from tasks.core.deps_model import Deps
+from tasks.core.errors import CommandFailedError
+from tasks.core.model import Command
+from tasks.jobs import edgetimes
+from tasks.jobs.crew import Crew, Take
+from tasks.jobs.ninja import ninja
+from tasks.jobs.turns import turn
+from tasks.jobs.watch import Watch
 from tasks.knowledge import load
-from tasks.model import Command
-from tasks.runrecord.record import Edge
-from tasks.stages.deps.job import Deps
+from tasks.runlog import ninjalog, recording, runs
+from tasks.runlog.record import Edge
 from tasks.stages.env.job import Caching
 from tasks.stages.extensions import sources
 from tasks.stages.extensions.archguard import ArchGuard
-from tasks.stages.extensions.cached import cached, handed_on
+from tasks.stages.extensions.compiler_cache import cached, handed_on
 from tasks.stages.extensions.job import ExtensionJob
-from tasks.stages.extensions.turns import turn
 from tasks.stages.extensions.variables import (
     building,
     jobs_of,
@@ -38,7 +38,8 @@ from tasks.stages.extensions.variables import (
     numbered,
     same_anywhere,
 )
-from tasks.terminal.atwork import AtWork
+from tasks.system import files, manifests, shell
+from tasks.system.voice import tick
 
 
 def build(job: ExtensionJob, deps: Deps, tree: Path) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.errors import SettingsError
+from tasks.core.errors import SettingsError
 from tasks.settings.extension import Extension
 from tasks.settings.schema import Settings
 

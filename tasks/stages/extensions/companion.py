@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tasks.deciding.companions import Companion
 from tasks.knowledge.extensionfacts import CompanionFact, ExtensionFact
 from tasks.settings.extension import Extension
+from tasks.stages.companions import Companion
 from tasks.stages.extensions.job import ExtensionJob
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tasks.digest import changes, plain
+from tasks.core.digest import changes, plain
+from tasks.core.formatting.moved import moved
 from tasks.stages.wheel.job import Parts, Surface
-from tasks.words.moved import moved
 
 _INCLUDE = "torch/include/"
 _FACTS = {

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
 
-from tasks.knowledge.combinations import Combination
-from tasks.model import Arch, Artifact, Json, Locked, System
-from tasks.sharing.workers import Workers
+from tasks.core.model import Arch, Artifact, Json, Locked, System
+from tasks.core.resolution import Combination
+from tasks.settings.workers import Workers
 
 
 @dataclass(frozen=True)

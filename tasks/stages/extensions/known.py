@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
-from tasks.errors import KnowledgeError, SettingsError
+from tasks.core.errors import KnowledgeError, SettingsError
+from tasks.core.suggest import did_you_mean
 from tasks.knowledge import Knowledge
 from tasks.knowledge.extensionfacts import ExtensionFact
 from tasks.knowledge.extensions import (
@@ -25,7 +26,6 @@ from tasks.knowledge.extensions import (
 )
 from tasks.settings.extension import Extension, Smoke
 from tasks.settings.schema import Settings
-from tasks.settings.suggest import did_you_mean
 from tasks.stages.extensions.job import ExtensionJob
 
 _SOURCES = ("git", "path", "sdist")

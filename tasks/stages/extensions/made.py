@@ -7,18 +7,18 @@ from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
 
-from tasks.digest import plain
-from tasks.effects import manifests
-from tasks.effects.clock import now
-from tasks.effects.python import requirements
-from tasks.provenance.made import EARLIEST, Invocation, Made, tool
-from tasks.provenance.shown import shown
-from tasks.stages.deps.job import Deps
+from tasks.core.deps_model import Deps
+from tasks.core.digest import plain
 from tasks.stages.env.job import Environment
 from tasks.stages.extensions import sources
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.variables import own_over
 from tasks.stages.wheel.job import Surface
+from tasks.system import manifests
+from tasks.system.clock import now
+from tasks.wheels.files import requirements
+from tasks.wheels.provenance.made import EARLIEST, Invocation, Made, tool
+from tasks.wheels.provenance.shown import shown
 
 
 def made_of(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tasks.effects import manifests
-from tasks.effects.python import frozen
-from tasks.errors import BuildError
-from tasks.locking.pins import unlike
-from tasks.stages.deps.job import Deps
+from tasks.core.dependencies import unlike
+from tasks.core.deps_model import Deps
+from tasks.core.errors import BuildError
 from tasks.stages.extensions import sources
 from tasks.stages.extensions.job import Built, ExtensionJob
+from tasks.system import manifests
+from tasks.system.python import frozen
 
 
 def moved(job: ExtensionJob) -> bool:

@@ -8,9 +8,9 @@ import heapq
 from collections.abc import Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 
-from tasks.errors import SettingsError
+from tasks.core.errors import SettingsError
+from tasks.core.suggest import did_you_mean
 from tasks.knowledge.extensions import canonical
-from tasks.settings.suggest import did_you_mean
 
 
 def in_order(after: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:

@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from tasks.effects import files, git
-from tasks.errors import BuildError, CommandFailedError
+from tasks.core.errors import BuildError, CommandFailedError
 from tasks.stages.extensions.job import ExtensionJob
+from tasks.system import files, git
 
 _REFUSED = re.compile(r"patch failed: (?P<file>.+):(?P<line>\d+)\s*$")
 

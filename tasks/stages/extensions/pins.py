@@ -12,12 +12,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.deciding.companions import pair
-from tasks.effects import manifests
-from tasks.errors import BuildError
+from tasks.core.errors import BuildError
 from tasks.knowledge import Knowledge, load
+from tasks.stages.companions import pair
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.source.job import SourceTree
+from tasks.system import manifests
 
 _RELEASE = re.compile(r"\d+\.\d+\.\d+")
 

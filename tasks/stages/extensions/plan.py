@@ -6,18 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from tasks.deciding.choice import Choice
-from tasks.deciding.companions import companions
-from tasks.digest import plain
-from tasks.errors import KnowledgeError, SettingsError
+from tasks.core.digest import plain
+from tasks.core.errors import KnowledgeError, SettingsError
+from tasks.core.model import Layout, Stage
+from tasks.core.resolution import Choice, Combination
 from tasks.knowledge import Knowledge
-from tasks.knowledge.combinations import Combination
 from tasks.knowledge.extensionfacts import BuildFailure, ExtensionFact
 from tasks.knowledge.extensions import failure, nvcc_options, variables
-from tasks.model import Layout, Stage
+from tasks.settings import workers
 from tasks.settings.extension import Extension
 from tasks.settings.schema import Settings
-from tasks.sharing import workers
+from tasks.stages.companions import companions
 from tasks.stages.extensions.companion import fetched, source_of
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.known import fact_of, own_source
@@ -59,7 +58,7 @@ def plan(
     extension: Extension, settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledge
 ) -> Stage:
     """The stage of one extension, for targets, and with arch lists of its own, that this torch can
-    build for (`tasks.deciding.grammar`).
+    build for (`tasks.planning.grammar`).
     """
     fact = fact_of(extension, knowledge)
     if fact and (bad := known_failure(extension, fact, choice)) and _is_verified(bad):

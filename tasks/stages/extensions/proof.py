@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePath
 
-from tasks.effects import trees
-from tasks.effects.binaries.codereader import Reader
-from tasks.effects.wheels import wheelfile
-from tasks.errors import BadArtifactError
+from tasks.core.deps_model import Deps
+from tasks.core.errors import BadArtifactError
+from tasks.core.formatting.few import few
+from tasks.core.model import Arch
 from tasks.knowledge import load
 from tasks.knowledge.archs import MachineCode
 from tasks.knowledge.covers import covers, targets_of
-from tasks.model import Arch
-from tasks.stages.deps.job import Deps
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.project import Project, project_of
-from tasks.words.few import few
+from tasks.system import trees
+from tasks.wheels.binaries.codereader import Reader
+from tasks.wheels.files import wheelfile
 
 _TODO = (
     "its setup.py sets the archs itself; without that TORCH_CUDA_ARCH_LIST counts",

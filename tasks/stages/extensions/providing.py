@@ -8,14 +8,15 @@ from pathlib import PurePath
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tasks.effects import files
-from tasks.effects.python import environments, requirements
-from tasks.effects.python.packages import Extra, Packages
-from tasks.effects.voice import tick, warn
-from tasks.errors import BuildError
-from tasks.stages.deps.job import Deps
+from tasks.core.deps_model import Deps
+from tasks.core.errors import BuildError
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.variables import forced, forced_text, required
+from tasks.system import files
+from tasks.system.python import environments
+from tasks.system.python.packages import Extra, Packages
+from tasks.system.voice import tick, warn
+from tasks.wheels.files import requirements
 
 _OURS = {"torch", "triton"}  # these come from this build, and are never fetched for an extension
 

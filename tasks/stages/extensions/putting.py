@@ -8,16 +8,16 @@ import os
 import threading
 from pathlib import Path
 
-from tasks.effects.python import environments, importing, requirements
-from tasks.effects.python.packages import Extra, Packages
-from tasks.effects.voice import say, tick
-from tasks.effects.wheels import wheelhouse
-from tasks.errors import BadArtifactError
-from tasks.model import Artifact, Command
-from tasks.stages.deps.job import Deps
+from tasks.core.deps_model import Deps
+from tasks.core.errors import BadArtifactError
+from tasks.core.model import Artifact, Command
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.providing import provide_for_build, provide_for_use
 from tasks.stages.extensions.variables import environment
+from tasks.system.python import environments, importing
+from tasks.system.python.packages import Extra, Packages
+from tasks.system.voice import say, tick
+from tasks.wheels.files import requirements, wheelhouse
 
 _ONE_AT_A_TIME = threading.Lock()
 

@@ -8,18 +8,18 @@ import contextlib
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
-from tasks.digest import sha256_text
-from tasks.effects import files, git, trees
-from tasks.effects.git.command import is_local
-from tasks.effects.network import archive
-from tasks.effects.python import packages
-from tasks.effects.python.packages import Download
-from tasks.effects.wheels import wheelhouse
-from tasks.errors import BadArtifactError, CommandFailedError, MissingToolError, redact
-from tasks.provenance.made import Tree
-from tasks.stages.deps.job import Deps
+from tasks.core.deps_model import Deps
+from tasks.core.digest import sha256_text
+from tasks.core.errors import BadArtifactError, CommandFailedError, MissingToolError, redact
 from tasks.stages.extensions import patching, pins
 from tasks.stages.extensions.job import ExtensionJob
+from tasks.system import files, git, trees
+from tasks.system.git.command import is_local
+from tasks.system.network import archive
+from tasks.system.python import packages
+from tasks.system.python.packages import Download
+from tasks.wheels.files import wheelhouse
+from tasks.wheels.provenance.made import Tree
 
 
 def fetch(job: ExtensionJob, deps: Deps) -> tuple[Path, Mapping[str, str]]:

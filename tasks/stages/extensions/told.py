@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tasks.effects import manifests, surfaces
-from tasks.effects.binaries import symbols
-from tasks.errors import BuildError
+from tasks.core.errors import BuildError
+from tasks.stages import surfaces
 from tasks.stages.extensions.differences import differences
 from tasks.stages.extensions.job import Built, ExtensionJob
 from tasks.stages.wheel.job import Surface
+from tasks.system import manifests
+from tasks.wheels.binaries import symbols
 
 _LONGEST = 80  # of a symbol with its parameters
 

@@ -8,12 +8,12 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tasks.effects import manifests, shell
-from tasks.effects.building.crew import NUMBERS, jobs_for, safe_jobs
-from tasks.provenance.made import dated
-from tasks.stages.deps.job import Deps
+from tasks.core.deps_model import Deps
+from tasks.jobs.crew import NUMBERS, jobs_for, safe_jobs
 from tasks.stages.env.job import LAUNCHERS, Caching, Environment
 from tasks.stages.extensions.job import ExtensionJob
+from tasks.system import manifests, shell
+from tasks.wheels.provenance.made import dated
 
 # Headers of C++ that C has by another name
 _WITH_A_TWIN = {"cassert", "cfloat", "climits", "cmath", "cstddef", "cstdint", "cstdlib", "cstring"}

@@ -6,21 +6,21 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tasks.effects import manifests
-from tasks.effects.python import environments
-from tasks.effects.replaced import interrupted, journal
-from tasks.effects.replaced.journal import Exchange
-from tasks.effects.replaced.turn import turn
-from tasks.effects.theirs import environment, interpreter
-from tasks.effects.theirs.environment import Target
-from tasks.effects.theirs.resolving import Installer
-from tasks.effects.voice import say, tick, warn
-from tasks.stages.deps.job import Deps
+from tasks.core.deps_model import Deps
 from tasks.stages.install import alone, fit, putting, wheels
 from tasks.stages.install.coming import coming
 from tasks.stages.install.job import Distribution, Installed, InstallJob
 from tasks.stages.install.putting import Order
+from tasks.stages.install.target import environment, interpreter
+from tasks.stages.install.target.environment import Target
+from tasks.stages.install.target.resolving import Installer
+from tasks.stages.install.transaction import interrupted, journal
+from tasks.stages.install.transaction.journal import Exchange
+from tasks.stages.install.transaction.turn import turn
 from tasks.stages.install.wheels import Chosen
+from tasks.system import manifests
+from tasks.system.python import environments
+from tasks.system.voice import say, tick, warn
 
 
 def run(job: InstallJob) -> tuple[Installed]:

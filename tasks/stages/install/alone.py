@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.effects.replaced import journal
-from tasks.effects.theirs.environment import Target
-from tasks.errors import BuildError
+from tasks.core.errors import BuildError
 from tasks.stages.install.job import InstallJob
+from tasks.stages.install.target.environment import Target
+from tasks.stages.install.transaction import journal
 
 
 def require(job: InstallJob, target: Target) -> None:

@@ -6,11 +6,11 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from tasks.deciding.choice import Choice
-from tasks.effects.theirs.interpreter import KEY, OWN_VENV, Glance, find, glance, is_name
-from tasks.errors import SettingsError
-from tasks.model import Layout
+from tasks.core.errors import SettingsError
+from tasks.core.model import Layout
+from tasks.core.resolution import Choice
 from tasks.settings.schema import Settings
+from tasks.stages.install.target.interpreter import KEY, OWN_VENV, Glance, find, glance, is_name
 
 
 def check(settings: Settings, layout: Layout, choice: Choice, ours: Collection[str]) -> None:

@@ -11,14 +11,14 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from tasks.effects.python import requirements
-from tasks.effects.replaced.journal import Exchange
-from tasks.effects.replaced.lying import record_digest
-from tasks.effects.theirs.environment import Target
-from tasks.effects.theirs.resolving import Installer, resolve
-from tasks.effects.voice import tick, warn
-from tasks.errors import BuildError
+from tasks.core.errors import BuildError
+from tasks.stages.install.target.environment import Target
+from tasks.stages.install.target.resolving import Installer, resolve
+from tasks.stages.install.transaction.journal import Exchange
+from tasks.stages.install.transaction.lying import record_digest
 from tasks.stages.install.wheels import Chosen
+from tasks.system.voice import tick, warn
+from tasks.wheels.files import requirements
 
 Versions = Mapping[str, str]
 

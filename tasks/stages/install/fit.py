@@ -12,11 +12,11 @@ from typing import get_args
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tasks.dependencies import holds, readable
-from tasks.effects.theirs.environment import Distribution, Said, Target
-from tasks.effects.theirs.interpreter import KEY, OWN_VENV, not_writable
-from tasks.errors import BadArtifactError, BuildError
+from tasks.core.dependencies import holds, readable
+from tasks.core.errors import BadArtifactError, BuildError
 from tasks.settings.values import CompanionName
+from tasks.stages.install.target.environment import Distribution, Said, Target
+from tasks.stages.install.target.interpreter import KEY, OWN_VENV, not_writable
 from tasks.stages.install.wheels import Chosen
 
 _COMPANION = "it may not import: companions: [{}] in config/local.yaml brings the one for it"

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tasks.effects import manifests, shell
-from tasks.effects.python import importing
-from tasks.effects.python.importing import Imported
-from tasks.effects.theirs.environment import Target
-from tasks.effects.voice import say, tick, warn
-from tasks.errors import BadArtifactError, CommandFailedError
-from tasks.model import Command
+from tasks.core.errors import BadArtifactError, CommandFailedError
+from tasks.core.model import Command
 from tasks.stages.env.job import Environment
 from tasks.stages.extensions.job import Built
 from tasks.stages.install.job import InstallJob
+from tasks.stages.install.target.environment import Target
+from tasks.system import manifests, shell
+from tasks.system.python import importing
+from tasks.system.python.importing import Imported
+from tasks.system.voice import say, tick, warn
 
 _CODE = """
 import importlib, sys, traceback

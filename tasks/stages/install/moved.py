@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.effects import manifests
-from tasks.effects.replaced.lying import names_in, record_digest
-from tasks.effects.theirs.interpreter import find
-from tasks.errors import BuildError
+from tasks.core.errors import BuildError
 from tasks.stages.install.job import Installed, InstallJob
+from tasks.stages.install.target.interpreter import find
+from tasks.stages.install.transaction.lying import names_in, record_digest
+from tasks.system import manifests
 
 
 def moved(job: InstallJob) -> bool:

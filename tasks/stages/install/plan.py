@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tasks.deciding.choice import Choice
-from tasks.errors import SettingsError
-from tasks.model import Layout, Stage
+from tasks.core.errors import SettingsError
+from tasks.core.model import Layout, Stage
+from tasks.core.resolution import Choice
 from tasks.settings.schema import Settings
 from tasks.stages.install.job import InstallJob
 

@@ -8,23 +8,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.effects import manifests, space
-from tasks.effects.replaced import exchanging, interrupted, journal, keeping, settling
-from tasks.effects.replaced.journal import ASIDE, CHANGE, FILES, Change, Exchange
-from tasks.effects.replaced.settling import Settled
-from tasks.effects.theirs import environment, resolving, unpacked
-from tasks.effects.theirs.environment import Target
-from tasks.effects.theirs.resolving import Installer
-from tasks.effects.theirs.unpacked import Unpacked
-from tasks.effects.typed import with_profile
-from tasks.effects.voice import say, tick, warn
-from tasks.errors import BadArtifactError
+from tasks.core.errors import BadArtifactError
+from tasks.core.formatting.few import few
 from tasks.stages.install import fit, imported, unpacking
 from tasks.stages.install.coming import Versions
 from tasks.stages.install.job import InstallJob
+from tasks.stages.install.target import environment, resolving, unpacked
+from tasks.stages.install.target.environment import Target
+from tasks.stages.install.target.resolving import Installer
+from tasks.stages.install.target.unpacked import Unpacked
+from tasks.stages.install.transaction import exchanging, interrupted, journal, keeping, settling
+from tasks.stages.install.transaction.journal import ASIDE, CHANGE, FILES, Change, Exchange
+from tasks.stages.install.transaction.settling import Settled
 from tasks.stages.install.wheels import Chosen
 from tasks.stages.wheel.job import Wheel
-from tasks.words.few import few
+from tasks.system import manifests, space
+from tasks.system.typed import with_profile
+from tasks.system.voice import say, tick, warn
 
 _MIB = 2**20
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tasks.effects import manifests
-from tasks.effects.folders import nearest
 from tasks.knowledge.room import unpacked
 from tasks.stages.wheel.job import Wheel
+from tasks.system import manifests
+from tasks.system.folders import nearest
 
 if TYPE_CHECKING:
     from tasks.stages.install.putting import Order

@@ -9,14 +9,14 @@ from pathlib import Path
 from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from tasks.effects import files, manifests
-from tasks.effects.voice import warn
-from tasks.effects.wheels import wheelfile
-from tasks.errors import BadArtifactError
-from tasks.model import Artifact
+from tasks.core.errors import BadArtifactError
+from tasks.core.model import Artifact
 from tasks.stages.extensions.job import Built
 from tasks.stages.install.job import InstallJob
 from tasks.stages.wheel.job import Wheel
+from tasks.system import files, manifests
+from tasks.system.voice import warn
+from tasks.wheels.files import wheelfile
 
 
 @dataclass(frozen=True)

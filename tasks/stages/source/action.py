@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
-from tasks.digest import canonical
-from tasks.effects import files, git, manifests
-from tasks.effects.network import archive
-from tasks.effects.network.download import download
-from tasks.effects.voice import say, warn
-from tasks.errors import BuildError, LostEditsError
-from tasks.sourcing.mirrors import mirrored
+from tasks.core.digest import canonical
+from tasks.core.errors import BuildError, LostEditsError
 from tasks.stages.source import series
 from tasks.stages.source.foresee import kept_back, last_read, moved
 from tasks.stages.source.job import NEW_FILES, Kind, SourceJob, SourceTree
 from tasks.stages.source.shape import A_TREE, VERSION, lacking, other_release
 from tasks.stages.source.tree import digest
+from tasks.system import files, git, manifests
+from tasks.system.network import archive
+from tasks.system.network.download import download
+from tasks.system.network.mirrors import mirrored
+from tasks.system.voice import say, warn
 
 _INSTEAD: Mapping[Kind, str] = {
     "git": "set source.git, and source.ref, to PyTorch's repository or a fork of it",

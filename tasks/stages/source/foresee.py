@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tasks.effects import git, manifests
-from tasks.errors import BuildError
+from tasks.core.errors import BuildError
 from tasks.stages.source import series
 from tasks.stages.source.job import SourceJob, SourceTree
+from tasks.system import git, manifests
 
 
 def foresee(job: SourceJob) -> tuple[str, ...]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from tasks.deciding.choice import Choice
-from tasks.digest import plain
-from tasks.model import Json, Layout, Stage
+from tasks.core.digest import plain
+from tasks.core.model import Json, Layout, Stage
+from tasks.core.resolution import Choice
 from tasks.settings.schema import Settings, Source
 from tasks.stages.source.job import Kind, SourceJob
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tasks.errors import SettingsError
+from tasks.core.errors import SettingsError
 from tasks.settings.load import DEFAULTS, Loaded
 from tasks.settings.schema import Settings
 from tasks.stages.source.shape import VERSION, other_release, release_of

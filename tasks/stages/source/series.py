@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from tasks.digest import canonical
-from tasks.effects import files, git, manifests
-from tasks.effects.voice import say
-from tasks.errors import BuildError, LostEditsError
+from tasks.core.digest import canonical
+from tasks.core.errors import BuildError, LostEditsError
+from tasks.system import files, git, manifests
+from tasks.system.voice import say
 
 
 @dataclass(frozen=True)

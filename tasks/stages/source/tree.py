@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path, PurePath
 
-from tasks.effects import git, trees
-from tasks.effects.git.state import content
-from tasks.errors import MissingToolError
+from tasks.core.errors import MissingToolError
+from tasks.system import git, trees
+from tasks.system.git.state import content
 
 _TOP = ("build", "dist")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.effects import git, manifests
 from tasks.stages.source import series
 from tasks.stages.source.action import Seen
 from tasks.stages.source.tree import digest
+from tasks.system import git, manifests
 
 
 def yours(state: Path) -> dict[Path, tuple[str, ...]]:

@@ -10,22 +10,23 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
-from tasks.effects import files, manifests, shell, terminal
-from tasks.effects.processes import process_group
-from tasks.effects.typed import for_profile
-from tasks.effects.voice import show
-from tasks.errors import ValidationFailedError, redact
+from tasks.core.deps_model import Deps
+from tasks.core.errors import ValidationFailedError, redact
+from tasks.core.model import Check
 from tasks.knowledge import load
-from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import Environment
 from tasks.stages.extensions.job import Built
 from tasks.stages.validate import inside, junit, outside, standing, table
 from tasks.stages.validate.checks import asked_for, diagnosed, validation
-from tasks.stages.validate.job import Check, ValidateJob, Validation
+from tasks.stages.validate.job import ValidateJob, Validation
 from tasks.stages.validate.outside import Look
 from tasks.stages.validate.program import program_check
 from tasks.stages.validate.reader import reader
 from tasks.stages.wheel.job import Wheel
+from tasks.system import files, manifests, shell, tty
+from tasks.system.process import process_group
+from tasks.system.typed import for_profile
+from tasks.system.voice import show
 
 
 def run(job: ValidateJob) -> tuple[Validation]:
@@ -113,7 +114,7 @@ def _with_remedy(job: ValidateJob, check: Check) -> Check:
 
 
 def _show(found: Validation) -> None:
-    show(table.plain(found, terminal.width(terminal.WIDE, sys.maxsize), terminal.paint))
+    show(table.plain(found, tty.width(tty.WIDE, sys.maxsize), tty.paint))
 
 
 def _refuse(job: ValidateJob, found: Validation) -> None:

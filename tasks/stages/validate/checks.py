@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from tasks.core.model import Arch, Check
 from tasks.knowledge import Knowledge
 from tasks.knowledge.archs import MachineCode
 from tasks.knowledge.covers import how
 from tasks.knowledge.failures import recognise
-from tasks.model import Arch
-from tasks.stages.validate.job import Check, Validation
+from tasks.stages.validate.job import Validation
 
 SCHEMA = 2
 _REBUILD = "build for it: name the card in target.gpus, then doit build"

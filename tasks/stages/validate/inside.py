@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from tasks.effects import shell
-from tasks.effects.machine import probe
-from tasks.errors import CommandFailedError, MissingToolError
+from tasks.core.errors import CommandFailedError, MissingToolError
+from tasks.core.model import Check, Command
 from tasks.knowledge import load
-from tasks.model import Command
 from tasks.stages.extensions.job import Built
 from tasks.stages.validate import probing
 from tasks.stages.validate.checks import (
@@ -21,9 +19,11 @@ from tasks.stages.validate.checks import (
     from_probe,
     without_cuda,
 )
-from tasks.stages.validate.job import Check, SmokeCheck, ValidateJob
+from tasks.stages.validate.job import SmokeCheck, ValidateJob
 from tasks.stages.validate.probing import EXIT, Run, Said
 from tasks.stages.wheel.job import Wheel
+from tasks.system import shell
+from tasks.system.hardware import probe
 
 _PROBE = Path(__file__).parent / "probes" / "torch_probe.py"
 _BY_PROBE = (  # in the order it makes them

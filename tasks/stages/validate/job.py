@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Literal
 
-from tasks.model import Arch, Stage, System
-
-Status = Literal["passed", "failed", "not run"]
+from tasks.core.model import Arch, Check, Stage, System
 
 
 @dataclass(frozen=True)
@@ -54,21 +51,6 @@ class ValidateJob:
     def again(self) -> str:
         """The command that builds what is looked at."""
         return f"doit build profile={self.profile}"
-
-
-@dataclass(frozen=True)
-class Check:
-    """One answer: `detail` is what was found or why it was not run, `remedy` what to do then.
-
-    `cause` is the slug of a known failure (config/knowledge/failures.yaml), "" where none is
-    recognised.
-    """
-
-    name: str
-    status: Status
-    detail: str
-    remedy: str = ""
-    cause: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
-from tasks.stages.validate.job import Check, Validation
+from tasks.core.model import Check
+from tasks.stages.validate.job import Validation
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

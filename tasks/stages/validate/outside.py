@@ -14,17 +14,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tasks.effects.binaries import fatbin
-from tasks.effects.binaries.codereader import Reader
-from tasks.effects.binaries.machinecode import Images
-from tasks.errors import BadArtifactError
+from tasks.core.deps_model import Deps
+from tasks.core.errors import BadArtifactError
+from tasks.core.model import Check, Status
 from tasks.knowledge import Knowledge
 from tasks.knowledge.covers import targets_of
-from tasks.stages.deps.job import Deps
 from tasks.stages.extensions.job import Built
 from tasks.stages.validate.checks import covering, joined
-from tasks.stages.validate.job import Check, Status, ValidateJob
+from tasks.stages.validate.job import ValidateJob
 from tasks.stages.wheel.job import KERNELS, Wheel
+from tasks.wheels.binaries import fatbin
+from tasks.wheels.binaries.codereader import Reader
+from tasks.wheels.binaries.machinecode import Images
 
 _LIBRARY = re.compile(r"\.(so(\.\d+)*|dll|pyd)$", re.IGNORECASE)
 _NO_TARGET = "no GPU target: this profile builds for the CPU"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
-from tasks.deciding.choice import Choice
-from tasks.model import Layout, Stage
+from tasks.core.model import Layout, Stage
+from tasks.core.resolution import Choice
 from tasks.settings.schema import Settings
 from tasks.settings.values import Check
 from tasks.stages.validate.job import SmokeCheck, ValidateJob

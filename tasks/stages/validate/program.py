@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from tasks.effects import files, shell
-from tasks.errors import CommandFailedError
+from tasks.core.deps_model import Deps
+from tasks.core.errors import CommandFailedError
+from tasks.core.model import Check, Command
 from tasks.knowledge.versions import numbers
-from tasks.model import Command
-from tasks.stages.deps.job import Deps
-from tasks.stages.validate.job import Check, ValidateJob
+from tasks.stages.validate.job import ValidateJob
 from tasks.stages.wheel.job import Wheel
+from tasks.system import files, shell
 
 NAME = "find_package(Torch)"
 

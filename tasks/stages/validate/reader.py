@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tasks.effects.binaries.codereader import Reader
-from tasks.stages.deps.job import Deps
+from tasks.core.deps_model import Deps
 from tasks.stages.wheel.job import Wheel
+from tasks.wheels.binaries.codereader import Reader
 
 _PROGRAM = "cuobjdump.exe" if sys.platform == "win32" else "cuobjdump"
 

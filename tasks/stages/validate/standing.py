@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tasks.effects import manifests
-from tasks.effects.history import records, runrecords
-from tasks.errors import BuildError
+from tasks.core.errors import BuildError
+from tasks.core.formatting.few import shortened
+from tasks.core.model import Check
+from tasks.runlog import records, runrecords
 from tasks.stages.extensions.job import Built
 from tasks.stages.validate.checks import made_for
-from tasks.stages.validate.job import Check, ValidateJob
+from tasks.stages.validate.job import ValidateJob
 from tasks.stages.wheel.job import Surface, Wheel
-from tasks.words.few import shortened
+from tasks.system import manifests
 
 
 def torch_of(job: ValidateJob) -> Wheel:

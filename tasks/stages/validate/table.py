@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
-from tasks.stages.validate.job import Check, Validation
-from tasks.words.lines import rows as laid_out
+from tasks.core.formatting.lines import rows as laid_out
+from tasks.core.model import Check
+from tasks.stages.validate.job import Validation
 
 _STYLES = {"passed": "32", "failed": "1;31", "not run": "33", "warning": "1;33"}
 _STATUS, _GAP = 9, 2  # columns of the status, and between name and detail

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.effects import files, manifests, space
-from tasks.effects.machine import cudahome
-from tasks.effects.python import environments, packages
-from tasks.effects.python.packages import Download, Extra, Packages
-from tasks.effects.voice import say, tick
-from tasks.effects.wheels import wheelfile, wheelhouse
-from tasks.model import Artifact, TorchFound
-from tasks.stages.deps.job import Deps
+from tasks.core.deps_model import Deps
+from tasks.core.model import Artifact, TorchFound
 from tasks.stages.wheel import built, coverage, installed
 from tasks.stages.wheel.job import BuiltJob, ExistingJob, Kind, PrebuiltJob, Surface, Wheel
 from tasks.stages.wheel.surface import surface
+from tasks.system import files, manifests, space
+from tasks.system.hardware import cudahome
+from tasks.system.python import environments, packages
+from tasks.system.python.packages import Download, Extra, Packages
+from tasks.system.voice import say, tick
+from tasks.wheels.files import wheelfile, wheelhouse
 
 
 def run(job: PrebuiltJob | BuiltJob | ExistingJob) -> tuple[Wheel, Surface]:

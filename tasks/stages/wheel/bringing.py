@@ -14,22 +14,22 @@ from pathlib import Path, PurePath
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tasks.digest import canonical, sha256_text
-from tasks.effects import files, manifests
-from tasks.effects.binaries import patchelf
-from tasks.effects.python import environments
-from tasks.effects.python.frozen import asked_by, frozen
-from tasks.effects.voice import say, tick, warn
-from tasks.effects.wheels import wheelfile
-from tasks.effects.wheels.repack import Instead
-from tasks.errors import BuildError
-from tasks.linking.cudapackages import component, pinned
-from tasks.linking.loading import Need
-from tasks.linking.values import Patched
-from tasks.stages.deps.job import Deps
+from tasks.core.deps_model import Deps
+from tasks.core.digest import canonical, sha256_text
+from tasks.core.errors import BuildError
 from tasks.stages.wheel import libraries
 from tasks.stages.wheel.job import BuiltJob
 from tasks.stages.wheel.portable import NOTHING, Brought, Portable, portable
+from tasks.system import files, manifests
+from tasks.system.python import environments
+from tasks.system.python.frozen import asked_by, frozen
+from tasks.system.voice import say, tick, warn
+from tasks.wheels.binaries import patchelf
+from tasks.wheels.files import wheelfile
+from tasks.wheels.files.repack import Instead
+from tasks.wheels.linking.cudapackages import component, pinned
+from tasks.wheels.linking.loading import Need
+from tasks.wheels.linking.values import Patched
 
 
 def look(job: BuiltJob, deps: Deps, wheel: Path, recorded: Mapping[str, str]) -> Portable:

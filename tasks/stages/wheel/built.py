@@ -10,17 +10,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from tasks.digest import canonical, sha256_text
-from tasks.effects import files, manifests
-from tasks.effects.clock import now
-from tasks.effects.python import environments, pythons
-from tasks.effects.python.packages import Packages
-from tasks.effects.voice import say
-from tasks.effects.wheels import distribution, wheelfile
-from tasks.linking.linkage import of_toolkit
-from tasks.model import Artifact
+from tasks.core.deps_model import Deps
+from tasks.core.digest import canonical, sha256_text
+from tasks.core.model import Artifact
 from tasks.stages.compile.job import Compiled
-from tasks.stages.deps.job import Deps
 from tasks.stages.source.job import SourceTree
 from tasks.stages.wheel import installed, installing, lastgood, libraries, packing
 from tasks.stages.wheel.installing import Fresh
@@ -29,6 +22,13 @@ from tasks.stages.wheel.lastgood import Content
 from tasks.stages.wheel.made import made_of, version_of
 from tasks.stages.wheel.packing import Packed
 from tasks.stages.wheel.surface import surface
+from tasks.system import files, manifests
+from tasks.system.clock import now
+from tasks.system.python import environments, pythons
+from tasks.system.python.packages import Packages
+from tasks.system.voice import say
+from tasks.wheels.files import distribution, wheelfile
+from tasks.wheels.linking.linkage import of_toolkit
 
 VERSION_FILES = ("torch/version.py", "torch/_version.py")
 

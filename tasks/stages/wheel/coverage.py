@@ -9,16 +9,16 @@ from __future__ import annotations
 import shutil
 from pathlib import Path, PurePosixPath
 
-from tasks.effects import files
-from tasks.effects.binaries import fatbin
-from tasks.effects.voice import say, tick, warn
-from tasks.effects.wheels import wheelfile
-from tasks.errors import BadArtifactError, MissingCodeError
+from tasks.core.errors import BadArtifactError, MissingCodeError
+from tasks.core.model import Arch
 from tasks.knowledge import load
 from tasks.knowledge.archs import MachineCode
 from tasks.knowledge.covers import covers
-from tasks.model import Arch
 from tasks.stages.wheel.job import KERNELS, PrebuiltJob
+from tasks.system import files
+from tasks.system.voice import say, tick, warn
+from tasks.wheels.binaries import fatbin
+from tasks.wheels.files import wheelfile
 
 
 def require_targets(job: PrebuiltJob, wheel: Path) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tasks.effects import manifests, shell
-from tasks.effects.python import importing
-from tasks.effects.voice import tick, warn
-from tasks.errors import BadArtifactError
-from tasks.model import Command
+from tasks.core.errors import BadArtifactError
+from tasks.core.model import Command
 from tasks.stages.env.job import Environment
 from tasks.stages.wheel.job import BuiltJob
+from tasks.system import manifests, shell
+from tasks.system.python import importing
+from tasks.system.voice import tick, warn
 
 _CODE = "import torch; print(torch.__version__)"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tasks.effects.python import pythons
-from tasks.errors import BadArtifactError
-from tasks.model import TorchFound
+from tasks.core.errors import BadArtifactError
+from tasks.core.model import TorchFound
+from tasks.system.python import pythons
 
 
 def torch_of(python: str) -> TorchFound:

@@ -9,22 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tasks.digest import canonical
-from tasks.effects import files, manifests
-from tasks.effects.python import environments
-from tasks.effects.python.packages import Extra, Packages
-from tasks.effects.voice import say, tick
-from tasks.effects.wheels import distribution, renewal, wheelhouse
-from tasks.effects.wheels.renewal import Renewal
-from tasks.errors import BadArtifactError
-from tasks.model import Artifact
-from tasks.provenance.made import Made
-from tasks.provenance.statement import statement
-from tasks.stages.deps.job import Deps
+from tasks.core.deps_model import Deps
+from tasks.core.digest import canonical
+from tasks.core.errors import BadArtifactError
+from tasks.core.model import Artifact
 from tasks.stages.wheel import imported, installed, lastgood
 from tasks.stages.wheel.job import BuiltJob
 from tasks.stages.wheel.lastgood import Content
 from tasks.stages.wheel.made import invocation
+from tasks.system import files, manifests
+from tasks.system.python import environments
+from tasks.system.python.packages import Extra, Packages
+from tasks.system.voice import say, tick
+from tasks.wheels.files import distribution, renewal, wheelhouse
+from tasks.wheels.files.renewal import Renewal
+from tasks.wheels.provenance.made import Made
+from tasks.wheels.provenance.statement import statement
 
 
 @dataclass(frozen=True)

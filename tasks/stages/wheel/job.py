@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Literal
 
-from tasks.digest import canonical, sha256_text
-from tasks.model import Arch, Artifact, Json, Locked, System
+from tasks.core.digest import canonical, sha256_text
+from tasks.core.model import Arch, Artifact, Json, Locked, System
 
 Kind = Literal["wheel", "libtorch", "existing"]
 

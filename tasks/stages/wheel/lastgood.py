@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.effects import files, manifests
-from tasks.errors import BuildError
-from tasks.model import Artifact
+from tasks.core.errors import BuildError
+from tasks.core.model import Artifact
 from tasks.stages.wheel.job import BuiltJob
+from tasks.system import files, manifests
 
 
 @dataclass(frozen=True)

@@ -14,19 +14,19 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from tasks.effects import files, manifests, shell
-from tasks.effects.binaries import elf, loader
-from tasks.effects.python import environments
-from tasks.effects.voice import say, tick, warn
-from tasks.effects.wheels import wheelfile
-from tasks.errors import BuildError
-from tasks.linking.linkage import bound, judge, summary
-from tasks.linking.loading import Loaded, Need, Search, load, order
-from tasks.linking.values import Linkage, Linkages, Origin, WheelLibraries
+from tasks.core.deps_model import Deps
+from tasks.core.errors import BuildError
 from tasks.stages.compile.job import Compiled
-from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import Environment
 from tasks.stages.wheel.job import BuiltJob
+from tasks.system import files, manifests, shell
+from tasks.system.python import environments
+from tasks.system.voice import say, tick, warn
+from tasks.wheels.binaries import elf, loader
+from tasks.wheels.files import wheelfile
+from tasks.wheels.linking.linkage import bound, judge, summary
+from tasks.wheels.linking.loading import Loaded, Need, Search, load, order
+from tasks.wheels.linking.values import Linkage, Linkages, Origin, WheelLibraries
 
 _READER = 1  # raised where elf.read comes to find more in a library
 

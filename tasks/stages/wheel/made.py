@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.digest import plain, sha256_text
-from tasks.effects import manifests
-from tasks.effects.clock import now
-from tasks.effects.git.command import is_local
-from tasks.effects.python import requirements
-from tasks.errors import redact
-from tasks.provenance.made import EARLIEST, Invocation, Made, Tree, tool
-from tasks.provenance.shown import shown
+from tasks.core.deps_model import Deps
+from tasks.core.digest import plain, sha256_text
+from tasks.core.errors import redact
 from tasks.stages.compile.job import Compiled
-from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import Environment
 from tasks.stages.source.job import SourceTree
 from tasks.stages.wheel.job import BuiltJob
+from tasks.system import manifests
+from tasks.system.clock import now
+from tasks.system.git.command import is_local
+from tasks.wheels.files import requirements
+from tasks.wheels.provenance.made import EARLIEST, Invocation, Made, Tree, tool
+from tasks.wheels.provenance.shown import shown
 
 
 def made_of(job: BuiltJob, deps: Deps) -> Made:

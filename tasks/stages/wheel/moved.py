@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.effects import manifests
-from tasks.effects.python import frozen, pythons
-from tasks.errors import BuildError
-from tasks.locking.pins import unlike
+from tasks.core.dependencies import unlike
+from tasks.core.errors import BuildError
 from tasks.stages.wheel.job import BuiltJob, ExistingJob, PrebuiltJob, Wheel
+from tasks.system import manifests
+from tasks.system.python import frozen, pythons
 
 Job = PrebuiltJob | BuiltJob | ExistingJob
 

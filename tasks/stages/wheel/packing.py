@@ -17,22 +17,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.effects import files, manifests, shell
-from tasks.effects.building.ninja import follow
-from tasks.effects.voice import tick
-from tasks.effects.wheels import repack, wheelfile
-from tasks.effects.wheels.enclose import enclose
-from tasks.errors import BuildError, CommandFailedError
-from tasks.model import Command
-from tasks.provenance.made import Made, dated
-from tasks.provenance.sbom import PLACE, sbom
+from tasks.core.deps_model import Deps
+from tasks.core.errors import BuildError, CommandFailedError
+from tasks.core.model import Command
+from tasks.jobs.ninja.ninja import follow
 from tasks.stages.compile.job import ASSEMBLY, OPTION, Compiled
-from tasks.stages.deps.job import Deps
 from tasks.stages.env.job import Environment
 from tasks.stages.source.job import SourceTree
 from tasks.stages.wheel import bringing
 from tasks.stages.wheel.job import BuiltJob
 from tasks.stages.wheel.portable import NOTHING, Portable, described
+from tasks.system import files, manifests, shell
+from tasks.system.voice import tick
+from tasks.wheels.files import repack, wheelfile
+from tasks.wheels.files.enclose import enclose
+from tasks.wheels.provenance.made import Made, dated
+from tasks.wheels.provenance.sbom import PLACE, sbom
 
 # of a tree whose own bdist_wheel knows no such option
 _REFUSED = re.compile(r"error: option --\S+ not recognized")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tasks.deciding.choice import Choice
-from tasks.deciding.portable import takes_packages
-from tasks.digest import plain
-from tasks.errors import KnowledgeError
+from tasks.core.digest import plain
+from tasks.core.errors import KnowledgeError
+from tasks.core.model import Json, Layout, Stage
+from tasks.core.resolution import Choice, takes_packages
 from tasks.knowledge import Knowledge
 from tasks.knowledge.releases import release
-from tasks.model import Json, Layout, Stage
 from tasks.settings.schema import Settings
 from tasks.stages.wheel.job import BuiltJob, ExistingJob, PrebuiltJob, Reading
 
@@ -148,5 +147,5 @@ def _built(settings: Settings, layout: Layout, choice: Choice, reading: Reading)
         wheel=layout.manifest("wheel"),
         asked=settings.model_dump(mode="json", include=_ASKED, exclude={"source": {"mirrors"}}),
         targets=choice.targets,
-        by_packages=takes_packages(settings, choice),
+        by_packages=takes_packages(choice, settings.wheel.cuda),
     )

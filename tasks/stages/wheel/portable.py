@@ -15,11 +15,11 @@ from email.parser import HeaderParser
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tasks.dependencies import applying, readable
-from tasks.linking.cudapackages import declared, majors_for, of_distribution
-from tasks.linking.linkage import is_driver
-from tasks.linking.loading import Need
-from tasks.linking.values import Linkage
+from tasks.core.dependencies import applying, readable
+from tasks.wheels.linking.cudapackages import declared, majors_for, of_distribution
+from tasks.wheels.linking.linkage import is_driver
+from tasks.wheels.linking.loading import Need
+from tasks.wheels.linking.values import Linkage
 
 _MARKER = 'platform_system == "Linux"'
 

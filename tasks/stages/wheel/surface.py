@@ -16,17 +16,18 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from tasks import cppextension
-from tasks.digest import canonical, sha256_text
-from tasks.effects import files, manifests, surfaces
-from tasks.effects.binaries import symbols
-from tasks.effects.voice import tick
-from tasks.effects.wheels import recordfile, wheelfile
-from tasks.errors import BadArtifactError, BuildError
-from tasks.linking.values import Exported, ExportedBy
-from tasks.model import TorchFound
-from tasks.stages.deps.job import Deps
+from tasks.core.deps_model import Deps
+from tasks.core.digest import canonical, sha256_text
+from tasks.core.errors import BadArtifactError, BuildError
+from tasks.core.model import TorchFound
+from tasks.knowledge import cppextension
+from tasks.stages import surfaces
 from tasks.stages.wheel.job import Parts, Reading, Surface
+from tasks.system import files, manifests
+from tasks.system.voice import tick
+from tasks.wheels.binaries import symbols
+from tasks.wheels.files import recordfile, wheelfile
+from tasks.wheels.linking.values import Exported, ExportedBy
 
 _READER = 1  # raised where symbols.exported comes to tell another thing of a library
 # The last has the flags that cpp_extension compiles with

@@ -13,8 +13,8 @@ import yaml
 
 from tasks.diagnosis.decide import Diagnosis, diagnose
 from tasks.diagnosis.lines import Raw
-from tests.checkout import KNOWLEDGE, ROOT
-from tests.rows import each_row
+from tests.support.checkout import KNOWLEDGE, ROOT
+from tests.support.rows import each_row
 
 LOGS = ROOT / "tests" / "unit"
 SHARED = "TORCHYARD_TEST_FAILURES"

@@ -7,8 +7,8 @@ import pytest
 from tasks.diagnosis.decide import Diagnosis, diagnose
 from tasks.diagnosis.facts import Facts, judged_by
 from tasks.diagnosis.lines import Raw
-from tests.checkout import KNOWLEDGE
-from tests.rows import each_row
+from tests.support.checkout import KNOWLEDGE
+from tests.support.rows import each_row
 
 KILLED = (
     "FAILED: a.o\nc++ -c a.cpp -o a.o\nc++: fatal error: Killed signal terminated program cc1plus"

@@ -9,7 +9,7 @@ import pytest
 
 from tasks.diagnosis.page import text
 from tasks.diagnosis.wording import wordings
-from tests.checkout import KNOWLEDGE, ROOT
+from tests.support.checkout import KNOWLEDGE, ROOT
 
 PAGE = text(KNOWLEDGE)
 STANDS_FOR = ("…", "a", "C", "a 0", " ", "0.")  # what "…" may be where a pattern takes not all

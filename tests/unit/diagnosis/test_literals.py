@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tasks.diagnosis.hits import _literals, _pattern
 from tasks.diagnosis.literals import literals
-from tests.checkout import KNOWLEDGE
-from tests.rows import each_row
+from tests.support.checkout import KNOWLEDGE
+from tests.support.rows import each_row
 from tests.unit.diagnosis.test_diagnosis import SAID
 
 

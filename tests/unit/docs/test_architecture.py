@@ -1,10 +1,12 @@
-"""docs/architecture.md against the house: each room is in its table, and what it names is there."""
+"""docs/architecture.md lists the packages in their order, and names files that exist."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests.test_layers import PACKAGES
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -18,7 +20,7 @@ def section(title: str) -> str:
 def first_cells(text: str) -> Iterator[list[str]]:
     """What stands in backticks in the first cell of each row."""
     for line in text.splitlines():
-        if line.startswith("| ") and not line.startswith("| where"):
+        if line.startswith("| ") and not line.startswith(("| where", "| package")):
             yield re.findall(r"`([^`]+)`", line.split("|")[1])
 
 
@@ -29,24 +31,9 @@ def paths(group: str) -> list[str]:
     return [first, *(f"{folder}/{name}" for name in others)]
 
 
-ROOMS = [
-    path.replace("ROOM/", "")
-    for cell in first_cells(section("The rooms"))
-    for group in cell
-    for path in paths(group)
-]
-
-
-def test_every_module_and_room_is_in_the_table() -> None:
-    named = {found for path in ROOMS for found in ROOT.glob(path.rstrip("/"))}
-    modules = [path for path in (ROOT / "tasks").glob("*.py") if path.name != "__init__.py"]
-    rooms = [path.parent for path in (ROOT / "tasks").glob("*/__init__.py")]
-    rooms += [path.parent for path in (ROOT / "tasks" / "effects").glob("*/__init__.py")]
-    assert sorted({*modules, *rooms} - named) == []
-
-
-def test_every_room_in_the_table_is_there() -> None:
-    assert [path for path in ROOMS if not list(ROOT.glob(path.rstrip("/")))] == []
+def test_the_table_of_packages_is_the_order_that_imports_keep_to() -> None:
+    named = [name for cell in first_cells(section("Packages")) for name in cell]
+    assert tuple(named) == PACKAGES
 
 
 def test_the_way_of_a_setting_leads_through_files_and_names_that_there_are() -> None:

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from tests.rows import each_row
-from tests.snippets import ROOT, anchors, links, name_of, pages
+from tests.support.rows import each_row
+from tests.support.snippets import ROOT, anchors, links, name_of, pages
 
 SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
 # Hosts that pages of the documentation send a person to

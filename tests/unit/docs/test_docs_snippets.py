@@ -17,11 +17,21 @@ import tree_sitter_powershell
 from tree_sitter import Language, Parser
 
 from tasks.settings.load import load
-from tests.checkout import write
-from tests.doitcommands import uses, wrong
-from tests.rows import each_row
-from tests.snippets import ROOT, Mark, Snippet, commands, every, inline, name_of, pages, snippets
-from tests.systems import posix_only
+from tests.support.checkout import write
+from tests.support.doitcommands import uses, wrong
+from tests.support.rows import each_row
+from tests.support.snippets import (
+    ROOT,
+    Mark,
+    Snippet,
+    commands,
+    every,
+    inline,
+    name_of,
+    pages,
+    snippets,
+)
+from tests.support.systems import posix_only
 
 RUNNER = "tests/integration/test_docs_commands.py"
 TERMINAL = "tests/integration/test_terminal.py"

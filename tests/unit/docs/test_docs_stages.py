@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
-from tasks.model import Stage
-from tasks.plan import STAGES, layout_of, make_plan
+from tasks.core.model import Stage
+from tasks.planning.plan import STAGES, layout_of, make_plan
 from tasks.settings.examples import EXAMPLES
 from tasks.settings.schema import Settings
-from tests.checkout import HOST, KNOWLEDGE, ROOT
-from tests.rows import each_row
+from tests.support.checkout import HOST, KNOWLEDGE, ROOT
+from tests.support.rows import each_row
 
 SETTINGS = Settings.model_validate(
     {

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tasks.core.model import Arch
 from tasks.knowledge import load
-from tasks.model import Arch
 
 CHECKOUT = Path(__file__).parents[3]
 READMES = ["README.md", "README.zh-CN.md"]

@@ -16,11 +16,11 @@ import pytest
 import yaml
 
 import tasks
-from tasks.commands import command_tasks
-from tasks.reports.subject import Subject
-from tests.checkout import ROOT
-from tests.snippets import commands
-from tests.systems import posix_only
+from tasks.cli.doit_commands import command_tasks
+from tasks.lock.profile import Subject
+from tests.support.checkout import ROOT
+from tests.support.snippets import commands
+from tests.support.systems import posix_only
 
 FORMS = sorted(
     path for path in (ROOT / ".github/ISSUE_TEMPLATE").iterdir() if path.stem != "config"

@@ -8,11 +8,12 @@ import yaml
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from tasks.core.model import Arch
+from tasks.core.resolution import Combination
 from tasks.knowledge import load
 from tasks.knowledge.archs import cmake_accepts, extension_accepts
-from tasks.knowledge.combinations import Combination, judge
-from tasks.model import Arch
-from tests.rows import each_row
+from tasks.knowledge.combinations import judge
+from tests.support.rows import each_row
 
 FOLDER = Path(__file__).parents[3] / "config" / "knowledge"
 KNOWLEDGE = load(FOLDER)

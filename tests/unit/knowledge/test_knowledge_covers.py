@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tasks.core.model import Arch
 from tasks.knowledge.archs import MachineCode
 from tasks.knowledge.covers import covers, driver_isa
 from tasks.knowledge.covers import how as asked
 from tasks.knowledge.facts import GpuFact
 from tasks.knowledge.versions import numbers
-from tasks.model import Arch
-from tests.checkout import KNOWLEDGE
-from tests.rows import each_row
+from tests.support.checkout import KNOWLEDGE
+from tests.support.rows import each_row
 
 MADE = sorted({arch for kit in KNOWLEDGE.toolkits.values() for arch in kit.makes})
 CARDS = sorted({gpu.arch for gpu in KNOWLEDGE.gpus})

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from tasks.knowledge import load
-from tests.rows import each_row
+from tests.support.rows import each_row
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "config" / "knowledge"

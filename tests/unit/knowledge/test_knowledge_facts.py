@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tasks.errors import KnowledgeError
+from tasks.core.errors import KnowledgeError
+from tasks.core.model import Arch
 from tasks.knowledge import load
 from tasks.knowledge.covers import how
 from tasks.knowledge.versions import numbers
-from tasks.model import Arch
 
 FOLDER = Path(__file__).parents[3] / "config" / "knowledge"
 KNOWLEDGE = load(FOLDER)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from tasks.knowledge.failures import recognise
-from tests.checkout import KNOWLEDGE, ROOT
-from tests.rows import each_row
+from tests.support.checkout import KNOWLEDGE, ROOT
+from tests.support.rows import each_row
 
 
 def said() -> Iterator[tuple[str, str]]:
@@ -72,7 +72,7 @@ def test_the_first_that_is_found_decides() -> None:
 
 def test_nothing_of_it_is_loaded_before_somebody_asks() -> None:
     code = (
-        "import os, sys; from pathlib import Path; from tasks.yard import open_yard;"
+        "import os, sys; from pathlib import Path; from tasks.cli.session import open_yard;"
         "open_yard(Path.cwd(), 'quickstart', os.environ, ['list']);"
         "print('tasks.knowledge.failures' in sys.modules)"
     )

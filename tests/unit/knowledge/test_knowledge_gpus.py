@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import KnowledgeError
+from tasks.core.errors import KnowledgeError
+from tasks.core.model import Arch
 from tasks.knowledge import load
 from tasks.knowledge.facts import GpuFact
 from tasks.knowledge.gpunames import key
 from tasks.knowledge.gpus import only_machine, resolve_gpu, short_name
 from tasks.knowledge.toolkits import require_toolkit
-from tasks.model import Arch
-from tests.rows import each_row
+from tests.support.rows import each_row
 
 KNOWLEDGE = load(Path(__file__).parents[3] / "config" / "knowledge")
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tasks.errors import KnowledgeError
+from tasks.core.errors import KnowledgeError
+from tasks.core.model import Arch
 from tasks.knowledge.archs import MachineCode, cmake_accepts, extension_accepts
 from tasks.knowledge.grammar import cmake_architectures, for_extension, for_torch_cmake
 from tasks.knowledge.ownlists import (
@@ -20,9 +21,8 @@ from tasks.knowledge.ownlists import (
     read_for_torch_cmake,
     require_targets,
 )
-from tasks.model import Arch
-from tests.checkout import KNOWLEDGE
-from tests.rows import each_row
+from tests.support.checkout import KNOWLEDGE
+from tests.support.rows import each_row
 
 DIFFERENCES: list[dict[str, Any]] = KNOWLEDGE.pytorch_notes["arch_list_differences"]
 RELEASES = list(KNOWLEDGE.releases)

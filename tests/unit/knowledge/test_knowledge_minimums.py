@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from pathlib import Path
 
+from tasks.core.model import System
+from tasks.core.resolution import Combination
 from tasks.knowledge import load
-from tasks.knowledge.combinations import Combination
 from tasks.knowledge.hostcompilers import HostCompiler, limits, msc_ver, refusal
 from tasks.knowledge.minimums import below
-from tasks.model import System
-from tests.rows import each_row
+from tests.support.rows import each_row
 
 KNOWLEDGE = load(Path(__file__).parents[3] / "config" / "knowledge")
 SOURCE = Combination(strategy="source")

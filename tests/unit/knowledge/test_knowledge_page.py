@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tasks.core.model import Arch
 from tasks.knowledge import load
 from tasks.knowledge.facts import GpuFact
 from tasks.knowledge.gpus import short_name
 from tasks.knowledge.page import text
-from tasks.model import Arch
-from tests.rows import each_row
+from tests.support.rows import each_row
 
 ROOT = Path(__file__).parents[3]
 KNOWLEDGE = load(ROOT / "config" / "knowledge")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import KnowledgeError
+from tasks.core.errors import KnowledgeError
 from tasks.knowledge import load
 from tasks.knowledge.releases import (
     nearest,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tasks.errors import KnowledgeError
+from tasks.core.errors import KnowledgeError
 from tasks.knowledge import FOLDER, load
 from tasks.knowledge.check import check
 from tasks.knowledge.misread import ill_typed

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import KnowledgeError
+from tasks.core.errors import KnowledgeError
+from tasks.core.model import Arch
 from tasks.knowledge import load
 from tasks.knowledge.releases import release
 from tasks.knowledge.toolkits import (
@@ -19,8 +20,7 @@ from tasks.knowledge.toolkits import (
     require_toolkit,
     toolkits_for,
 )
-from tasks.model import Arch
-from tests.rows import each_row
+from tests.support.rows import each_row
 
 KNOWLEDGE = load(Path(__file__).parents[3] / "config" / "knowledge")
 

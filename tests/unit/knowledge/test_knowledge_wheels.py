@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.core.model import Arch
 from tasks.knowledge import load
 from tasks.knowledge.releases import (
     WheelChoice,
@@ -11,8 +12,7 @@ from tasks.knowledge.releases import (
     why_no_wheel,
 )
 from tasks.knowledge.wheels import index_url
-from tasks.model import Arch
-from tests.rows import each_row
+from tests.support.rows import each_row
 
 KNOWLEDGE = load(Path(__file__).parents[3] / "config" / "knowledge")
 WHL = "https://download.pytorch.org/whl"

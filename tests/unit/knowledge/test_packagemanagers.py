@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from tasks.checks import programs
-from tasks.effects.machine import packagemanager
+from tasks.doctor import programs
+from tasks.doctor.host_facts import Tool
 from tasks.knowledge.packagemanagers import command, installing
-from tasks.surroundings import Tool
-from tests.checkout import KNOWLEDGE, ROOT, OnSystem
-from tests.rows import each_row
-from tests.surroundings import LINUX
+from tasks.system.hardware import packagemanager
+from tests.support.checkout import KNOWLEDGE, ROOT, OnSystem
+from tests.support.rows import each_row
+from tests.support.surroundings import LINUX
 
 ALPINE, ARCH, SUSE = ("alpine",), ("manjaro", "arch"), ("opensuse-leap", "suse", "opensuse")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tasks.errors import KnowledgeError
+from tasks.core.errors import KnowledgeError
 from tasks.knowledge import load, plainyaml
-from tests.rows import each_row
+from tests.support.rows import each_row
 
 FACTS = sorted((Path(__file__).parents[3] / "config" / "knowledge").glob("*.yaml"))
 TEXTS = [

@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from tasks.checks.disks import told
-from tasks.checks.judging import judge
-from tasks.effects import manifests, space
-from tasks.effects.surroundings import disks as looked
-from tasks.errors import NoSpaceError
+from tasks.core.errors import NoSpaceError
+from tasks.core.formatting.size import between
+from tasks.doctor.disks import told
+from tasks.doctor.host_facts import Asked, Disk
+from tasks.doctor.judging import judge
+from tasks.doctor.probes import disks as looked
 from tasks.knowledge.costs import cost
 from tasks.knowledge.room import EVERYWHERE, Room, unpacked
 from tasks.knowledge.thresholds import BEGUN
 from tasks.stages.install import putting, unpacking
-from tasks.surroundings import Asked, Disk
-from tasks.words.size import between
-from tests.surroundings import LINUX, LINUX_HOST, profile_on
-from tests.systems import needs_links
-from tests.unit.deciding.test_decide import KNOWLEDGE
+from tasks.system import manifests, space
+from tests.support.surroundings import LINUX, LINUX_HOST, profile_on
+from tests.support.systems import needs_links
+from tests.unit.planning.test_decide import KNOWLEDGE
 
 ROOM = Room(build=(10, 20), installed=(100, 200), wheels=(1, 2), cache=(0, 5))
 NEEDED_BY_TORCH = (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tasks.errors import SettingsError
+from tasks.core.errors import SettingsError
 from tasks.settings.load import Loaded, load, profiles
 
 DEFAULT = """\

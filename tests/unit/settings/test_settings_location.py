@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects.machine import probe
-from tasks.errors import BuildError
-from tasks.opening import HostOf, open_profile
-from tests.checkout import HOST, KNOWLEDGE, write
+from tasks.cli.opening import HostOf, open_profile
+from tasks.core.errors import BuildError
+from tasks.system.hardware import probe
+from tests.support.checkout import HOST, KNOWLEDGE, write
 
 
 def refused(yard: Path, environ: dict[str, str] | None = None) -> str:

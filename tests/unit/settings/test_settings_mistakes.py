@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import SettingsError, names_a_secret
+from tasks.core.errors import SettingsError, names_a_secret
 from tasks.settings.load import load
 
 TAGS = (

@@ -9,14 +9,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from tasks.model import Host, ToolkitFound
-from tasks.plan import STAGES, layout_of, make_plan
+from tasks.core.model import Host, ToolkitFound
+from tasks.planning.plan import STAGES, layout_of, make_plan
 from tasks.settings.examples import EXAMPLES, OF_EXTENSION
 from tasks.settings.extension import Extension
 from tasks.settings.page import entry, text
 from tasks.settings.schema import Settings
-from tests.checkout import HOST, KNOWLEDGE, ROOT
-from tests.rows import each_row
+from tests.support.checkout import HOST, KNOWLEDGE, ROOT
+from tests.support.rows import each_row
 
 MINE = {"extensions": [{"name": "mine", "path": "mine"}]}
 SOURCE = {"torch": {"strategy": "source"}, **MINE}

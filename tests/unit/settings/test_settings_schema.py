@@ -17,14 +17,14 @@ import pytest
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from tasks.errors import SettingsError
-from tasks.reports.init.answers import Answers, local_yaml
+from tasks.cli.commands.init.answers import Answers, local_yaml
+from tasks.core.errors import SettingsError
 from tasks.settings import forms
 from tasks.settings.extension import Extension
 from tasks.settings.jsonschema import text
 from tasks.settings.load import load, profiles
 from tasks.settings.schema import Settings
-from tests.rows import each_row
+from tests.support.rows import each_row
 
 ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "config"

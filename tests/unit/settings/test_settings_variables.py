@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.reports import explain, settings
+from tasks.cli.commands import explain, settings
 from tasks.settings.variables import meant, unread
-from tests.checkout import Heard, opened, write
-from tests.rows import each_row
+from tests.support.checkout import Heard, opened, write
+from tests.support.rows import each_row
 
 ROOT = Path(__file__).parents[3]
 _NAME = re.compile(r"(?<![A-Za-z_])TORCHYARD_[A-Z]+(?:_[A-Z]+)*\b")

@@ -8,17 +8,17 @@ import json
 from dataclasses import replace
 from pathlib import PureWindowsPath
 
-from tasks.effects.python import environments
-from tasks.effects.python.packages import Download, Extra, Packages, download_argv
-from tasks.model import Artifact
+from tasks.core.model import Artifact
 from tasks.stages.env.resolve import resolve
 from tasks.stages.extensions.build import wheel_argv
 from tasks.stages.extensions.job import Built
 from tasks.stages.extensions.variables import own_over
 from tasks.stages.validate.inside import probe_argv
 from tasks.stages.wheel.job import Wheel
-from tests.surroundings import TOOLSET
-from tests.windowshost import BASE, COMPILERS, KITS, PYTHON, UV, deps, stages
+from tasks.system.python import environments
+from tasks.system.python.packages import Download, Extra, Packages, download_argv
+from tests.support.surroundings import TOOLSET
+from tests.support.windowshost import BASE, COMPILERS, KITS, PYTHON, UV, deps, stages
 
 NAME = "windows-rtx5090"
 STAGES = stages(NAME)

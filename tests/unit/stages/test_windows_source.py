@@ -10,10 +10,9 @@ from pathlib import Path, PureWindowsPath
 
 import pytest
 
-from tasks.effects import git, shell
-from tasks.errors import SettingsError
+from tasks.core.errors import SettingsError
+from tasks.core.model import Command
 from tasks.knowledge.thresholds import DEEPEST, MAX_PATH
-from tasks.model import Command
 from tasks.settings.build import Build
 from tasks.settings.schema import Source
 from tasks.stages.compile.backends import BACKENDS
@@ -26,9 +25,10 @@ from tasks.stages.env.launchers import caching
 from tasks.stages.env.resolve import resolve
 from tasks.stages.validate.program import steps
 from tasks.stages.wheel.job import Wheel
-from tests.checkout import KNOWLEDGE
-from tests.surroundings import TOOLSET
-from tests.windowshost import COMPILERS, KITS, MSVC, SCCACHE, deps, stages
+from tasks.system import git, shell
+from tests.support.checkout import KNOWLEDGE
+from tests.support.surroundings import TOOLSET
+from tests.support.windowshost import COMPILERS, KITS, MSVC, SCCACHE, deps, stages
 
 NAME = "rtx5090-source"
 STAGES = stages(NAME)

@@ -8,7 +8,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from tests.besides import CHECKS, beside, module
+from tests.support.besides import CHECKS, beside, module
 
 
 @pytest.fixture

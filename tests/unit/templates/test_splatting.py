@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.besides import CHECKS, beside, module
+from tests.support.besides import CHECKS, beside, module
 
 BLACK = np.zeros(3)
 RANDOM = np.random.default_rng(3)

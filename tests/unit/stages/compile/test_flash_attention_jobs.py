@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects.machine import capacity, memory
 from tasks.stages.compile.flashattention import MAX_JOBS, forwarded, pool
+from tasks.system.hardware import capacity, memory
 
 CUDA = {"USE_CUDA": "1"}
 FORWARDING = f"set(_ENV_PASSTHROUGH\n  BLAS\n  {MAX_JOBS}\n)\n"

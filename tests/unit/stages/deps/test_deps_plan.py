@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from tasks.errors import MissingToolError
-from tasks.knowledge.hostcompilers import Limits
-from tasks.model import Host, Stage
+from tasks.core.deps_model import Cache, Captured, Deps, DepsJob, Limits, Program
+from tasks.core.errors import MissingToolError
+from tasks.core.model import Host, Stage
 from tasks.stages.deps import action
-from tasks.stages.deps.job import Cache, Captured, Deps, DepsJob, Program
-from tests.checkout import Heard
-from tests.unit.deciding.test_decide import CUDA_124, H200, host
+from tests.support.checkout import Heard
+from tests.unit.planning.test_decide import CUDA_124, H200, host
 from tests.unit.test_plan import plan_of
 
 GPU_124 = host(H200, toolkits=(CUDA_124,))

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.errors import BuildError
-from tasks.shells import cmd
+from tasks.core.errors import BuildError
+from tasks.core.quoting import cmd
 from tasks.stages.env.job import Environment
 from tasks.stages.env.scripts import text_of
-from tests.cmdreader import NASTY, assignments
-from tests.rows import each_row
-from tests.shellcases import JOB
+from tests.support.cmdreader import NASTY, assignments
+from tests.support.rows import each_row
+from tests.support.shellcases import JOB
 
 WINDOWS = replace(JOB, system="windows")
 characters = st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\n\x1a")

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from tasks.deciding.choice import Choice
-from tasks.errors import BuildError, SettingsError
+from tasks.core.deps_model import Captured, CudaHome, Deps, Program
+from tasks.core.errors import BuildError, SettingsError
+from tasks.core.model import Arch, Layout
+from tasks.core.resolution import Choice
 from tasks.knowledge.grammar import cmake_architectures, for_extension, for_torch_cmake
-from tasks.model import Arch, Layout
 from tasks.settings.build import Build
 from tasks.settings.schema import Settings
-from tasks.stages.deps.job import Captured, CudaHome, Deps, Program
 from tasks.stages.env.job import ArchLists, Environment, EnvJob
 from tasks.stages.env.plan import plan
 from tasks.stages.env.resolve import resolve
-from tests.actionyard import PREBUILT
-from tests.checkout import KNOWLEDGE
+from tests.support.actionyard import PREBUILT
+from tests.support.checkout import KNOWLEDGE
 
 NONE = Program("", "")
 PINS = ("nvidia-cuda-nvcc==13.2.86",)

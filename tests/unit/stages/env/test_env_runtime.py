@@ -14,18 +14,18 @@ from typing import Any
 
 import pytest
 
-from tasks.digest import canonical
-from tasks.effects import manifests
+from tasks.core.deps_model import Cache, Captured, CudaHome
+from tasks.core.digest import canonical
 from tasks.settings.schema import Settings
-from tasks.stages.deps.job import Cache, Captured, CudaHome
 from tasks.stages.env.action import run
 from tasks.stages.env.job import Environment
 from tasks.stages.env.plan import plan
 from tasks.stages.env.runtime import resolve_runtime
 from tasks.stages.env.scripts import write_wrappers
-from tests.checkout import KNOWLEDGE
-from tests.shellcases import HOSTILE, JOB, TEMPLATES, environment_of, seen
-from tests.systems import needs_links
+from tasks.system import manifests
+from tests.support.checkout import KNOWLEDGE
+from tests.support.shellcases import HOSTILE, JOB, TEMPLATES, environment_of, seen
+from tests.support.systems import needs_links
 from tests.unit.stages.env.test_env_resolve import LAYOUT, NONE, PINS, choice, deps, job
 
 

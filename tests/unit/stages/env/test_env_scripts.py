@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.effects.machine.capacity import safe_jobs
-from tasks.errors import BuildError
+from tasks.core.errors import BuildError
 from tasks.stages.env.job import Environment
 from tasks.stages.env.scripts import write_scripts
-from tests.shellcases import (
+from tasks.system.hardware.capacity import safe_jobs
+from tests.support.shellcases import (
     EVERY_SHELL,
     JOB,
     SHELLS,

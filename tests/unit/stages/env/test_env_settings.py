@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from tasks.errors import SettingsError
+from tasks.core.deps_model import Cache, CudaHome, Deps
+from tasks.core.errors import SettingsError
 from tasks.settings.schema import Settings
-from tasks.stages.deps.job import Cache, CudaHome, Deps
 from tasks.stages.env.plan import plan
 from tasks.stages.env.reasons import SET
 from tasks.stages.env.resolve import resolve
 from tasks.stages.env.runtime import resolve_runtime
-from tests.checkout import KNOWLEDGE
-from tests.rows import each_row
-from tests.unit.deciding.test_decide import host
+from tests.support.checkout import KNOWLEDGE
+from tests.support.rows import each_row
+from tests.unit.planning.test_decide import host
 from tests.unit.stages.env.test_env_resolve import LAYOUT, NONE, PINS, choice, deps, job
 from tests.unit.test_plan import planned, shipped
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tasks.stages.deps.job import Cache, CudaHome
+from tasks.core.deps_model import Cache, CudaHome
 from tasks.stages.env.job import Environment, EnvJob, namespace
 from tasks.stages.env.launchers import base_dir, caching, launchers, offered, tuning
 from tasks.stages.env.resolve import resolve

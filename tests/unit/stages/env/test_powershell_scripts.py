@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tree_sitter import Language, Node, Parser
 
-from tasks.errors import BuildError
+from tasks.core.errors import BuildError
 from tasks.stages.env.job import Environment
 from tasks.stages.env.scripts import text_of
-from tests.shellcases import JOB, folder, script, text
+from tests.support.shellcases import JOB, folder, script, text
 
 QUOTES = "'\u2018\u2019\u201a\u201b"
 PWSH = shutil.which("pwsh")

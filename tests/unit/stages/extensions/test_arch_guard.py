@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import files, manifests
-from tasks.errors import BuildError
+from tasks.core.deps_model import Cache
+from tasks.core.errors import BuildError
+from tasks.core.model import Arch
 from tasks.knowledge.archs import MachineCode
-from tasks.model import Arch
-from tasks.stages.deps.job import Cache
 from tasks.stages.env.job import Caching
 from tasks.stages.extensions import build as building
 from tasks.stages.extensions.archguard import ArchGuard, code_of
 from tasks.stages.extensions.job import ExtensionJob
-from tests.checkout import KNOWLEDGE
-from tests.systems import posix_only
+from tasks.system import files, manifests
+from tests.support.checkout import KNOWLEDGE
+from tests.support.systems import posix_only
 from tests.unit.stages.extensions.test_extension_sources import DEPS, ready
 
 OF_TORCH = "-DTORCH_API_INCLUDE_EXTENSION_H"

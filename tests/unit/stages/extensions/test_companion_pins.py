@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 from pytest_mock import MockerFixture
 
-from tasks.effects import files, manifests
-from tasks.effects.python import packages
-from tasks.errors import BuildError
-from tasks.model import Layout
+from tasks.core.deps_model import Deps, Program
+from tasks.core.errors import BuildError
+from tasks.core.model import Layout
 from tasks.settings.schema import Settings
-from tasks.stages.deps.job import Deps, Program
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.pins import Wanted, wanted
 from tasks.stages.extensions.plan import plan_all
 from tasks.stages.extensions.sources import fetch
 from tasks.stages.source.job import SourceTree
-from tests.actionyard import CHOICE
-from tests.checkout import KNOWLEDGE, ROOT
+from tasks.system import files, manifests
+from tasks.system.python import packages
+from tests.support.actionyard import CHOICE
+from tests.support.checkout import KNOWLEDGE, ROOT
 
 COMMIT = "1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d"
 NIGHTLY = "https://download.pytorch.org/whl/nightly/"

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tasks.errors import SettingsError
-from tasks.model import Plan
+from tasks.core.errors import SettingsError
+from tasks.core.model import Plan
 from tasks.stages.extensions.order import in_order
-from tests.unit.deciding.test_decide import host
+from tests.unit.planning.test_decide import host
 from tests.unit.test_plan import plan_of
 
 

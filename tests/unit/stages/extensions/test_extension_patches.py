@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import files
-from tasks.errors import BuildError
-from tasks.model import Layout
+from tasks.core.deps_model import Deps, Program
+from tasks.core.errors import BuildError
+from tasks.core.model import Layout
 from tasks.settings.schema import Settings
-from tasks.stages.deps.job import Deps, Program
 from tasks.stages.extensions.check import check
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.plan import plan
 from tasks.stages.extensions.sources import fetch
-from tests.actionyard import CHOICE
-from tests.checkout import KNOWLEDGE
-from tests.systems import needs_git
-from tests.toyextension import make_extension
+from tasks.system import files
+from tests.support.actionyard import CHOICE
+from tests.support.checkout import KNOWLEDGE
+from tests.support.systems import needs_git
+from tests.support.toyextension import make_extension
 
 pytestmark = needs_git
 NONE = Program("", "")

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from tasks.errors import BadArtifactError
-from tasks.model import Arch, Layout
+from tasks.core.deps_model import CudaHome, Deps, Program
+from tasks.core.errors import BadArtifactError
+from tasks.core.model import Arch, Layout
 from tasks.settings.schema import Settings
-from tasks.stages.deps.job import CudaHome, Deps, Program
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.plan import plan
 from tasks.stages.extensions.proof import archs, missing_code_error, needs_code
-from tests.actionyard import CHOICE, script
-from tests.checkout import KNOWLEDGE, ROOT
+from tests.support.actionyard import CHOICE, script
+from tests.support.checkout import KNOWLEDGE, ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a shell script")
 NONE = Program("", "")

@@ -14,15 +14,11 @@ from typing import Any
 
 import pytest
 
-from tasks.digest import sha256_text
-from tasks.effects import files, git, manifests
-from tasks.effects.git import conflicts
-from tasks.effects.network import offline
-from tasks.effects.python import packages
-from tasks.errors import BuildError, FetchError
-from tasks.model import Layout
+from tasks.core.deps_model import Deps, Program
+from tasks.core.digest import sha256_text
+from tasks.core.errors import BuildError, FetchError
+from tasks.core.model import Layout
 from tasks.settings.schema import Settings
-from tasks.stages.deps.job import Deps, Program
 from tasks.stages.env.job import Environment
 from tasks.stages.extensions import action, sources
 from tasks.stages.extensions.action import label_of, run
@@ -31,12 +27,16 @@ from tasks.stages.extensions.known import complete
 from tasks.stages.extensions.plan import plan
 from tasks.stages.extensions.sources import edits_suffix, fetch
 from tasks.stages.wheel.job import Surface
-from tests.actionyard import CHOICE
-from tests.checkout import KNOWLEDGE, ROOT, Heard
-from tests.systems import needs_git
-from tests.toyextension import make_extension
-from tests.unit.effects.git.test_git import commit
-from tests.unit.effects.git.test_git import run as run_git
+from tasks.system import files, git, manifests
+from tasks.system.git import conflicts
+from tasks.system.network import offline
+from tasks.system.python import packages
+from tests.support.actionyard import CHOICE
+from tests.support.checkout import KNOWLEDGE, ROOT, Heard
+from tests.support.systems import needs_git
+from tests.support.toyextension import make_extension
+from tests.unit.system.git.test_git import commit
+from tests.unit.system.git.test_git import run as run_git
 
 NONE = Program("", "")
 DEPS = Deps("/v/python", "3.12.0", "1", None, "", None, None, NONE, NONE, NONE, NONE, None)

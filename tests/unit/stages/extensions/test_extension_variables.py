@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import shell
-from tasks.effects.machine import capacity
-from tasks.model import Layout
+from tasks.core.deps_model import Cache, Deps, Program
+from tasks.core.model import Layout
 from tasks.settings.schema import Settings
-from tasks.stages.deps.job import Cache, Deps, Program
 from tasks.stages.env.job import Caching
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.plan import plan
@@ -25,8 +23,10 @@ from tasks.stages.extensions.variables import (
     own_over,
     same_anywhere,
 )
-from tests.actionyard import CHOICE, script
-from tests.checkout import KNOWLEDGE
+from tasks.system import shell
+from tasks.system.hardware import capacity
+from tests.support.actionyard import CHOICE, script
+from tests.support.checkout import KNOWLEDGE
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="not run: programs as scripts")
 NONE = Program("", "")

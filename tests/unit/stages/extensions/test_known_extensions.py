@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from tasks.errors import SettingsError
+from tasks.core.errors import SettingsError
+from tasks.core.model import Stage, System
 from tasks.knowledge.extensionfacts import ExtensionFact
-from tasks.model import Stage, System
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.known import recognized
 from tasks.stages.extensions.project import Project
-from tests.checkout import ROOT
-from tests.rows import each_row
-from tests.unit.deciding.test_decide import KNOWLEDGE, host
+from tests.support.checkout import ROOT
+from tests.support.rows import each_row
+from tests.unit.planning.test_decide import KNOWLEDGE, host
 from tests.unit.test_plan import plan_of
 
 TORCH_213 = {"version": "2.13.0"}

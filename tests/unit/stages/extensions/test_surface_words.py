@@ -9,18 +9,19 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from tasks.effects import manifests, surfaces
-from tasks.effects.history import records
-from tasks.model import Layout, Plan, Stage
-from tasks.reports.explain import explain
-from tasks.running import why
+from tasks.cli.commands.explain import explain
+from tasks.cli.running import why
+from tasks.core.model import Layout, Plan, Stage
+from tasks.runlog import records
 from tasks.settings.schema import Settings
+from tasks.stages import surfaces
 from tasks.stages.extensions.differences import differences
 from tasks.stages.extensions.job import Built, ExtensionJob
 from tasks.stages.extensions.plan import plan
 from tasks.stages.wheel.job import Parts, Surface
-from tests.actionyard import CHOICE
-from tests.checkout import KNOWLEDGE
+from tasks.system import manifests
+from tests.support.actionyard import CHOICE
+from tests.support.checkout import KNOWLEDGE
 
 C10, CPU = "torch/lib/libc10.so", "torch/lib/libtorch_cpu.so"
 FAIL = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from tasks.stages.extensions.turns import turn
+from tasks.jobs.turns import turn
 
 PATIENCE = 120.0  # seconds until it is a hang
 

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects.python import environments
-from tasks.effects.theirs.interpreter import Glance, find, glance
-from tasks.errors import SettingsError
-from tasks.model import Interpreter, Layout
+from tasks.cli.session import open_yard
+from tasks.core.errors import SettingsError
+from tasks.core.model import Interpreter, Layout
 from tasks.settings.schema import Settings
 from tasks.stages.install.check import check
-from tasks.yard import open_yard
-from tests.actionyard import CHOICE
-from tests.checkout import write
+from tasks.stages.install.target.interpreter import Glance, find, glance
+from tasks.system.python import environments
+from tests.support.actionyard import CHOICE
+from tests.support.checkout import write
 
 
 @pytest.fixture(scope="module")

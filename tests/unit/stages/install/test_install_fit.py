@@ -12,12 +12,12 @@ import pytest
 from packaging.markers import default_environment
 from packaging.tags import parse_tag
 
-from tasks.effects.theirs import unpacked
-from tasks.effects.theirs.environment import Distribution, Said, Target, ask
-from tasks.errors import BuildError
+from tasks.core.errors import BuildError
 from tasks.stages.install import fit
+from tasks.stages.install.target import unpacked
+from tasks.stages.install.target.environment import Distribution, Said, Target, ask
 from tasks.stages.install.wheels import Chosen
-from tests.rows import each_row
+from tests.support.rows import each_row
 
 SAID = Said(
     version="3.12.4",

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tasks.errors import SettingsError
-from tasks.model import Host, Plan
-from tests.unit.deciding.test_decide import existing, host
+from tasks.core.errors import SettingsError
+from tasks.core.model import Host, Plan
+from tests.unit.planning.test_decide import existing, host
 from tests.unit.test_plan import SMOKE, names, plan_of
 
 INTO = {"into": "/home/me/gs/bin/python"}

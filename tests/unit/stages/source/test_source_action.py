@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import files, git, manifests
-from tasks.errors import BuildError, LostEditsError
+from tasks.core.errors import BuildError, LostEditsError
 from tasks.stages.source import action
 from tasks.stages.source.foresee import foresee
 from tasks.stages.source.job import Kind, SourceJob, SourceTree
-from tests.checkout import Heard
-from tests.systems import needs_git
+from tasks.system import files, git, manifests
+from tests.support.checkout import Heard
+from tests.support.systems import needs_git
 
 PATCH = """--- a/setup.py
 +++ b/setup.py

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from tasks.deciding.choice import Choice, ToolkitChoice
-from tasks.errors import SettingsError
-from tasks.model import Arch, Interpreter, Layout, Stage
+from tasks.core.errors import SettingsError
+from tasks.core.model import Arch, Interpreter, Layout, Stage
+from tasks.core.resolution import Choice, ToolkitChoice
 from tasks.settings.schema import Settings
 from tasks.stages.compile.plan import plan as plan_compile
 from tasks.stages.source.check import check
 from tasks.stages.source.plan import plan
-from tests.toytree import Backend, make_tree
+from tests.support.toytree import Backend, make_tree
 
 LAYOUT = Layout(PurePosixPath("/yard"), "p", PurePosixPath("/yard/wheelhouse"))
 CHOICE = Choice(

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tasks.errors import SettingsError
-from tasks.opening import open_profile
-from tasks.reports.subject import Profile, Subject
-from tests.checkout import HOST, KNOWLEDGE, write
-from tests.toytree import make_tree
+from tasks.cli.opening import open_profile
+from tasks.core.errors import SettingsError
+from tasks.lock.profile import Profile, Subject
+from tests.support.checkout import HOST, KNOWLEDGE, write
+from tests.support.toytree import make_tree
 
 CPU: dict[str, Any] = {"target": {"gpus": []}}
 

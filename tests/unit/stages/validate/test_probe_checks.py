@@ -14,7 +14,7 @@ import pytest
 
 from tasks.settings.values import Check
 from tasks.stages.validate.inside import _BY_PROBE
-from tests.besides import PROBES, beside, module
+from tests.support.besides import PROBES, beside, module
 
 CARD = SimpleNamespace(name="RTX 5090", total_memory=32 << 30, major=12, minor=0)
 CUDA = SimpleNamespace(type="cuda")

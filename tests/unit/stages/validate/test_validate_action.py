@@ -10,19 +10,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from tasks.effects import manifests
-from tasks.effects.history import records
-from tasks.errors import BuildError, ValidationFailedError
-from tasks.model import Layout, Stage
+from tasks.core.errors import BuildError, ValidationFailedError
+from tasks.core.model import Check, Layout, Stage
+from tasks.runlog import records
 from tasks.settings.schema import Settings
 from tasks.stages.extensions.job import Built
 from tasks.stages.validate.action import run
-from tasks.stages.validate.job import Check, SmokeCheck, Validation
+from tasks.stages.validate.job import SmokeCheck, Validation
 from tasks.stages.validate.plan import CHECKS, plan
-from tests.actionyard import PREBUILT
-from tests.runrecords import BEGIN
-from tests.validateyard import ALL_GOOD, Yard, probing, program, publish
-from tests.yard import processes_with
+from tasks.system import manifests
+from tests.support.actionyard import PREBUILT
+from tests.support.runrecords import BEGIN
+from tests.support.validateyard import ALL_GOOD, Yard, probing, program, publish
+from tests.support.yard import processes_with
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-ins are shell scripts")
 

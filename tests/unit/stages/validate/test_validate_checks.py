@@ -3,8 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import PurePosixPath, PureWindowsPath
 
+from tasks.core.model import Arch, Check
 from tasks.knowledge.archs import MachineCode
-from tasks.model import Arch
 from tasks.stages.validate.checks import (
     asked_for,
     compiled_for,
@@ -16,9 +16,8 @@ from tasks.stages.validate.checks import (
     validation,
     without_cuda,
 )
-from tasks.stages.validate.job import Check
 from tasks.stages.validate.table import plain, remedies, seen_from
-from tests.checkout import KNOWLEDGE
+from tests.support.checkout import KNOWLEDGE
 
 BLACKWELL = (Arch(12, 0),)
 

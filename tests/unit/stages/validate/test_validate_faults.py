@@ -13,19 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import manifests
-from tasks.effects.binaries.codereader import Reader
-from tasks.errors import ValidationFailedError
-from tasks.model import Arch
-from tasks.stages.deps.job import Deps
+from tasks.core.deps_model import Deps
+from tasks.core.errors import ValidationFailedError
+from tasks.core.model import Arch, Check
 from tasks.stages.env.job import Environment
 from tasks.stages.extensions.job import Built
 from tasks.stages.validate.action import run
-from tasks.stages.validate.job import Check, ValidateJob
+from tasks.stages.validate.job import ValidateJob
 from tasks.stages.validate.reader import reader
 from tasks.stages.wheel.job import Surface, Wheel
-from tests.sharedlibrary import linux
-from tests.validateyard import ALL_GOOD, Yard, probing, program, publish
+from tasks.system import manifests
+from tasks.wheels.binaries.codereader import Reader
+from tests.support.sharedlibrary import linux
+from tests.support.validateyard import ALL_GOOD, Yard, probing, program, publish
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-ins are shell scripts")
 

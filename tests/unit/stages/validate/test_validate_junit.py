@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
+from tasks.core.model import Check
 from tasks.stages.validate.checks import validation
-from tasks.stages.validate.job import Check
 from tasks.stages.validate.junit import document
 
 CHECKS = (

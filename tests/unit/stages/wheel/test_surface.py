@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tasks.digest import canonical
-from tasks.effects import surfaces
-from tasks.effects.binaries import symbols
-from tasks.errors import BadArtifactError
+from tasks.core.digest import canonical
+from tasks.core.errors import BadArtifactError
+from tasks.stages import surfaces
 from tasks.stages.wheel.job import Surface
 from tasks.stages.wheel.surface import surface
-from tests.sharedlibrary import compile_library, linux
-from tests.torches import C10, CPP_EXTENSION, CPU, Torch
-from tests.unit.running.test_graph import Bench
+from tasks.wheels.binaries import symbols
+from tests.support.sharedlibrary import compile_library, linux
+from tests.support.torches import C10, CPP_EXTENSION, CPU, Torch
+from tests.unit.cli.running.test_graph import Bench
 
 pytestmark = linux
 LOCAL = "static int local(int a) { return a; }\n"

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import files, manifests
-from tasks.effects.python import packages
-from tasks.effects.python.packages import Packages
-from tasks.errors import MissingCodeError
-from tasks.model import Arch, Layout
+from tasks.core.deps_model import Deps, Program
+from tasks.core.errors import MissingCodeError
+from tasks.core.model import Arch, Layout
 from tasks.settings.schema import Settings
-from tasks.stages.deps.job import Deps, Program
 from tasks.stages.wheel import action
 from tasks.stages.wheel.coverage import require_targets
 from tasks.stages.wheel.job import PrebuiltJob
 from tasks.stages.wheel.plan import plan
-from tests import fatbins, smallwheels
-from tests.actionyard import PREBUILT
-from tests.checkout import KNOWLEDGE, ROOT, Heard
+from tasks.system import files, manifests
+from tasks.system.python import packages
+from tasks.system.python.packages import Packages
+from tests.support import fatbins, smallwheels
+from tests.support.actionyard import PREBUILT
+from tests.support.checkout import KNOWLEDGE, ROOT, Heard
 
 KERNELS = "torch/lib/libtorch_cuda.so"
 NONE = Program("", "")

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import files, manifests
-from tasks.errors import BadArtifactError
-from tasks.model import Layout
+from tasks.core.errors import BadArtifactError
+from tasks.core.model import Layout
 from tasks.settings.schema import Settings
 from tasks.stages.env.job import Environment
 from tasks.stages.wheel import imported
 from tasks.stages.wheel.job import BuiltJob
 from tasks.stages.wheel.plan import plan
-from tests.checkout import Heard
+from tasks.system import files, manifests
+from tests.support.checkout import Heard
 from tests.unit.stages.wheel.test_wheel_stage import CHOICE, KNOWLEDGE
 
 VERSION = "2.6.0+cpu.g1234567"

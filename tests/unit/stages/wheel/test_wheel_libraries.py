@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from tasks.effects import manifests
-from tasks.errors import BadArtifactError
-from tasks.linking.linkage import summary
-from tasks.linking.values import Linked, Origin, WheelLibraries
-from tasks.model import Layout
+from tasks.core.deps_model import CudaHome, Deps, Program
+from tasks.core.errors import BadArtifactError
+from tasks.core.model import Layout
 from tasks.settings.schema import Settings
 from tasks.stages.compile.job import Compiled
-from tasks.stages.deps.job import CudaHome, Deps, Program
 from tasks.stages.env.job import Environment
 from tasks.stages.wheel import libraries
 from tasks.stages.wheel.job import BuiltJob
 from tasks.stages.wheel.plan import plan
-from tests.checkout import Heard
-from tests.sharedlibrary import linux, make_library
+from tasks.system import manifests
+from tasks.wheels.linking.linkage import summary
+from tasks.wheels.linking.values import Linked, Origin, WheelLibraries
+from tests.support.checkout import Heard
+from tests.support.sharedlibrary import linux, make_library
 from tests.unit.stages.wheel.test_wheel_stage import CHOICE, KNOWLEDGE
 
 pytestmark = linux

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from tasks.deciding.choice import Choice, ToolkitChoice
-from tasks.digest import sha256_text
-from tasks.errors import BadArtifactError, SettingsError
+from tasks.core.digest import sha256_text
+from tasks.core.errors import BadArtifactError, SettingsError
+from tasks.core.model import Arch, Interpreter, Layout, Stage, Strategy, TorchFound
+from tasks.core.resolution import Choice, ToolkitChoice
 from tasks.knowledge import load
-from tasks.model import Arch, Interpreter, Layout, Stage, Strategy, TorchFound
 from tasks.settings.schema import Settings
 from tasks.stages.source.job import SourceTree
 from tasks.stages.wheel.installed import require

@@ -1,0 +1,1 @@
+"""The command line: commands, help, completion, and the adapter to doit."""

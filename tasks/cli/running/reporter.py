@@ -1,0 +1,110 @@
+"""What doit is told to report to: a run's head, its failures and its end go to the console.
+
+The stages' own lines come from `tasks.cli.running.execution`. INT and TERM are taken here, because
+doit makes the reporter before it runs anything.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from doit.exceptions import TaskFailed, UnmetDependency
+
+from tasks.system import voice
+from tasks.system.terminal.console import VERBS, Console
+
+_BUILDS = {"build", *VERBS}
+
+
+def leaving() -> tuple[signal.Signals, ...]:
+    """A terminal that is closed ends the run like TERM, unless nohup was asked to prevent that."""
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup is None or signal.getsignal(hangup) == signal.SIG_IGN:
+        return (signal.SIGINT, signal.SIGTERM)
+    return (signal.SIGINT, signal.SIGTERM, hangup)
+
+
+def _ignore() -> None:
+    for number in leaving():
+        signal.signal(number, signal.SIG_IGN)
+
+
+class Reporter:
+    """doit tells it what happens; the stages' own lines come from `execution`."""
+
+    desc = "torchyard's lines"
+    console: Console
+    selected: set[str]
+    end: Callable[[int], None]
+
+    def __init__(self, outstream: Any, options: Any) -> None:
+        self.building = False
+        self.code = 0  # that doit is going to exit with
+        voice.listen(self.console)
+        for number in leaving():
+            signal.signal(number, self._leave)
+
+    def initialize(self, tasks: Any, selected_tasks: Any) -> None:
+        """The tasks are known; those that build get the head."""
+        self.selected.update(map(str, selected_tasks or ()))
+        rooms = {str(name).partition(":")[0] for name in selected_tasks or ()}
+        self.building = self.console.plan is not None and bool(_BUILDS & rooms)
+        if self.building:
+            self.console.head()
+
+    def add_failure(self, task: Any, fail: Any) -> None:
+        """A task failed; what depends on it is not tried, which needs no word of its own. One that
+        was at work beside others has been told already (`execution`).
+        """
+        if isinstance(fail, UnmetDependency):
+            fail.__class__ = TaskFailed  # doit would end with 2, which means a bug of ours
+            return
+        self.code = max(self.code, 1 if isinstance(fail, TaskFailed) else 2)
+        if fail.report:
+            self.console.fail(task.name, fail.get_msg())
+
+    def complete_run(self) -> None:
+        """The run is over, and doit's state is saved: whoever ends it now is told how it went."""
+        _ignore()
+        if self.building:
+            self.end(self.code)
+
+    def runtime_error(self, msg: str) -> None:
+        """doit itself cannot go on."""
+        self.code = 2
+        self.console.fail("doit", msg)
+
+    def cleanup_error(self, exception: Any) -> None:
+        """A clean action failed."""
+        self.console.fail("clean", exception.get_msg())
+
+    def _leave(self, number: int, _: object) -> None:
+        """INT and TERM end the run in order, once: children are ended, doit saves its state, and
+        128 + number is the exit code.
+        """
+        _ignore()
+        self.console.interrupted, self.code = True, 128 + number
+        if interrupt := sys.modules.get("tasks.system.process.process_group"):
+            interrupt.interrupt_all()
+        raise SystemExit(self.code)
+
+    def _quiet(self, *_: Any) -> None:
+        """doit tells more than a person wants to read."""
+
+    get_status = execute_task = add_success = _quiet
+    skip_uptodate = skip_ignore = teardown_task = _quiet
+
+
+def reporter_for(
+    console: Console, selected: set[str], end: Callable[[int], None] | None = None
+) -> type[Reporter]:
+    """A doit reporter class that speaks through `console`, and puts into `selected` what a person
+    asked for: doit makes the instance itself. A run that builds ends by `end`, which is given the
+    exit code.
+    """
+    ended = end or (lambda _: console.close())
+    given = {"console": console, "selected": selected, "end": staticmethod(ended)}
+    return type("TorchyardReporter", (Reporter,), given)

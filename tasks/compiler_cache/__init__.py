@@ -1,0 +1,1 @@
+"""ccache and sccache, their remote storage, and distributed compilation."""

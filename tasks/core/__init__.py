@@ -1,0 +1,1 @@
+"""What every package shares: errors, the model, hashing, redaction, text formatting and quoting."""

@@ -1,0 +1,254 @@
+"""A log of any size and encoding, read once: the lines that can matter, with their numbers.
+
+In blocks, with bounded memory: of a log of gigabytes its head, its end, and the lines around each
+word that an error is told with are kept. UTF-8, UTF-16, cp936, cp932 and cp1252 are read, bytes
+that are none of these are replaced.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate, islice
+from pathlib import Path
+from typing import BinaryIO
+
+from tasks.core.errors import BuildError
+from tasks.diagnosis.lines import Raw
+
+_BLOCK = 1 << 20
+_LINE = 1 << 16  # a longer line is cut in pieces, so that a file without line ends is read, too
+_HEAD, _END, _KEPT, _LONGEST = 200, 400, 20_000, 2000
+_BEFORE, _AFTER = 5, 8
+_DENSE = 20  # with the word in a line of so many, each line is asked
+_WORDS = tuple(
+    word.encode()
+    for word in (
+        *("error", "fatal", "failed", "exception", "killed", "cannot ", "could not", "not found"),
+        *("no such", "no space", "undefined", "unsupported", "denied", "unable to", "died "),
+        *("mismatch", "not compatible", "terminated", "retrying (", "signal ", "\u9519\u8bef"),
+        *("\u30a8\u30e9\u30fc", "fehler", "failure", "refused", "not a git", "successfully "),
+        *(
+            "is required",
+            "pip's",
+            "segmentation",
+            "incompatible",
+            "out of memory",
+            "no module",
+            "timed out",
+            "$ /",
+            *("ошибка", "오류", "espacio", "осталось"),
+        ),
+    )
+)
+_FLAGS = ((b"-wno-error", b"-wno-....."), (b"-werror", b"-w....."))  # of the same length
+_WARNS = re.compile(rb"[:)] ?warning|\bwarning [#A-Z]|^cc1plus: warning")
+_NUMBERS = b"0123456789abcdef"  # what numbers and digests consist of
+_ALIKE, _SHAPES = 20, 50_000
+
+
+def read_log(path: Path, begun: int = 0) -> Iterator[Raw]:
+    """The lines of the log that can matter, in order; those before the byte `begun` are counted and
+    left out. Raises `BuildError` where it is not readable.
+    """
+    try:
+        with path.open("rb") as file:
+            yield from _kept(_numbered(_blocks(file, begun), _lines_before(path, begun) + 1))
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+@contextmanager
+def spooled(log: Path) -> Iterator[Path]:
+    """A file with what is in `log`, which may be a pipe: that can be read once, and a log is read
+    more often. Raises `BuildError` where it cannot be kept.
+    """
+    if not log.exists() or log.is_file() or log.is_dir():
+        yield log
+        return
+    with tempfile.TemporaryDirectory(prefix="torchyard-") as folder:
+        kept = Path(folder) / "log"
+        try:
+            with log.open("rb") as source, kept.open("wb") as file:
+                shutil.copyfileobj(source, file, _BLOCK)
+        except OSError as error:
+            raise _unreadable(log, error) from error
+        yield kept
+
+
+def _unreadable(log: Path, error: OSError) -> BuildError:
+    return BuildError(
+        f"the log cannot be read: {error.strerror or error}",
+        where=str(log),
+        todo="name a file with doit diagnose --log FILE",
+    )
+
+
+def _lines_before(path: Path, end: int) -> int:
+    """How many lines end before that byte."""
+    count = 0
+    with path.open("rb") as file:
+        while end > 0 and (data := file.read(min(end, _BLOCK))):
+            count += data.count(b"\n")
+            end -= len(data)
+    return count
+
+
+def _blocks(file: BinaryIO, begun: int) -> Iterator[bytes]:
+    """The file in blocks that end with a line; UTF-16 as UTF-8."""
+    wide = _wide(file.read(4096))
+    file.seek(begun)
+    if wide:
+        from codecs import getincrementaldecoder  # noqa: PLC0415 - few logs need it
+
+        decoder = getincrementaldecoder(wide)("replace")
+        pieces: Iterator[bytes] = (
+            decoder.decode(data).encode() for data in iter(lambda: file.read(_BLOCK), b"")
+        )
+    else:
+        pieces = iter(lambda: file.read(_BLOCK), b"")
+    rest = b""
+    for piece in pieces:
+        data = rest + piece
+        end = data.rfind(b"\n") + 1 or (len(data) if len(data) > _LINE else 0)
+        rest = data[end:]
+        yield data[:end]
+    yield rest
+
+
+def _wide(start: bytes) -> str:
+    """The UTF-16 that a file begins with, "" where it is none."""
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    if len(start) < 8 or start.count(b"\0") < len(start) // 4:  # too short to tell
+        return ""
+    return "utf-16-le" if start[1::2].count(0) > start[::2].count(0) else "utf-16-be"
+
+
+def _numbered(blocks: Iterator[bytes], number: int) -> Iterator[tuple[int, list[bytes], list[int]]]:
+    """Blocks of lines: the number of the first, the lines, and which of them have a word."""
+    for block in blocks:
+        if not block:
+            continue
+        lines = block.split(b"\n")
+        if not lines[-1]:
+            lines.pop()
+        yield number, lines, _with_a_word(block, lines)
+        number += len(lines)
+
+
+def _with_a_word(block: bytes, lines: list[bytes]) -> list[int]:
+    """Which lines of the block have one of the words; found in the block as a whole, which is some
+    fifty times as fast as to ask each line. Where many lines have one they are not asked again.
+    """
+    lower = block.lower()
+    for flag, nothing in _FLAGS:
+        lower = lower.replace(flag, nothing)
+    left: Sequence[int] = range(len(lines))
+    rest = _Rest(lower.split(b"\n")[: len(lines)])
+    found: set[int] = set()
+    for word in _WORDS:
+        met = rest.having(word)
+        found.update(left[at] for at in met)
+        if len(met) > len(left) // _DENSE:
+            gone = set(met)
+            left = [at for place, at in enumerate(left) if place not in gone]
+            rest = _Rest([text for place, text in enumerate(rest.lines) if place not in gone])
+    return sorted(found)
+
+
+class _Rest:
+    """The lines of a block that have none of the words so far."""
+
+    def __init__(self, lines: list[bytes]) -> None:
+        self.lines = lines
+        self._text = b"\n".join(lines)
+        self._starts = [0, *accumulate(len(line) + 1 for line in lines)]
+
+    def having(self, word: bytes) -> list[int]:
+        """Which of them have the word."""
+        at = self._text.find(word)
+        if at >= 0 and self._text.count(word) > len(self.lines) // _DENSE:
+            return [place for place, line in enumerate(self.lines) if word in line]
+        found = []
+        while at >= 0:
+            found.append(bisect_right(self._starts, at) - 1)
+            at = self._text.find(word, self._starts[found[-1] + 1])
+        return found
+
+
+class _Shapes:
+    """How often lines came that differ in numbers alone: the thousandth tells nothing new."""
+
+    def __init__(self) -> None:
+        self._seen: dict[bytes, int] = {}
+
+    def new(self, line: bytes) -> bool:
+        """Whether the line is no warning, and few like it came before."""
+        if line.startswith(b"$ "):
+            return True  # a command of ours: where a try begins
+        if b"arning" in line and _WARNS.search(line):
+            return False
+        shape = line[:300].translate(None, _NUMBERS)
+        if len(self._seen) >= _SHAPES:
+            self._seen.clear()
+        self._seen[shape] = count = self._seen.get(shape, 0) + 1
+        return count <= _ALIKE
+
+
+def _kept(blocks: Iterator[tuple[int, list[bytes], list[int]]]) -> Iterator[Raw]:
+    """The head, what is around the words, the end."""
+    end: deque[tuple[int, bytes]] = deque(maxlen=_END)
+    told = last = 0
+    shapes = _Shapes()
+    head = 0
+    for number, lines, words in blocks:
+        head = head or number + _HEAD
+        new = [at for at in words if shapes.new(lines[at])]
+        for first, after in _spans(number, len(lines), new, head):
+            for at in range(max(first, last + 1), after):
+                if told < _KEPT:
+                    told, last = told + 1, at
+                    yield from _raws(at, lines[at - number])
+        tail = max(0, len(lines) - _END)
+        end.extend(enumerate(islice(lines, tail, None), number + tail))
+    for at, line in end:
+        if at > last:
+            yield from _raws(at, line)
+
+
+def _spans(number: int, count: int, words: list[int], head: int) -> Iterator[tuple[int, int]]:
+    """From which line to before which one lines are kept, in order: those before `head` all."""
+    if number < head:
+        yield number, min(head, number + count)
+    for at in words:
+        yield max(number, number + at - _BEFORE), min(number + count, number + at + _AFTER + 1)
+
+
+def _raws(number: int, line: bytes) -> Iterator[Raw]:
+    """What a terminal was to show there: progress that was written over is several texts."""
+    for piece in line.rstrip(b"\r").split(b"\r")[-20:]:
+        yield Raw(number, decoded(piece[: 2 * _LONGEST])[:_LONGEST])
+
+
+def decoded(line: bytes) -> str:
+    """The bytes as text, by the encoding that they can be."""
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError:
+        pass
+    if not re.search(rb"[\x80-\xff]{2}", line):
+        return line.decode("cp1252", "replace")  # an umlaut stands alone; no Chinese sign does
+    for encoding in ("cp932", "gb18030"):
+        try:
+            text = line.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        if encoding != "cp932" or re.search("[\u3040-\u309f]", text):
+            return text
+    return line.decode("utf-8", "replace")

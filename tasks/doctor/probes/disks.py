@@ -1,0 +1,80 @@
+"""The disks that a build writes to, and their filesystems."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+
+from tasks.core.errors import BuildError
+from tasks.doctor.host_facts import Asked, Disk
+from tasks.stages.install.target import interpreter
+from tasks.system.folders import is_there, nearest
+
+_MIB = 2**20
+_MOUNTS = Path("/proc/self/mounts")
+
+
+def disks(asked: Asked) -> Iterator[Disk]:
+    """Each disk with the places that lie on it, by the path of the first, which needs the most."""
+    known = tuple(kinds())
+    held: dict[int, list[tuple[str, PurePath, Path]]] = {}
+    for what, path in _places(asked):
+        place = nearest(path)
+        with contextlib.suppress(OSError):
+            held.setdefault(place.stat().st_dev, []).append((what, path, place))
+    for found in held.values():
+        _, path, place = found[0]
+        with contextlib.suppress(OSError):
+            free = shutil.disk_usage(place).free // _MIB
+            holds = tuple(what for what, _, _ in found)
+            yield Disk(holds, str(path), free, kind(place, known))
+
+
+def _places(asked: Asked) -> Iterator[tuple[str, PurePath]]:
+    yield from asked.places
+    if asked.into and not (asked.installed and is_there(asked.installed)):
+        with contextlib.suppress(BuildError):  # told by whoever wants to install there
+            yield "install.into", interpreter.find(asked.into, asked.root).parent.parent
+    yield "caches", _caches()
+    yield "temporary files", _temporary()
+
+
+def _caches() -> PurePath:
+    """uv's (docs.astral.sh/uv/concepts/cache), beside which those of compilers lie by default."""
+    if named := os.environ.get("UV_CACHE_DIR"):
+        return Path(named)
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home())
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+def _temporary() -> PurePath:
+    """Without a try whether it can be written to, which tempfile makes."""
+    named = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
+    return Path(next(filter(None, named), "/tmp"))  # noqa: S108 - looked at, never written
+
+
+def kinds() -> Iterator[tuple[Path, str]]:
+    """Mount points with the type of what is there, the deepest first (proc_pid_mounts(5))."""
+    try:
+        lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    rows = [line.split() for line in lines]
+    points = [(Path(row[1].replace("\\040", " ")), row[2]) for row in rows if len(row) > 2]
+    yield from sorted(points, key=lambda point: len(point[0].parts), reverse=True)
+
+
+def kind(place: Path, known: tuple[tuple[Path, str], ...]) -> str:
+    """The type of the filesystem that it lies on, "" where nobody tells."""
+    real = place.resolve()
+    if sys.platform == "win32":
+        import psutil  # noqa: PLC0415 - not at load
+
+        drives = {part.mountpoint: part.fstype for part in psutil.disk_partitions()}
+        return str(drives.get(real.anchor, ""))
+    return next((kind for point, kind in known if real.is_relative_to(point)), "")

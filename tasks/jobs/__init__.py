@@ -1,0 +1,1 @@
+"""Run Ninja: how many jobs, the jobserver, the memory they may use, progress and estimate."""

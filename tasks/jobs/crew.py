@@ -1,0 +1,253 @@
+"""How many compilers are at work: what cores and memory allow, and fewer after one was killed.
+
+If Ninja supports a jobserver, it gets one that a governor limits to the available memory and to
+build.jobs; otherwise, or with build.jobs_exact, a fixed number. Either is halved if a compiler runs
+out of memory all the same, and the build goes on from what is done.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
+
+from tasks.compiler_cache import compilercache
+from tasks.core.atwork import AtWork
+from tasks.core.deps_model import Deps
+from tasks.core.errors import CommandFailedError
+from tasks.core.jobs import Verdict, View
+from tasks.jobs import jobserver
+from tasks.jobs.edgetimes import Heard
+from tasks.jobs.governor import decide
+from tasks.jobs.killed import CAUSE, is_full, killed, says_memory
+from tasks.jobs.watch import Watch
+from tasks.knowledge import FOLDER, load
+from tasks.runlog.witness import Witness, watching
+from tasks.system.hardware import capacity, compilers
+from tasks.system.voice import say, warn
+
+Take = Callable[[str], None]  # one line of a build
+
+# A number in one of them would make Ninja leave the pool alone
+NUMBERS = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
+_ATTEMPTS = 3  # with fewer jobs, after the first
+_TAIL = 20_000  # lines that are searched for what was killed
+# What a GNU make before 4.4 says, in any language, of a jobserver that is a fifo, where it is run
+# without -j; a command line that has it has a "=" behind it
+_OLD_MAKE = re.compile(r"\*\*\* .*--jobserver-auth(?!=)")
+
+
+def jobs_for(
+    asked: int | None, pool: PurePath, ninja: str, deps: Deps, launchers: Iterable[str]
+) -> int | None:
+    """Return how many compilers the program `ninja` should run at once: None if the jobserver in
+    the folder `pool` can enforce memory and the limit `asked`; otherwise the number that memory
+    allows now, at most `asked`.
+
+    It cannot where sccache, as one of the `launchers`, has its server run them: their memory is not
+    that of Ninja's children.
+    """
+    found = deps.ninja if ninja == deps.ninja.path else compilers.program(ninja)
+    served = any(compilercache.kind_of(one) == "sccache" for one in launchers)
+    # MAKEFLAGS holds words, and a pipe's path with a space in it is two
+    fits = (os.name == "nt" or " " not in str(pool)) and not served
+    obeys = fits and found is not None and jobserver.usable(found.version)
+    return None if obeys else safe_jobs(asked)
+
+
+def safe_jobs(limit: int | None, compiler_mib: int = 0) -> int:
+    """Return how many compilers memory allows now, at most `limit`, which may exceed the cores; at
+    most the cores without a limit.
+    """
+    if not limit:
+        return capacity.safe_jobs(compiler_mib)
+    return min(limit, capacity.safe_jobs(compiler_mib, limit))
+
+
+@dataclass
+class Crew:
+    """Compilers at once: `jobs` is a fixed number, None for the pool in the folder `pool`;
+    `expected` are MiB by output. `most` may be here, and `slots` more on other machines; `limit`,
+    the number in the settings, is the maximum of both together.
+
+    What it saw is there while the build is at work and after it, however that ended: `peaks`, MiB
+    at the most by output, the outputs whose compilers were `killed`, what was `heard` of all, how
+    many jobs there may have been at once, `allowed`, and whether an `old_make` is part of it that
+    knows no pool; one that an earlier build met gets a number from the start.
+    """
+
+    jobs: int | None
+    pool: PurePath
+    expected: Mapping[str, int]
+    most: int = field(default_factory=capacity.cores)
+    slots: int = 0
+    at_work: jobserver.Pool | None = None
+    busiest: int = 0
+    seen: bool = False  # whether any job of the last attempt was one of the pool
+    allowed: int = 0
+    attempts: int = 0
+    tried_again: bool = False  # with as many, after a kill that was not for memory
+    killed: tuple[str, ...] = ()
+    peaks: dict[str, int] = field(default_factory=dict)
+    watch: Watch = field(default_factory=Watch)
+    heard: Heard = field(default_factory=Heard)
+    old_make: bool = False
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.old_make and not self.jobs:
+            self.jobs = safe_jobs(self.limit)
+        if self.limit and not self.jobs:  # a parallel build may have another limit
+            self.pool = self.pool / str(self.limit)
+
+    def work(self, start: Callable[[int | None, Mapping[str, str], Take], None]) -> None:
+        """Call `start(jobs, env, take)`, which runs the build and hands each of its lines to
+        `take`; again with half as many jobs where a compiler was killed for memory, once with as
+        many where it was killed though memory was not short, and with a fixed number where a make
+        is part of it that knows no such pool.
+
+        Raises the build's `CommandFailedError`, with the cause where that was memory.
+        """
+        self._keep_limit()
+        while True:
+            lines: deque[str] = deque(maxlen=_TAIL)
+
+            def take(line: str, lines: deque[str] = lines) -> None:
+                lines.append(line)
+                self.heard.take(line)
+
+            try:
+                with watching() as seen, self._pool() as env:
+                    start(self.jobs, env, take)
+            except CommandFailedError as error:
+                if not self._goes_on(error, lines, seen):
+                    raise
+            else:
+                return
+
+    def _keep_limit(self) -> None:
+        """Divide the limit between this machine and others; report a fixed number below it."""
+        if not self.limit:
+            return
+        if self.jobs:
+            if self.jobs < self.limit:
+                say(
+                    f"running {self.jobs} of {self.limit} jobs: memory allows no more now, and the "
+                    "number is fixed for this build (build.jobs_exact: true runs all "
+                    f"{self.limit})"
+                )
+            return
+        self.most = min(self.most, self.limit) if self.slots else self.limit
+        self.slots = min(self.slots, self.limit - self.most)
+
+    def look(self) -> AtWork:
+        """What is at work now, and why not more."""
+        if self.at_work:
+            self.heard.see(self.at_work.at_work)
+        return self.watch.look(self.at_work)
+
+    @contextmanager
+    def _pool(self) -> Iterator[Mapping[str, str]]:
+        most = self.most + self.slots
+        self.allowed = self.jobs or most
+        if self.jobs:
+            yield {}
+            return
+        pool = None
+        try:
+            # one more for each that waits until this machine has a place for it
+            tokens = most + self.slots
+            with jobserver.pool(Path(self.pool), tokens, self._decide, self.expected) as pool:
+                self.at_work = pool
+                yield pool.environment()
+        finally:
+            self.at_work = None
+            if pool:
+                self.busiest, self.seen = pool.busiest, bool(pool.peaks)
+                self.peaks.update(pool.peaks)
+
+    def _decide(self, view: View) -> Verdict:
+        if not self.slots:
+            return decide(view)
+        return decide(replace(view, most=self.most + self.slots, local=self.most))
+
+    def _goes_on(self, error: CommandFailedError, lines: Sequence[str], seen: Witness) -> bool:
+        """Whether the build is tried again, which is then said; else the error is told its cause
+        where that is known here.
+        """
+        if not self.jobs and any(map(_OLD_MAKE.search, lines)):
+            self.old_make, self.jobs = True, safe_jobs(self.limit)
+            warn(
+                "a GNU make before 4.4 is part of this build, which cannot share jobs with others: "
+                f"going on with {self.jobs} at once"
+            )
+            return True
+        failures = load(FOLDER).failures
+        culprits = killed(failures, lines)
+        if not culprits:
+            _explain(error, is_full(failures, lines))
+            return False
+        if seen.short() is False and not says_memory(failures, lines):
+            return self._with_as_many(culprits)
+        return self._with_fewer(error, culprits)
+
+    def _with_as_many(self, culprits: tuple[str, ...]) -> bool:
+        """Somebody ended it, or a limit of time: that says nothing of the memory that it needs."""
+        again, self.tried_again = not self.tried_again, True
+        if again:
+            warn(
+                f"{_named(culprits)} was killed, though memory was not short: going on with as "
+                "many at once"
+            )
+        return again
+
+    def _with_fewer(self, error: CommandFailedError, culprits: tuple[str, ...]) -> bool:
+        self.killed = tuple(dict.fromkeys((*self.killed, *culprits)))
+        self.expected = {**self.expected, **self.peaks}
+        more = {name: 2 * self.expected.get(name, 0) for name in culprits}
+        self.expected = {**self.expected, **more}
+        self.attempts += 1
+        now = self._halve()
+        if self.attempts > _ATTEMPTS or not now:
+            _give_up(error, culprits)
+            return False
+        warn(f"no memory was left for {_named(culprits)}: going on with {now} at once")
+        return True
+
+    def _halve(self) -> int:
+        """Half as many jobs as before; 0 where there was one. A build of which the pool saw nothing
+        chose a number of its own, and gets one of ours.
+        """
+        if self.jobs:
+            half = self.jobs // 2
+            self.jobs = half or 1
+        elif not self.seen:
+            self.jobs = half = safe_jobs(self.limit) // 2 or 1
+        else:
+            half = min(self.most, self.busiest or self.most) // 2
+            self.most = half or 1
+        return half
+
+
+def _explain(error: CommandFailedError, full: bool) -> None:
+    if full:
+        error.todo = (
+            "the disk is full (disk-full): free some room and run the same command again, which "
+            "goes on from what is done"
+        )
+
+
+def _give_up(error: CommandFailedError, culprits: tuple[str, ...]) -> None:
+    error.todo = (
+        f"{_named(culprits)} needs more memory than there is ({CAUSE[os.name]}): close other "
+        "programs, add swap, or take what needs it out of the build"
+    )
+
+
+def _named(culprits: tuple[str, ...]) -> str:
+    names = [Path(output).name for output in culprits if output != "?"]
+    return ", ".join(names) or "a compiler"

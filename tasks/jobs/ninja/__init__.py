@@ -1,0 +1,1 @@
+"""Ninja: how it is started, and what it plans to do."""

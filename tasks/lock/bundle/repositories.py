@@ -1,0 +1,66 @@
+"""Bare git repositories that hold exactly the commits of a build, each in one pack."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from tasks.core.errors import redact
+from tasks.system import files, git, shell
+from tasks.system.git.command import command
+from tasks.system.git.state import ask
+
+_LEAVINGS = ("hooks", "info", "description", "FETCH_HEAD", "branches", "logs", "ORIG_HEAD")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A commit that is checked out in `tree`, a clone of `url` or a submodule of one. `ref` is by
+    what it was asked for, "" by the commit.
+    """
+
+    url: str
+    tree: Path
+    commit: str
+    ref: str = ""
+
+
+def wanted(url: str, tree: Path, ref: str) -> Iterator[Wanted]:
+    """The commit of a clone, and those of its submodules."""
+    state = git.state(tree)
+    yield Wanted(url, tree, state.commit, ref)
+    for path, commit in state.submodules.items():
+        inner = tree / path
+        origin = ask(inner, "config", "--get", "remote.origin.url").strip()
+        yield Wanted(origin, inner, commit)
+
+
+def name_of(url: str) -> str:
+    """A folder's name: what the repository is called, and a digest of its URL."""
+    called = re.sub(r"[^A-Za-z0-9.-]+", "-", url.rstrip("/").rpartition("/")[2]).strip("-.")
+    digest = hashlib.sha256(redact(url).encode()).hexdigest()[:10]
+    return f"{called.removesuffix('.git') or 'repository'}-{digest}.git"
+
+
+def put(one: Wanted, bare: Path, log: PurePath) -> None:
+    """Have the commit in the repository `bare`, which is made where it is missing."""
+
+    def run(*argv: str) -> None:
+        shell.run(command(*argv, what=f"bundle {redact(one.url)}", at=bare, log=log, local=True))
+
+    bare.mkdir(parents=True, exist_ok=True)
+    run("init", "--quiet", "--bare")
+    run("config", "uploadpack.allowAnySHA1InWant", "true")
+    allowed = ("-c", "fetch.unpackLimit=1", "-c", "uploadpack.allowAnySHA1InWant=true")
+    source = one.tree.absolute().as_uri()
+    run(*allowed, "fetch", "--quiet", "--no-tags", "--depth", "1", "--", source, one.commit)
+    run("update-ref", f"refs/heads/torchyard/{one.commit}", one.commit)
+    if one.ref and one.ref != "HEAD" and not one.commit.startswith(one.ref):
+        for kind in ("heads", "tags"):  # which of the two it was is not known here
+            run("update-ref", f"refs/{kind}/{one.ref}", one.commit)
+    run("symbolic-ref", "HEAD", f"refs/heads/torchyard/{one.commit}")
+    for name in _LEAVINGS:
+        files.remove_owned(bare / name)

@@ -1,0 +1,12 @@
+"""What would help where a choice cannot be: other settings, each tried before it is named. Pure.
+
+Nothing is advised that the facts know to be bad. `trial` tries; `pythons`, `toolkits`, `torches`
+and `cards` know of one kind of change each, and `advice` puts them into a sentence.
+"""
+
+from __future__ import annotations
+
+from tasks.planning.suggestions.advice import advice, instead_of_wheel, remedies
+from tasks.planning.suggestions.trial import Remedy, known_bad
+
+__all__ = ["Remedy", "advice", "instead_of_wheel", "known_bad", "remedies"]

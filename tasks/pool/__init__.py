@@ -1,1 +1,0 @@
-"""How many jobs may run at once, and whose compilers ran out of memory. Pure."""

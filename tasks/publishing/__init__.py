@@ -1,1 +1,0 @@
-"""Pure: what a static package index says of the wheels on it, and how long it keeps them."""

@@ -1,0 +1,1 @@
+"""The record of each run, its history and its report."""

@@ -1,0 +1,248 @@
+"""The record of one run of a build: what was asked and decided, and what each stage did. Pure.
+
+It is a file of one JSON object a line, written as it happens; a kill cuts it anywhere. So a reader
+takes what it knows: events and fields of a later make are passed over, and so is a line that is
+not whole. All times are seconds since the run began.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tasks.runlog.values import mapping, mappings, number, text, texts, whole
+
+SCHEMA = 1
+LOOKED = "looked at every time"  # the reason of a stage that has no other
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One output that was made, with MiB at the most where they were seen."""
+
+    output: str
+    began: float
+    ended: float
+    peak_mib: int | None = None
+    failed: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.ended - self.began
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A stage at one moment; None where nobody knew. `hit_rate` is a share of 1."""
+
+    at: float
+    jobs: int | None = None
+    held_back: int | None = None
+    used_mib: int | None = None
+    limit_mib: int | None = None
+    hit_rate: float | None = None
+    done: int | None = None
+    total: int | None = None
+
+
+@dataclass(frozen=True)
+class Said:
+    """A line that a person saw: `kind` is "warn" or that of a plain line, `stage` may be ""."""
+
+    at: float
+    stage: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Node:
+    """A stage of the plan, and the stages whose manifests it reads."""
+
+    name: str
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StageRun:
+    """What a stage did: `outcome` is "changed", "unchanged", "skipped", "failed" or "stopped", ""
+    where the record ends before it; then `seconds` are those up to the last sign of it.
+
+    `outputs` is its first manifest, `cache` the hits and misses of a compiler cache, `workers`
+    compilations by the machine that did them, `error` what, where and todo, `diagnosis` the
+    document of `doit diagnose`, `healed` what was done about a failure on the way.
+    """
+
+    name: str
+    began: float
+    reason: str = ""
+    outcome: str = ""
+    seconds: float = 0.0
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+    cache: Mapping[str, Any] = field(default_factory=dict)
+    workers: Mapping[str, Any] = field(default_factory=dict)
+    error: Mapping[str, Any] = field(default_factory=dict)
+    diagnosis: Mapping[str, Any] = field(default_factory=dict)
+    edges: tuple[Edge, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    healed: str = ""
+
+    @property
+    def why(self) -> str:
+        """The reason, with what was done about a failure."""
+        told = f"healed: {self.healed}" if self.healed else ""
+        return "; ".join(filter(None, (self.reason, told)))
+
+    @property
+    def ended(self) -> float:
+        """When it was through."""
+        return self.began + self.seconds
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run: `when` is its begin in UTC, `outcome` "done", "failed" or "interrupted", "" where the
+    record has no end: it was cut off, or its process `pid` is at work yet. `graph` is the plan's,
+    `stages` are those that ran, as they began. `seconds` go up to the last line. `unread` lines
+    could not be understood.
+    """
+
+    when: str
+    torchyard: str
+    command: tuple[str, ...]
+    profile: str
+    pid: int
+    host: Mapping[str, Any] = field(default_factory=dict)
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    decided: Mapping[str, Any] = field(default_factory=dict)
+    graph: tuple[Node, ...] = ()
+    stages: tuple[StageRun, ...] = ()
+    said: tuple[Said, ...] = ()
+    outcome: str = ""
+    code: int | None = None
+    seconds: float = 0.0
+    unread: int = 0
+
+    @property
+    def name(self) -> str:
+        """What its file is called: `20261122T034027Z-123`."""
+        return f"{re.sub('[-:]', '', self.when[:19])}Z-{self.pid}"
+
+    @property
+    def did(self) -> tuple[StageRun, ...]:
+        """The stages that did something: neither only looked, nor were left out."""
+        return tuple(stage for stage in self.stages if _did(stage))
+
+    def stage(self, name: str) -> StageRun | None:
+        """What a stage did in this run, None where it did nothing."""
+        return next((one for one in self.stages if one.name == name), None)
+
+
+def _did(stage: StageRun) -> bool:
+    looked = stage.outcome == "unchanged" and stage.reason == LOOKED
+    return stage.outcome != "skipped" and (not looked or stage.name == "validate")
+
+
+def parse(lines: Iterable[str]) -> Run:
+    """The run that a record tells of. Raises `ValueError` where its first line is no `begin` of
+    this schema.
+    """
+    events = [_event(line) for line in lines]
+    begin = events[0] if events else None
+    if not begin or begin.get("event") != "begin" or begin.get("schema") != SCHEMA:
+        raise ValueError(f"the first line is no begin of schema {SCHEMA}")
+    known = [event for event in events[1:] if event]
+    end = next((event for event in known if event.get("event") == "end"), {})
+    return Run(
+        when=text(begin.get("when")),
+        torchyard=text(begin.get("torchyard")),
+        command=texts(begin.get("command")),
+        profile=text(begin.get("profile")),
+        pid=whole(begin.get("pid")) or 0,
+        host=mapping(begin.get("host")),
+        asked=mapping(begin.get("asked")),
+        decided=mapping(begin.get("decided")),
+        graph=tuple(map(_node, mappings(begin.get("stages")))),
+        stages=_stages(known),
+        said=tuple(_said(event) for event in known if event.get("event") == "said"),
+        outcome=text(end.get("outcome")),
+        code=whole(end.get("code")),
+        seconds=max(map(_at, known), default=0.0),
+        unread=sum(event is None for event in events[:-1]),  # a last one is cut by any kill
+    )
+
+
+def _event(line: str) -> Mapping[str, Any] | None:
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) else None
+
+
+def _stages(events: Iterable[Mapping[str, Any]]) -> tuple[StageRun, ...]:
+    by_name: dict[str, list[Mapping[str, Any]]] = {}
+    for event in events:
+        if event.get("event") in {"stage", "sample", "edges", "done"} and text(event.get("stage")):
+            by_name.setdefault(event["stage"], []).append(event)
+    found = [_stage(name, told) for name, told in by_name.items()]
+    return tuple(sorted(found, key=lambda one: one.began))
+
+
+def _stage(name: str, events: list[Mapping[str, Any]]) -> StageRun:
+    def of(kind: str) -> list[Mapping[str, Any]]:
+        return [event for event in events if event["event"] == kind]
+
+    done = of("done")[-1] if of("done") else {}
+    seconds = number(done.get("seconds"))
+    began = _at(of("stage")[0]) if of("stage") else max(0.0, _at(events[0]) - (seconds or 0.0))
+    return StageRun(
+        name=name,
+        began=began,
+        reason=text(of("stage")[0].get("reason")) if of("stage") else "",
+        outcome=text(done.get("outcome")),
+        seconds=max(map(_at, events)) - began if seconds is None else seconds,
+        outputs=mapping(done.get("outputs")),
+        cache=mapping(done.get("cache")),
+        workers=mapping(done.get("workers")),
+        error=mapping(done.get("error")),
+        diagnosis=mapping(done.get("diagnosis")),
+        edges=tuple(
+            edge
+            for event in of("edges")
+            for item in mappings(event.get("edges"))
+            if (edge := _edge(item))
+        ),
+        samples=tuple(map(_sample, of("sample"))),
+        healed=text(done.get("healed")),
+    )
+
+
+def _edge(item: Mapping[str, Any]) -> Edge | None:
+    output, began, ended = (item.get(name) for name in ("output", "began", "ended"))
+    first, last = number(began), number(ended)
+    if not isinstance(output, str) or first is None or last is None or last < first:
+        return None
+    return Edge(output, first, last, whole(item.get("peak_mib")), item.get("failed") is True)
+
+
+def _sample(event: Mapping[str, Any]) -> Sample:
+    names = ("jobs", "held_back", "used_mib", "limit_mib", "done", "total")
+    counts = {name: whole(event.get(name)) for name in names}
+    return Sample(_at(event), hit_rate=number(event.get("hit_rate")), **counts)
+
+
+def _said(event: Mapping[str, Any]) -> Said:
+    return Said(_at(event), *(text(event.get(name)) for name in ("stage", "kind", "text")))
+
+
+def _node(item: Mapping[str, Any]) -> Node:
+    return Node(text(item.get("name")), texts(item.get("after")))
+
+
+def _at(event: Mapping[str, Any]) -> float:
+    return number(event.get("at")) or 0.0

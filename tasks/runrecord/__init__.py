@@ -1,1 +1,0 @@
-"""The record of a run, read: what its lines hold, and many runs in few. Pure."""

@@ -1,1 +1,0 @@
-"""Pure: what machines share, a compiler cache and the work itself."""

@@ -1,3 +1,0 @@
-"""Where things come from besides their own address: what a lock holds them to, a bundle, a
-mirror.
-"""

@@ -1,0 +1,1 @@
+"""The operating system: processes, files, git, Python environments, the network, the hardware."""

@@ -1,0 +1,252 @@
+"""One door to files: atomic writes, folders that carry our mark, removal that refuses all others,
+one lock a build.
+
+A folder is ours when it holds a CACHEDIR.TAG that we wrote (https://bford.info/cachedir/), or lies
+in one that does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Set
+from contextlib import contextmanager
+from pathlib import Path, PurePath
+
+from tasks.core.errors import BuildError, BusyError, NotOwnedError
+from tasks.core.model import Artifact
+from tasks.system import removal
+from tasks.system.process import leftovers
+from tasks.system.voice import warn
+
+TAG = "CACHEDIR.TAG"
+_PAUSES = (0.05, 0.2, 1.0)  # seconds between tries to rename
+_FICLONE = 0x40049409  # of linux/fs.h: share all blocks of another file
+_LOCK, _HOLDER = ".lock", ".lock.pid"
+_MARK = (
+    "Signature: 8a477f597d28d172789f06886806bc55\n"
+    "# Made by torchyard, which may remove this folder with everything in it.\n"
+)
+
+
+def write_atomic(path: PurePath, content: str | bytes, mode: int = 0o644) -> None:
+    """Put `content` at `path` so that a reader, or a crash, sees the old file or the new one."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content.encode() if isinstance(content, str) else content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(name).chmod(mode)
+        move(Path(name), target)
+    except BaseException as error:
+        Path(name).unlink(missing_ok=True)
+        if isinstance(error, OSError):  # a full disk names nobody
+            error.filename = str(target)
+        raise
+
+
+def move(source: Path, target: Path) -> None:
+    """Rename `source` to `target`, over a file that lies there. On Windows that is refused while
+    somebody reads either, be it only a virus scanner: then once more, and again.
+    """
+    for pause in _PAUSES if sys.platform == "win32" else ():
+        with contextlib.suppress(PermissionError):
+            source.replace(target)
+            return
+        time.sleep(pause)
+    source.replace(target)
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy `source` to the new file `target`; the two share blocks where the file system can."""
+    if sys.platform == "linux":
+        import fcntl  # noqa: PLC0415 - Windows has none
+
+        with source.open("rb") as old, target.open("wb") as new, contextlib.suppress(OSError):
+            fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
+            return
+    shutil.copyfile(source, target)
+
+
+def link_atomic(path: PurePath, to: str) -> None:
+    """Put a symbolic link to `to` at `path`, in the place of what is there."""
+    target = Path(path)
+    new = target.with_name(f".{target.name}.{os.getpid()}")
+    new.unlink(missing_ok=True)
+    new.symlink_to(to)
+    move(new, target)
+
+
+def deliver(path: PurePath, text: str) -> None:
+    """Write `text` where a person asked for it. A device, a pipe or what a link leads to takes it
+    as it comes: a rename would put a file into its place. Raises `BuildError` where it cannot.
+    """
+    target = Path(path).absolute()
+    try:
+        if target.exists() and (target.is_symlink() or not target.is_file()):
+            target.write_text(text, encoding="utf-8", newline="")
+        else:
+            write_atomic(target, text)
+    except OSError as error:
+        raise BuildError(
+            f"this cannot be written: {error.strerror}",
+            where=str(target),
+            todo="name a file in a folder that you may write to",
+        ) from error
+
+
+def own(folder: PurePath) -> Path:
+    """Make `folder` and mark it as ours; one that is there already, not empty and not marked, is
+    refused.
+    """
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise NotOwnedError(
+            "a folder is to be here, and a file is in its way",
+            where=str(path),
+            todo="move the file away",
+        ) from error
+    except FileNotFoundError as error:  # of all above it not even the drive is there
+        raise BuildError(
+            "there is no such drive", where=str(path), todo="choose another place in the settings"
+        ) from error
+    if not is_owned(path):
+        for begun in path.glob(f".{TAG}.*"):  # a KILL came before the mark had its name
+            begun.unlink()
+        if any(path.iterdir()):
+            raise NotOwnedError(
+                "this folder is not empty and torchyard did not make it",
+                where=str(path),
+                todo="move it away, or choose another place in the settings",
+            )
+        mark(path)
+    return path
+
+
+def mark(folder: PurePath) -> None:
+    """Say that `folder`, with everything in it, is ours."""
+    write_atomic(Path(folder) / TAG, _MARK)
+
+
+def is_marked(folder: PurePath) -> bool:
+    """Whether `folder` itself carries our mark."""
+    return _marked(Path(folder))
+
+
+def is_owned(path: PurePath) -> bool:
+    """Whether `path` or a folder above it carries our mark. Links are not followed out of it."""
+    real = Path(path).resolve()
+    return any(_marked(folder) for folder in (real, *real.parents))
+
+
+def _marked(folder: Path) -> bool:
+    try:
+        return (folder / TAG).read_text(encoding="utf-8") == _MARK
+    except OSError:
+        return False
+
+
+def remove_owned(path: PurePath) -> None:
+    """Remove a file, link or tree that is ours; anything else is a `NotOwnedError`. What is not
+    there is fine.
+    """
+    target = Path(path)
+    if not target.exists() and not target.is_symlink():
+        return
+    is_one = removal.is_link(target) or target.is_file()
+    if not is_owned(target.parent if is_one else target):
+        raise NotOwnedError("torchyard did not make this and will not remove it", where=str(target))
+    if is_one:
+        removal.unlink(target)
+    else:
+        removal.remove_tree(target, last=TAG)
+
+
+def empty_owned(folder: PurePath, first: tuple[str, ...] = (), but: tuple[str, ...] = ()) -> None:
+    """Remove everything in a folder that is marked as ours but the mark and the lock; the names in
+    `first` go first, the paths in `but`, relative to it, stay.
+    """
+    path = Path(folder)
+    if not _marked(path):
+        raise NotOwnedError("torchyard did not make this and will not empty it", where=str(path))
+    kept = {path / name for name in (TAG, _LOCK, _HOLDER, *but)}
+    _remove_but(sorted(path.iterdir(), key=lambda entry: entry.name not in first), kept)
+
+
+def _remove_but(found: Iterable[Path], kept: Set[Path]) -> None:
+    for child in found:
+        if any(child in path.parents for path in kept):
+            _remove_but(list(child.iterdir()), kept)
+        elif child not in kept:
+            remove_owned(child)
+
+
+def artifact(path: PurePath) -> Artifact:
+    """Name, sha256 and size in bytes of a file."""
+    with Path(path).open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return Artifact(Path(path).name, digest, Path(path).stat().st_size)
+
+
+@contextmanager
+def lock(folder: PurePath) -> Iterator[None]:
+    """Hold a folder alone, made where it is missing; `BusyError` names the process that has it. The
+    system frees it on any exit.
+    """
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - only where something is done
+
+    path = Path(folder) / _LOCK
+    path.parent.mkdir(parents=True, exist_ok=True)
+    holder = Path(folder) / _HOLDER
+    guard = FileLock(path)
+    try:
+        guard.acquire(timeout=0)
+    except Timeout as error:
+        pid = _run_of(holder).partition("-")[0]
+        raise BusyError(
+            f"another torchyard run{f' (process {pid})' if pid else ''} is using this folder",
+            where=str(folder),
+            todo=f"wait for it to finish, or end {f'process {pid}' if pid else 'it'}, then run the "
+            "same command again",
+        ) from error
+    try:
+        _end_leftovers(_run_of(holder), folder)
+        write_atomic(holder, leftovers.RUN)  # not before: the mark is how what is left is found
+        try:
+            yield
+        finally:
+            holder.unlink(missing_ok=True)
+    finally:
+        guard.release()
+
+
+def holder_of(folder: PurePath) -> str:
+    """The run that holds the lock of a folder, or was killed while it did; "" where none is."""
+    return _run_of(Path(folder) / _HOLDER)
+
+
+def _run_of(holder: Path) -> str:
+    """The run that wrote its name there: the one at work, or one that was killed."""
+    return holder.read_text(encoding="utf-8") if holder.exists() else ""
+
+
+def _end_leftovers(killed: str, folder: PurePath) -> None:
+    ended, alive = leftovers.end(killed) if killed else ((), ())
+    if alive:
+        raise BusyError(
+            f"a killed run left {', '.join(alive)} at work, and it cannot be ended",
+            where=str(folder),
+            todo="end it, then run the same command again",
+        )
+    if ended:
+        warn(f"a killed run had left at work, now ended: {', '.join(ended)}")

@@ -1,0 +1,123 @@
+"""What the NVIDIA driver tells of itself and its cards: NVML (https://docs.nvidia.com/deploy/nvml-api),
+and nvidia-smi where that library cannot be used.
+
+A card that does not answer hides no other one. Why a driver that is there cannot be asked is told,
+since it is not the same as no card.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tasks.core.errors import CommandFailedError, MissingToolError
+from tasks.core.model import Command, Gpu
+from tasks.knowledge.driver import Nvidia
+from tasks.system import shell
+
+_WSL = "/usr/lib/wsl/lib/nvidia-smi"  # not on PATH in every distribution
+_QUERY = ("--query-gpu=name,compute_cap,memory.total", "--format=csv,noheader")
+_LIBRARY = "libnvidia-ml.so.1"  # as pynvml names it
+_PATIENCE = 5.0  # seconds; a driver in trouble can hold nvidia-smi for minutes
+
+
+def look(*, run: bool = True) -> Nvidia:
+    """The driver's answer, in some milliseconds where all is well. No driver is an empty answer.
+    Without `run`, do not fall back to nvidia-smi.
+    """
+    if not _has_library():
+        return _by_program("") if run else Nvidia()
+    import pynvml  # noqa: PLC0415 - not for a profile that is pinned
+
+    absent = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        trouble = "" if error.value in absent else str(error)
+        return _by_program(trouble) if run else Nvidia(trouble=trouble)
+    try:
+        return _by_library(pynvml)
+    except pynvml.NVMLError as error:
+        return _by_program(str(error)) if run else Nvidia(trouble=str(error))
+    finally:
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+
+
+def _has_library() -> bool:
+    """Whether Linux loads NVML: to import pynvml for nothing takes longer than all facts to read.
+    Elsewhere it has places of its own, which pynvml knows.
+    """
+    if sys.platform != "linux":
+        return True
+    try:
+        ctypes.CDLL(_LIBRARY)
+    except OSError:
+        return False
+    return True
+
+
+def _by_library(nvml: Any) -> Nvidia:
+    found = [_card(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+    cards = tuple(card for card in found if card)
+    driver = _text(_told(nvml, nvml.nvmlSystemGetDriverVersion, ""))
+    number = int(_told(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2, 0))  # 13020
+    cuda = f"{number // 1000}.{number % 1000 // 10}" if number else ""
+    return Nvidia(driver, cuda, cards, lost=len(found) - len(cards))
+
+
+def _card(nvml: Any, index: int) -> Gpu | None:
+    """None where it does not answer (it fell off the bus). Those that share the system's memory
+    (GB10, Jetson) have none of their own to tell.
+    """
+    try:
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        name = _text(nvml.nvmlDeviceGetName(handle))
+        major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+    except nvml.NVMLError:
+        return None
+    memory = _told(nvml, lambda: nvml.nvmlDeviceGetMemoryInfo(handle).total, 0)
+    return Gpu(name, f"{major}.{minor}", int(memory) // 2**20)
+
+
+def _told(nvml: Any, ask: Callable[[], Any], otherwise: Any) -> Any:
+    try:
+        return ask()
+    except nvml.NVMLError:
+        return otherwise
+
+
+def _text(told: str | bytes) -> str:
+    return told.decode() if isinstance(told, bytes) else str(told)
+
+
+def _by_program(trouble: str) -> Nvidia:
+    """By nvidia-smi. What it cannot say either is told as the library's `trouble`."""
+    program = shutil.which("nvidia-smi") or (_WSL if Path(_WSL).is_file() else "")
+    if not program:
+        return Nvidia(trouble=trouble)
+    command = Command(
+        (program, *_QUERY), shell.host_env(), "ask nvidia-smi for cards", timeout=_PATIENCE
+    )
+    try:
+        lines = shell.capture(command).splitlines()
+    except (CommandFailedError, MissingToolError):
+        return Nvidia(trouble=trouble)
+    cards = [_row(line) for line in lines if line.strip()]
+    known = tuple(card for card in cards if card)
+    return Nvidia(cards=known, lost=len(cards) - len(known))
+
+
+def _row(line: str) -> Gpu | None:
+    """`NVIDIA GeForce RTX 5090, 12.0, 32607 MiB`; the size is "[N/A]" where memory is shared."""
+    name, capability, memory = ([part.strip() for part in line.rsplit(",", 2)] + ["", ""])[:3]
+    if not re.fullmatch(r"\d+\.\d+", capability):
+        return None
+    size = memory.partition(" ")[0]
+    return Gpu(name, capability, int(size) if size.isdigit() else 0)

@@ -1,0 +1,60 @@
+"""What came out, as files: publish atomically, withdraw first, read back typed.
+
+A manifest holds an action's outputs with stable bytes; the record beside it holds how the run went,
+for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path, PurePath
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from tasks.core.digest import canonical
+from tasks.core.errors import BuildError
+from tasks.system.files import write_atomic
+
+T = TypeVar("T")
+
+
+def publish(path: PurePath, outputs: Any) -> None:
+    """Write `outputs` (a frozen dataclass) as canonical JSON, all or nothing."""
+    write_atomic(path, canonical(outputs))
+
+
+def withdraw(*paths: PurePath) -> None:
+    """Take claims back before anything is changed: an interrupted action leaves no manifest."""
+    for path in paths:
+        Path(path).unlink(missing_ok=True)
+
+
+def read(path: PurePath, kind: type[T]) -> T:
+    """The outputs of an earlier stage; a `BuildError` where the manifest is missing or of another
+    make.
+    """
+    file = Path(path)
+    try:
+        text = file.read_bytes()
+        adapter: TypeAdapter[T] = _adapter(kind)
+        return adapter.validate_json(text)
+    except FileNotFoundError as error:
+        raise BuildError(
+            "this manifest is not there", where=str(file), todo="run doit build"
+        ) from error
+    except ValidationError as error:
+        raise BuildError(
+            f"this manifest cannot be read ({error.error_count()} problems)",
+            where=str(file),
+            todo=f"remove it and run doit build: {file.stem} is then made again",
+        ) from error
+
+
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
+
+
+def record_of(path: PurePath) -> PurePath:
+    """Where the record of a manifest lies: `wheel.json` has `wheel.record.json`."""
+    return path.with_suffix(".record.json")

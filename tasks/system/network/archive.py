@@ -1,0 +1,151 @@
+"""Source archives, unpacked only when every member stays inside.
+
+A member that is absolute, climbs out with "..", links out of the tree or is a device is refused
+before anything is written (PEP 706's "data" filter does the same again for tar).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from lzma import LZMAError
+from pathlib import Path, PurePath
+
+from tasks.core.errors import BadArtifactError
+from tasks.system import files, space
+from tasks.system.network.escapes import Kind, Member, escape, links_of
+
+_MIB = 2**20
+_DAMAGE = (
+    *(tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, LZMAError),
+    *(RuntimeError, NotImplementedError, OSError),
+)
+
+
+def extract(archive: PurePath, dest: PurePath) -> None:
+    """Unpack a tar or zip to `dest`, which must not exist; a single folder at its top is stripped.
+
+    Raises `BadArtifactError` naming the member or the damage; nothing half unpacked is left.
+    """
+    source, target = Path(archive), Path(dest)
+    if target.exists():
+        raise FileExistsError(target)
+    # the end of a tar may be that of a zip in it
+    is_zip = zipfile.is_zipfile(source) and not tarfile.is_tarfile(source)
+    members = _listed(source, is_zip=is_zip)
+    _refuse_escapes(source, members)
+    space.require(
+        target.parent, sum(m.size for m in members) // _MIB + 1, f"unpacking {source.name}"
+    )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    landing = target.with_name(f".{target.name}.unpacking")
+    shutil.rmtree(landing, ignore_errors=True)  # of a run that was killed
+    landing.mkdir()
+    try:
+        _unpack(source, landing, is_zip=is_zip)
+        files.move(_top(landing), target)
+    finally:
+        shutil.rmtree(landing, ignore_errors=True)
+
+
+def _top(folder: Path) -> Path:
+    inside = list(folder.iterdir())
+    return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
+
+
+def _listed(source: Path, *, is_zip: bool) -> list[Member]:
+    try:
+        return list(_zip_members(source) if is_zip else _tar_members(source))
+    except _DAMAGE as error:
+        raise _bad(source, f"cannot be read as an archive: {error}") from error
+
+
+def _tar_members(source: Path) -> Iterator[Member]:
+    with tarfile.open(source) as tar:
+        for info in tar:
+            yield Member(info.name, _tar_kind(info), info.linkname, info.size)
+
+
+def _tar_kind(info: tarfile.TarInfo) -> Kind:
+    if info.isdir():
+        return "folder"
+    if info.issym():
+        return "symlink"
+    if info.islnk():
+        return "hardlink"
+    return "file" if info.isreg() else "device"
+
+
+def _zip_members(source: Path) -> Iterator[Member]:
+    with zipfile.ZipFile(source) as archive:
+        for info in archive.infolist():
+            mode = stat.S_IFMT(info.external_attr >> 16)
+            if info.is_dir():
+                yield Member(info.filename, "folder", "", 0)
+            elif mode == stat.S_IFLNK:
+                yield Member(info.filename, "symlink", archive.read(info).decode(), 0)
+            else:
+                kind: Kind = "file" if mode in (0, stat.S_IFREG) else "device"
+                yield Member(info.filename, kind, "", info.file_size)
+
+
+def _refuse_escapes(source: Path, members: list[Member]) -> None:
+    links = links_of(members)
+    for member in members:
+        reason = escape(member, links)
+        if reason:
+            raise _bad(source, f'its member "{member.name}" {reason}')
+
+
+def _unpack(source: Path, landing: Path, *, is_zip: bool) -> None:
+    try:
+        if is_zip:
+            _unpack_zip(source, landing)
+        else:
+            with tarfile.open(source) as tar:
+                tar.extraction_filter = getattr(tarfile, "data_filter", _as_it_is)  # from 3.11.4 on
+                tar.extractall(landing)  # noqa: S202 - every member was judged
+    except _DAMAGE as error:
+        raise _bad(source, f"cannot be unpacked: {error}") from error
+
+
+def _as_it_is(member: tarfile.TarInfo, _: str) -> tarfile.TarInfo:
+    return member
+
+
+def _unpack_zip(source: Path, landing: Path) -> None:
+    """Zip keeps modes and links in a field that Python's zipfile does not look at."""
+    with zipfile.ZipFile(source) as archive:
+        archive.extractall(landing)  # noqa: S202 - every member was judged
+        for info in archive.infolist():
+            mode, path = info.external_attr >> 16, landing / info.filename
+            if stat.S_ISLNK(mode):
+                _link(path, archive.read(info).decode())
+            elif stat.S_ISREG(mode):
+                path.chmod(stat.S_IMODE(mode) & 0o755 | 0o600)
+
+
+def _link(path: Path, to: str) -> None:
+    """Windows lets not everyone make links: then a copy, as tarfile makes one."""
+    path.unlink()
+    try:
+        path.symlink_to(to)
+    except OSError:
+        if os.name != "nt":
+            raise
+        there = path.parent / to
+        (shutil.copytree if there.is_dir() else shutil.copy2)(there, path)
+
+
+def _bad(source: Path, what: str) -> BadArtifactError:
+    return BadArtifactError(
+        f"{source.name} {what}",
+        where=str(source),
+        todo="take the archive from where it was released, and check its sha256; "
+        "nothing of this one was unpacked",
+    )

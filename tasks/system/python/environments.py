@@ -1,0 +1,71 @@
+"""Python environments: made by uv, which comes with us, or by venv where uv cannot run."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path, PurePath
+
+from tasks.core.errors import CommandFailedError, MissingToolError
+from tasks.core.model import Command
+from tasks.system import shell
+from tasks.system.hardware.packagemanager import installing
+from tasks.system.network import indexclient
+
+
+def find_uv() -> str | None:
+    """uv's program: the one of our own dependency, else one on PATH, else None."""
+    try:
+        import uv  # noqa: PLC0415 - where the package is missing, pip does the work
+    except ImportError:
+        return shutil.which("uv")
+    try:
+        return str(uv.find_uv_bin())
+    except (FileNotFoundError, AttributeError):
+        return shutil.which("uv")
+
+
+def scripts_folder(venv: PurePath) -> Path:
+    """Where a venv keeps its programs."""
+    return Path(venv) / ("Scripts" if sys.platform == "win32" else "bin")
+
+
+def program_in(scripts: PurePath, name: str) -> Path:
+    """A program of such a folder. Python 3.11 does not look for `name.exe` where the folder is
+    given with it.
+    """
+    return Path(scripts) / (f"{name}.exe" if sys.platform == "win32" else name)
+
+
+def python_of(venv: PurePath) -> Path:
+    """The interpreter of a venv."""
+    return program_in(scripts_folder(venv), "python")
+
+
+def create_venv(venv: PurePath, base: str, uv: str | None, log: PurePath) -> None:
+    """Make a venv of the interpreter `base`, with pip in it."""
+    what = "make the build environment"
+    try:
+        indexclient.run(venv_argv(venv, base, uv), what, log)  # uv fetches pip for it
+    except CommandFailedError as error:
+        linux = sys.platform == "linux"
+        hint = installing("venv") if linux else "reinstall Python with its venv"
+        raise MissingToolError(error.what, where=error.where, todo=hint) from error
+
+
+def venv_argv(venv: PurePath, base: str, uv: str | None) -> tuple[str, ...]:
+    """The command for it. Pure."""
+    if not uv:
+        return (base, "-m", "venv", str(venv))
+    options = ("--seed", "--allow-existing", "--no-python-downloads")
+    return (uv, "venv", *options, "--python", base, str(venv))
+
+
+def site_packages(python: str) -> Path:
+    """Where an interpreter keeps compiled packages."""
+    query = "import sysconfig; print(sysconfig.get_path('platlib'))"
+    return Path(
+        shell.capture(
+            Command((python, "-c", query), shell.host_env(), "find site-packages")
+        ).strip()
+    )

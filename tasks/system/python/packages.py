@@ -1,0 +1,160 @@
+"""Installing into a Python environment: by uv, which comes with us, or by pip where uv cannot run.
+
+Every install into the built environment takes the toolkit's pins as constraints, so that no
+resolver moves them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+
+from tasks.core.model import Locked
+from tasks.system import files
+from tasks.system.network import indexclient, indexes
+
+# `pip download` runs the setup.py of an sdist to read its name and version
+# (github.com/pypa/pip/issues/1884). This replacement takes both from the requirement.
+_PIP_WITHOUT_SETUP = """
+import pathlib, sys
+from pip._internal.req.req_install import InstallRequirement
+
+def prepare_metadata(self, *_, **__):
+    (pin,) = self.req.specifier
+    name = self.req.name.replace("-", "_")
+    folder = pathlib.Path(self.source_dir, f"{name}-{pin.version}.dist-info")
+    folder.mkdir()
+    fields = f"Metadata-Version: 2.1\\nName: {name}\\nVersion: {pin.version}\\n"
+    (folder / "METADATA").write_text(fields)
+    self.metadata_directory = str(folder)
+
+InstallRequirement.prepare_metadata = prepare_metadata
+from pip._internal.cli.main import main
+sys.exit(main())
+"""
+
+
+@dataclass(frozen=True)
+class Download:
+    """A wheel, or an sdist, to fetch into the folder `landing`, for the interpreter `python`.
+
+    `index` (a URL, or a folder of wheels) is where to look, "" the default index. An sdist's
+    requirement must pin a version (`name==1.0`).
+    """
+
+    python: str
+    requirement: str
+    index: str
+    landing: PurePath
+    log: PurePath
+    sdist: bool = False
+
+
+@dataclass(frozen=True)
+class Extra:
+    """What goes with an install: constraints ("name==1.2"), an index beside the default one,
+    requirement files, and options that uv and pip share.
+    """
+
+    constraints: tuple[str, ...] = ()
+    index: str = ""
+    files: tuple[PurePath, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Packages:
+    """The packages of one interpreter. `target` is a folder to install into instead (build tools
+    beside it).
+    """
+
+    python: str
+    uv: str | None
+    log: PurePath
+    target: PurePath | None = None
+
+    def install(self, requirements: Sequence[str], extra: Extra = Extra(), what: str = "") -> None:
+        """Install requirements: names, or paths of wheels. What is there already stays."""
+        if extra.constraints:
+            text = "".join(f"{pin}\n" for pin in extra.constraints)
+            files.write_atomic(self._constraints(), text)
+        argv = self.install_argv(requirements, extra)
+        what = what or f"install {', '.join(requirements) or 'requirements'}"
+        indexclient.run(argv, what, self.log)
+
+    def install_locked(self, locked: Locked, index: str = "") -> None:
+        """Install exactly these, each of a file with one of its digests. What is there already in
+        that version stays. `BadArtifactError` where the index gives other bytes.
+        """
+        if not locked:
+            return
+        listed = self.log.with_name(f"{PurePath(self.log).stem}-locked.txt")
+        files.write_atomic(listed, with_digests(locked))
+        options = ("--require-hashes", "--no-deps")
+        extra = Extra(index=index, files=(listed,), options=options)
+        argv = self.install_argv((), extra)
+        indexclient.run(argv, "install what torchyard.lock holds", self.log)
+
+    def install_argv(self, requirements: Sequence[str], extra: Extra = Extra()) -> tuple[str, ...]:
+        """The command for it; of what is here it knows whether an index is a folder."""
+        return (
+            *self._tool("install"),
+            *(("--target", str(self.target)) if self.target else ()),
+            *(("-c", str(self._constraints())) if extra.constraints else ()),
+            *indexes.beside(extra.index),
+            *extra.options,
+            *(part for path in extra.files for part in ("-r", str(path))),
+            *requirements,
+        )
+
+    def install_wheel(self, wheel: PurePath, extra: Extra = Extra()) -> None:
+        """Install a wheel file, also over another build of the same version."""
+        what = f"install {wheel.name}"
+        if self.uv:
+            again = ("--reinstall-package", wheel.name.partition("-")[0])
+            self.install([str(wheel)], replace(extra, options=(*extra.options, *again)), what)
+            return
+        self.install([str(wheel)], extra, what)
+        self.install([str(wheel)], Extra(options=("--force-reinstall", "--no-deps")), what)
+
+    def _tool(self, verb: str) -> tuple[str, ...]:
+        if self.uv:
+            return (
+                self.uv,
+                "pip",
+                verb,
+                "--python",
+                self.python,
+                *(("--no-progress",) if verb == "install" else ()),
+            )
+        return (self.python, "-m", "pip", verb, "--disable-pip-version-check")
+
+    def _constraints(self) -> PurePath:
+        return self.log.with_name("constraints.txt")
+
+
+def with_digests(locked: Locked) -> str:
+    """As a requirements file: a line each, with `--hash` for every digest."""
+    digests = {pin: "".join(f" --hash=sha256:{one}" for one in locked[pin]) for pin in locked}
+    return "".join(f"{pin}{digests[pin]}\n" for pin in sorted(locked))
+
+
+def download(job: Download) -> Path:
+    """Fetch one wheel or sdist, nothing else. pip checks the digest that the index gives. No code
+    of an sdist is run.
+
+    Raises `FetchError` where there is none.
+    """
+    files.remove_owned(job.landing)
+    files.own(job.landing)
+    indexclient.run(download_argv(job), f"fetch {job.requirement}", job.log)
+    return next(path for path in Path(job.landing).iterdir() if path.name != files.TAG)
+
+
+def download_argv(job: Download) -> tuple[str, ...]:
+    """The command for it; of what is here it knows whether an index is a folder."""
+    form = ("--no-binary=:all:", "--no-build-isolation") if job.sdist else ("--only-binary=:all:",)
+    pip = ("-c", _PIP_WITHOUT_SETUP) if job.sdist else ("-m", "pip")
+    argv = (job.python, *pip, "download", "--no-deps", *form, "--progress-bar", "off")
+    return (*argv, "-d", str(job.landing), *indexes.alone(job.index), job.requirement)

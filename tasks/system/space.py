@@ -1,0 +1,33 @@
+"""Whether there is room on a disk: asked before work begins that would fail for the lack of it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import PurePath
+
+from tasks.core.errors import NoSpaceError
+from tasks.core.formatting.size import size
+from tasks.knowledge.thresholds import BEGUN
+from tasks.system.folders import nearest
+
+
+def require_some(folder: PurePath, what: str) -> None:
+    """`NoSpaceError` where so little is left that a stage is sure to fail. Whether there is room
+    for all of it was asked when the build began.
+    """
+    require(folder, BEGUN[0], f"{what}, at the very least,")
+
+
+def require(folder: PurePath, needed_mib: int, what: str, where: str = "") -> None:
+    """`NoSpaceError` with needs and has where the disk under `folder` has less room; `where` is how
+    a person knows the place, the folder by itself.
+    """
+    free = shutil.disk_usage(nearest(folder)).free // 2**20
+    if free < needed_mib:
+        raise NoSpaceError(
+            f"{what} needs {size(needed_mib)} and the disk has {size(free)} left",
+            where=where or str(folder),
+            todo="free some room there"
+            if where
+            else "free some room, or put the checkout on a larger disk",
+        )

@@ -1,0 +1,163 @@
+"""Where all lines go: a log, or a terminal with a few lines at its end that are redrawn in place.
+
+A thread redraws them each second, so that their clock runs while a compiler is silent. It knows
+neither stages nor progress.
+"""
+
+from __future__ import annotations
+
+import atexit
+import codecs
+import contextlib
+import io
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Callable
+from typing import TextIO
+
+from tasks.core.errors import redact
+from tasks.core.formatting.bar import Space, columns
+from tasks.system import tty
+
+Draw = Callable[[Space], str]  # a line, or a few, that fit
+_BEAT = 1.0  # seconds
+_VERB = 12  # columns that are coloured
+_ECHO = len("^C")  # which a terminal adds to the line, and which must not wrap it
+_SPELLED = {"…": "...", "→": "->", "–": "-", "—": "-", "×": "x", "“": '"', "”": '"', "’": "'"}
+
+
+def _spell(error: UnicodeError) -> tuple[str | bytes, int]:
+    """One sign that an encoding lacks. A byte of a file name that is no text stays that byte."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    sign = error.object[error.start]
+    byte = ord(sign) - 0xDC00
+    return bytes([byte]) if 0x80 <= byte <= 0xFF else _SPELLED.get(sign, "?"), error.start + 1
+
+
+codecs.register_error("torchyard", _spell)
+
+
+def legible(stream: TextIO) -> None:
+    """See that whatever anyone writes there can be: a terminal or a log need not know UTF-8."""
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="torchyard")
+
+
+class Screen:
+    """A stream that takes whole lines; where it is `live`, with lines below them that move."""
+
+    def __init__(self, out: TextIO) -> None:
+        self.out = out
+        self.live, self.coloured = tty.is_live(out), tty.coloured(out)
+        self.glyphs = tty.glyphs(out)
+        # The reader of a child's output, the beat and the main thread write. A handler of INT or
+        # TERM runs in the main thread, also in the middle of a write: it says nothing, and what it
+        # raises frees the lock. Should it ever say a line, a plain lock would wait for itself.
+        self._lock = threading.RLock()
+        self._draw: Draw | None = None
+        self._shown: tuple[int, ...] = ()  # columns of each moving line on the terminal
+        self._beat: threading.Thread | None = None
+        self._over = threading.Event()
+        legible(out)
+
+    def spelled(self, text: str) -> str:
+        """`text` as this stream can show it."""
+        encoding = getattr(self.out, "encoding", None) or "utf-8"
+        return text.encode(encoding, "torchyard").decode(encoding, "replace")
+
+    def paint(self, text: str, style: str) -> str:
+        """In that colour, where this stream has colours."""
+        return f"\x1b[{style}m{text}\x1b[0m" if self.coloured and style else text
+
+    @property
+    def room(self) -> int:
+        """Columns of a line; a log, where nothing is to be wrapped, has as many as one wants."""
+        return self._size()[0] if self.live else sys.maxsize
+
+    def write(self, text: str) -> None:
+        """Lines to keep. Whoever wrote them, no password of a URL is in them."""
+        text = redact(text)
+        with self._lock:
+            self._wipe()
+            self.out.write(f"{text}\n")
+            self.redraw()
+            self.out.flush()
+
+    def ring(self) -> None:
+        """The terminal's bell: of what is written to, else that of a person who sees only what goes
+        wrong; no sign in a log, none in CI.
+        """
+        for stream in () if "CI" in os.environ else (self.out, sys.stderr):
+            if stream.isatty():
+                with contextlib.suppress(OSError, ValueError):
+                    stream.write("\a")
+                    stream.flush()
+                return
+
+    def follow(self, draw: Draw) -> None:
+        """From now on what `draw` gives is what moves, until `settle`."""
+        self.settle()
+        self._draw = draw
+        self.redraw()
+        self._over = threading.Event()
+        self._beat = threading.Thread(target=self._redraw_until, args=(self._over,), daemon=True)
+        self._beat.start()
+        atexit.register(self.settle)  # a daemon that writes while Python ends brings it down
+
+    def settle(self) -> None:
+        """Take away what moves."""
+        self._over.set()
+        with self._lock:
+            self._draw = None
+            self._wipe()
+            self.out.flush()
+        if self._beat:  # outside of the lock, which it may be waiting for
+            self._beat.join(_BEAT)
+        self._beat = None
+        atexit.unregister(self.settle)
+
+    def redraw(self) -> None:
+        """Draw what moves as it is now, for the terminal as large as it is now."""
+        with self._lock:
+            if self._draw and self._is_ours():
+                wide, high = self._size()
+                text = self._draw(Space(wide - _ECHO - 1, high, self.glyphs))
+                self._wipe()
+                self._shown = tuple(columns(line) for line in text.split("\n"))
+                self.out.write(self.paint(text[:_VERB], "1;36") + text[_VERB:])
+                self.out.flush()
+            elif self._draw:
+                self._shown = ()  # the shell began a line of its own
+
+    def _wipe(self) -> None:
+        """Where the terminal has become narrower an old line takes several rows by now."""
+        if any(self._shown):
+            room = max(self._size()[0], 1)
+            rows = sum(max(shown - 1, 0) // room + 1 for shown in self._shown) - 1
+            self.out.write(f"\x1b[{rows}A\r\x1b[J" if rows else "\r\x1b[2K")
+            self._shown = ()
+
+    def _redraw_until(self, over: threading.Event) -> None:
+        with contextlib.suppress(OSError, ValueError):  # the terminal is gone
+            while not over.wait(_BEAT):
+                self.redraw()
+
+    def _size(self) -> tuple[int, int]:
+        """Columns and rows, by the terminal's own word: COLUMNS is how wide it was when the shell
+        started us.
+        """
+        with contextlib.suppress(OSError):
+            size = os.get_terminal_size(self.out.fileno())
+            if size.columns:
+                return size
+        return shutil.get_terminal_size()
+
+    def _is_ours(self) -> bool:
+        """False while a person has us in the background: the last line is their prompt then."""
+        try:
+            return os.tcgetpgrp(self.out.fileno()) in (0, os.getpgrp())
+        except (OSError, AttributeError):
+            return True  # no such thing here, or no terminal of ours

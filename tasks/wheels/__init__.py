@@ -1,0 +1,1 @@
+"""Wheels: read, write, install, verify and publish them."""

@@ -1,0 +1,48 @@
+"""What a DLL of Windows, or an extension module, names as needed: its import tables.
+
+Format: https://learn.microsoft.com/windows/win32/debug/pe-format, read by pefile, which delvewheel
+brings.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tasks.core.errors import BadArtifactError
+
+_MAGIC = b"MZ"
+_TABLES = ("IMPORT", "DELAY_IMPORT")  # needed to load it, and needed when it is first called
+
+
+def is_readable() -> bool:
+    """Whether pefile is installed here."""
+    return importlib.util.find_spec("pefile") is not None
+
+
+def needed(path: Path) -> tuple[str, ...] | None:
+    """The DLLs that it needs, in small letters, as Windows compares them; None where it is no PE
+    file. Raises `BadArtifactError` where it begins as one and cannot be read.
+    """
+    with path.open("rb") as stream:
+        if stream.read(len(_MAGIC)) != _MAGIC:
+            return None
+    import pefile  # noqa: PLC0415 - may be missing, and takes its time to load
+
+    kinds = [pefile.DIRECTORY_ENTRY[f"IMAGE_DIRECTORY_ENTRY_{name}"] for name in _TABLES]
+    try:
+        with pefile.PE(str(path), fast_load=True) as image:
+            image.parse_data_directories(directories=kinds)
+            return tuple(dict.fromkeys(_names(image)))
+    except pefile.PEFormatError as error:
+        raise BadArtifactError(
+            f"this library cannot be read: {error}", where=str(path), todo="see how it came there"
+        ) from error
+
+
+def _names(image: Any) -> Iterator[str]:
+    for table in _TABLES:
+        for entry in getattr(image, f"DIRECTORY_ENTRY_{table}", ()):
+            yield entry.dll.decode("ascii", "replace").lower()

@@ -1,0 +1,123 @@
+"""The names that a library exports: what can be linked against it.
+
+Of ELF the dynamic symbol table, of Windows an import library's list of names. Formats:
+https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.symtab.html, and Microsoft's "PE Format",
+section "Archive (Library) File Format".
+
+Left out is what nobody else can mean by its name: what lies in an anonymous namespace (CUDA's
+compilers put a digest of the source into such names), and what the compiler makes of the C++
+library's templates wherever they are used, since who uses them makes them for itself. Of either a
+changed body alone would move the surface.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+from typing import IO
+
+from tasks.core.errors import BadArtifactError, CommandFailedError, MissingToolError
+from tasks.core.model import Command
+from tasks.system import shell
+
+_ELF, _ARCHIVE = b"\x7fELF", b"!<arch>\n"
+_HEADER = 60  # bytes before each member of an archive
+_GLOBAL, _VAGUE = 1, {2, 10}  # STB_GLOBAL; STB_WEAK, STB_GNU_UNIQUE
+_VISIBLE = {0, 3}  # STV_DEFAULT, STV_PROTECTED
+_ANONYMOUS = (b"_GLOBAL__N_", b"?A0x")
+_OF_STD = re.compile(rb"_Z(?:GV|T[VTIS])?Z?N?K?S[tabsiod]")
+_OF_THE_FORMAT = re.compile(rb"__(?:NULL_)?IMPORT_DESCRIPTOR|\x7f")
+_IMPORTED = b"__imp_"
+
+
+def exported(path: PurePath) -> frozenset[str] | None:
+    """What the library at `path` exports; None where it has another format (macOS, a DLL).
+
+    Raises `BadArtifactError` where it begins as one of the two and cannot be read, `OSError` where
+    there is no such file.
+    """
+    with Path(path).open("rb") as stream:
+        magic = stream.read(len(_ARCHIVE))
+        if magic.startswith(_ELF):
+            names = _of_elf(stream, path)
+        elif magic == _ARCHIVE:
+            names = _of_archive(stream, path)
+        else:
+            return None
+    return frozenset(
+        name.decode("utf-8", "backslashreplace")
+        for name in names
+        if not any(part in name for part in _ANONYMOUS)
+    )
+
+
+def demangled(name: str) -> tuple[str, str]:
+    """What c++filt makes of a name, with its parameters and without; the name itself twice where
+    there is no c++filt.
+    """
+    return _filtered(name), _filtered(name, "-p")
+
+
+def _filtered(name: str, *options: str) -> str:
+    command = Command(("c++filt", *options, name), shell.host_env(), "read a symbol", timeout=10)
+    try:
+        return shell.capture(command).strip() or name
+    except (CommandFailedError, MissingToolError):
+        return name
+
+
+def _of_elf(stream: IO[bytes], path: PurePath) -> set[bytes]:
+    # imported here: a wheel that is up to date is not read, and doit asks for that each time
+    from elftools.common.exceptions import ELFError  # noqa: PLC0415
+    from elftools.elf.elffile import ELFFile  # noqa: PLC0415
+
+    try:
+        elf = ELFFile(stream)
+        table = next(elf.iter_sections("SHT_DYNSYM"), None)
+        if table is None or elf.elfclass != 64:
+            raise _bad(path, "it has no dynamic symbols of 64 bit")
+        names = elf.get_section(table["sh_link"]).data()
+        order = "<" if elf.little_endian else ">"
+        return set(_defined(table.data(), names, order))
+    except (ELFError, AssertionError, ValueError, OSError, OverflowError, MemoryError) as error:
+        # as in `elf`: it seeks, and reads, what a damaged file says
+        raise _bad(path, str(error) or "a size in it cannot be meant") from error
+    except struct.error as error:
+        raise _bad(path, str(error)) from error
+
+
+def _defined(table: bytes, names: bytes, order: str) -> Iterator[bytes]:
+    """Elf64_Sym: name, info, other, section, value, size. pyelftools takes 40 µs for each, and
+    libtorch_cpu has 76,000.
+    """
+    for start, info, other, section in struct.iter_unpack(f"{order}IBBH16x", table):
+        binding = info >> 4
+        if not section or other & 3 not in _VISIBLE:
+            continue
+        name = names[start : names.index(b"\0", start)]
+        if binding == _GLOBAL or (binding in _VAGUE and not _OF_STD.match(name)):
+            yield name
+
+
+def _of_archive(stream: IO[bytes], path: PurePath) -> set[bytes]:
+    """The first linker member: a header, how many there are, an offset for each, and the names."""
+    header = stream.read(_HEADER)
+    try:
+        if not (header.startswith(b"/ ") and header.endswith(b"`\n")):
+            raise _bad(path, "it has no list of symbols")
+        member = stream.read(int(header[48:58]))
+        (count,) = struct.unpack_from(">I", member)
+        names = member[4 + 4 * count :].split(b"\0")[:count]
+    except (ValueError, struct.error) as error:
+        raise _bad(path, str(error)) from error
+    if len(names) != count or len(member) != int(header[48:58]):
+        raise _bad(path, "its list of symbols is cut off")
+    return {name.removeprefix(_IMPORTED) for name in names if not _OF_THE_FORMAT.match(name)}
+
+
+def _bad(path: PurePath, what: str) -> BadArtifactError:
+    return BadArtifactError(
+        f"this library cannot be read: {what}", where=str(path), todo="see how it came there"
+    )

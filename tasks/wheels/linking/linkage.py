@@ -1,0 +1,136 @@
+"""Who supplies what the libraries of a wheel need, and whether anybody does. Pure.
+
+What a library from outside the wheel lacks in turn is not judged: it is not ours to mend, and the
+import that follows the install shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
+
+from tasks.core.errors import BadArtifactError
+from tasks.core.formatting.few import few
+from tasks.wheels.linking.cudapackages import component
+from tasks.wheels.linking.loading import Need
+from tasks.wheels.linking.values import Linkage, Linked, Origin, WheelLibraries
+
+# Of the driver's own packages, which a machine without a card does not have
+_DRIVER = ("libcuda.so", "libnvidia-", "libnvcuvid.so", "libnvoptix.so", "libcudadebugger.so")
+# Of the C library: whatever runs this Python has them
+_EVERYWHERE = ("libc.so", "libm.so", "libdl.so", "libpthread.so", "librt.so", "libutil.so", "ld-")
+_FROM: Mapping[Origin, str] = {
+    "system": "from the system",
+    "toolkit": "from the toolkit",
+    "environment": "from packages of the environment",
+    "build": "from the build folder",
+    "driver": "from the driver",
+}
+_AT_MOST = 8  # names in a line for people; the file has all
+
+
+def judge(
+    wheel: PurePath,
+    held: Mapping[str, Linkage],
+    needs: Sequence[Need],
+    owner: Callable[[str], Origin],
+) -> WheelLibraries:
+    """What each library `held` by the wheel needs, and whose that is.
+
+    `needs` are theirs, by their names in the wheel; `owner` tells whose a file or folder is. Raises
+    `BadArtifactError` for what is nowhere.
+    """
+    _require_found(wheel, held, [need for need in needs if not need.place])
+    return WheelLibraries(
+        wheel.name,
+        {
+            name: Linked(
+                {need.name: _origin(need, owner) for need in needs if need.library == name},
+                {path: owner(path) for path in _absolute(linkage)},
+            )
+            for name, linkage in held.items()
+        },
+    )
+
+
+def _origin(need: Need, owner: Callable[[str], Origin]) -> Origin:
+    return "driver" if is_driver(need.name) else owner(need.place or "")
+
+
+def is_driver(name: str) -> bool:
+    """Whether a library may be absent where torch is built: there need not be a card."""
+    return name.startswith(_DRIVER)
+
+
+def _absolute(linkage: Linkage) -> Iterator[str]:
+    """Also a needed library can be named by its path: one without soname."""
+    paths = (*linkage.rpath, *linkage.runpath, *linkage.needed)
+    return (path for path in paths if path.startswith("/"))
+
+
+def _require_found(wheel: PurePath, held: Mapping[str, Linkage], missing: Iterable[Need]) -> None:
+    by: dict[str, list[str]] = {}
+    for need in missing:
+        if not is_driver(need.name):
+            by.setdefault(need.name, []).append(need.library)
+    if not by:
+        return
+    inside = {PurePath(name).name for name in held} | {one.soname for one in held.values()}
+    todo = (
+        "take what changes RPATH (CMAKE_SKIP_RPATH, CMAKE_INSTALL_RPATH) out of build.flags and "
+        "build.env"
+        if inside.issuperset(by)
+        else "install the package that has it, or put its folder on LD_LIBRARY_PATH"
+    )
+    raise BadArtifactError(
+        "not installed, and what was installed before stays: "
+        + "; ".join(_told(name, users, inside) for name, users in by.items()),
+        where=str(wheel),
+        todo=f"{todo}; then run the same command again",
+    )
+
+
+def _told(name: str, users: Sequence[str], inside: Iterable[str]) -> str:
+    if name in inside:
+        return f"{name} is in the wheel, and no RPATH leads there from {', '.join(users)}"
+    return f"{name} is nowhere on this machine (needed by {', '.join(users)})"
+
+
+def summary(found: WheelLibraries) -> str:
+    """`9 libraries; from the system: libblas.so.3, libgomp.so.1`: what another machine has to
+    have.
+    """
+    count = len(found.libraries)
+    parts = [f"{count} libraries" if count != 1 else "1 library"]
+    for origin, words in _FROM.items():
+        names = sorted(
+            {
+                name
+                for linked in found.libraries.values()
+                for name, of in linked.needed.items()
+                if of == origin and not name.startswith(_EVERYWHERE)
+            }
+        )
+        if names:
+            parts.append(f"{words}: {few(names, _AT_MOST)}")
+    return "; ".join(parts)
+
+
+def of_toolkit(found: WheelLibraries) -> bool:
+    """Whether any library takes one of CUDA from where it is on this machine."""
+    needed = (one for linked in found.libraries.values() for one in linked.needed.items())
+    return any(component(name) and of in {"system", "toolkit"} for name, of in needed)
+
+
+def bound(found: WheelLibraries) -> Iterator[str]:
+    """A warning for each place of the build that a library leads to."""
+    users: dict[str, list[str]] = {}
+    for name, linked in found.libraries.items():
+        for path, of in linked.paths.items():
+            if of == "build":
+                users.setdefault(path, []).append(PurePath(name).name)
+    for path, names in sorted(users.items()):
+        yield (
+            f"{', '.join(names)}: bound by RPATH to {path}, so that this torch works only on this "
+            "machine, and as long as that is there"
+        )

@@ -1,0 +1,84 @@
+"""What a wheel was made from, as far as that is known: the value that both documents are written
+from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from tasks.core.model import Json
+
+EARLIEST = 315_532_800  # 1980-01-01, UTC: no archive of wheels holds an earlier time
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A source. `url` is "" where it is a folder of this machine; a checkout has its `commit`, any
+    other source a `digest` (sha256) of it; `edits` is a digest of what differs from that, "" when
+    clean. `submodules` maps paths to commits, `patches` are the sha256 of those applied.
+    """
+
+    url: str = ""
+    commit: str = ""
+    digest: str = ""
+    edits: str = ""
+    submodules: Mapping[str, str] = field(default_factory=dict)
+    patches: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A compiler; `digest` is the beginning of the sha256 of its file, "" where it is not known."""
+
+    name: str
+    version: str
+    digest: str = ""
+
+
+def tool(path: str, version: str, digest: str) -> Tool:
+    """By the name that it was found under, without its folder."""
+    return Tool(PurePath(path).name, version, digest)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A wheel by `name` and `version`, and what went into it.
+
+    `epoch` is the time of the source, in seconds since 1970. `cuda` is the full version of the
+    toolkit and its nvcc, "" where none is used, `packages` the exact requirements that made it.
+    `torch` and `surface` are those that an extension was built against, "" for torch itself.
+    """
+
+    name: str
+    version: str
+    tree: Tree
+    epoch: int
+    compilers: tuple[Tool, ...]
+    cuda: str = ""
+    packages: tuple[str, ...] = ()
+    torch: str = ""
+    surface: str = ""
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """How it was made. `kind` is "torch" or "extension", `asked` the settings, `decided` what came
+    of them, both ready to be shown; `installed` are name and version of each package of the build
+    environment; `began` and `ended` are ISO times.
+    """
+
+    kind: str
+    asked: Json
+    decided: Json
+    installed: Mapping[str, str]
+    began: str
+    ended: str
+
+
+def dated(env: Mapping[str, str], date: int) -> dict[str, str]:
+    """An environment in which compilers and archivers take the time of the source for now, where a
+    person named no other.
+    """
+    return {"SOURCE_DATE_EPOCH": str(max(date, EARLIEST)), **env}

@@ -1,0 +1,57 @@
+"""A checkout in miniature for reports: its settings, a profile that a test writes, and an ear."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tasks.core.errors import BuildError
+from tasks.core.model import Gpu, Host, Interpreter
+from tasks.core.progress import Progress
+from tasks.knowledge import load as load_knowledge
+from tasks.lock.profile import Profile, Subject
+from tasks.planning.plan import layout_of, make_plan
+from tasks.settings.load import load
+
+ROOT = Path(__file__).parents[2]
+# How many times as many random moments and values the long tier tries; 11 takes hours
+MOMENTS = int(os.environ.get("TORCHYARD_TEST_MOMENTS", "1"))
+KNOWLEDGE = load_knowledge(ROOT / "config" / "knowledge")
+CARD = Gpu("NVIDIA GeForce RTX 5090", "12.0", 32_607)
+HOST = Host("linux", "x86_64", Interpreter("/usr/bin/python3", "3.12.4"), (CARD,))
+
+OnSystem = Callable[..., None]  # takes the names of a system, as /etc/os-release has them
+
+
+class Heard(list[str]):
+    """Everything that was said."""
+
+    say = show = warn = list.append
+
+    def tick(self, text: str, progress: Progress | None = None) -> None:
+        self.append(f"{text} {progress}" if progress else text)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self)
+
+
+def write(yard: Path, text: str, profile: str = "mine") -> None:
+    (yard / "config" / "profiles" / f"{profile}.yaml").write_text(text, encoding="utf-8")
+
+
+def opened(yard: Path, profile: str = "mine", on: Host = HOST) -> Subject:
+    loaded = load(yard / "config", profile, {})
+    layout = layout_of(yard, profile, loaded.settings)
+    choice, plan = make_plan(loaded.settings, on, KNOWLEDGE, layout)
+    return Subject(yard, profile, Profile(loaded, layout, on, KNOWLEDGE, choice, plan))
+
+
+def broken(yard: Path, text: str) -> Subject:
+    write(yard, text)
+    with pytest.raises(BuildError) as found:
+        load(yard / "config", "mine", {})
+    return Subject(yard, "mine", None, found.value)

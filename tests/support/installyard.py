@@ -1,0 +1,112 @@
+"""The install stage by its own action: a build folder with the manifests that it reads, wheels, and
+a person's environment.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from tasks.core.deps_model import Deps, Program
+from tasks.core.model import Layout, Stage
+from tasks.settings.schema import Settings
+from tasks.stages.env.job import Environment
+from tasks.stages.extensions.job import Built
+from tasks.stages.install import action
+from tasks.stages.install.job import Installed, InstallJob
+from tasks.stages.install.plan import plan
+from tasks.stages.wheel.job import Wheel
+from tasks.system import files, manifests
+from tasks.system.python import environments
+from tests.support import smallwheels
+from tests.support.actionyard import CHOICE
+from tests.support.smallwheels import Theirs
+
+_NONE = Program("", "")
+_DEPS = Deps(
+    python=sys.executable,
+    python_version="3.12.0",
+    identity="1",
+    overlay=None,
+    scripts="",
+    toolkit=None,
+    cuobjdump=None,
+    cc=_NONE,
+    cxx=_NONE,
+    cmake=_NONE,
+    ninja=_NONE,
+    git=None,
+)
+
+
+@dataclass(frozen=True)
+class InstallYard:
+    """A profile of the checkout `root`, which installs into `theirs`; `index` is a folder."""
+
+    root: Path
+    theirs: Theirs
+    profile: str = "p"
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.root, self.profile, self.root / "wheelhouse")
+
+    @property
+    def build(self) -> Path:
+        return Path(self.layout.build)
+
+    @property
+    def index(self) -> Path:
+        return self.root / "index"
+
+    @property
+    def replaced(self) -> Path:
+        return self.build / "replaced"
+
+    def torch(self, version: str, says: str = "", **more: Any) -> None:
+        """The torch that was built last; `says` is its own version where the wheel's is less."""
+        files.own(self.build)
+        if says:
+            more["code"] = f"__version__ = {says!r}"
+        made = smallwheels.torch(self.root / "wheelhouse", version, **more)
+        release = version.partition("+")[0]
+        known = files.artifact(made)
+        wheel = Wheel(says or version, release, None, "/venv/torch", sys.executable, "wheel", known)
+        manifests.publish(self.layout.manifest("wheel"), wheel)
+
+    def extension(
+        self, version: str = "1.0", code: str = "answer = 42\n", requires: Sequence[str] = ()
+    ) -> None:
+        """An extension, built against it."""
+        shelf = self.root / "wheelhouse" / "for-torch"
+        made = smallwheels.wheel(shelf, "toyext", version, {"toyext/__init__.py": code}, requires)
+        built = Built("toy", "built", {}, files.artifact(made), (), ("toyext",))
+        manifests.publish(self.layout.manifest("extensions:toy"), built)
+
+    def job(self, into: str = "") -> InstallJob:
+        self.index.mkdir(exist_ok=True)
+        python = into or self.theirs.python
+        asked = Settings.model_validate({"install": {"into": python}})
+        scripts = {"PATH": (str(environments.scripts_folder(self.theirs.folder)),)}
+        env = Environment(set={}, prepend=scripts, unset=(), separator=os.pathsep)
+        manifests.publish(self.layout.manifest("extension-env"), env)
+        manifests.publish(self.layout.manifest("deps"), _DEPS)
+        choice = replace(CHOICE, index=str(self.index))
+        built = self.layout.manifest("extensions:toy")
+        toy = Stage("extensions:toy", "extensions", "", SimpleNamespace(name="toy"), {}, (built,))
+        before = [toy] if Path(built).is_file() else []
+        job = plan(asked, self.layout, choice, before, {"": 1}).job
+        assert isinstance(job, InstallJob)
+        return job
+
+    def install(self) -> Installed:
+        """As doit does it."""
+        job = self.job()
+        (installed,) = action.run(job)
+        manifests.publish(job.manifest, installed)
+        return installed

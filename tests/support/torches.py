@@ -1,0 +1,62 @@
+"""An installed torch of two libraries and a header, compiled in no time."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from tasks.core.deps_model import Deps, Program
+from tasks.core.model import TorchFound
+from tasks.stages.wheel.job import Reading
+from tasks.wheels.files import recordfile
+from tests.support.sharedlibrary import compile_library
+
+_TOOL = Program("/t", "1")
+DEPS = Deps("/venv/bin/python", "3.12.1", "env-1", None, "/venv/bin", None, None, _TOOL, _TOOL,
+            _TOOL, _TOOL, None)  # fmt: skip
+C10 = "int c10_answer(void) { return 42; }\n"
+CPU = "int torch_add(int a, int b) { return a + b; }\n"
+CPP_EXTENSION = "cflags = ['-std=c++20']\nif windows:\n    cflags = ['/std:c++20']\n"
+
+
+class Torch:
+    """A torch in `folder`, with RECORD unless it came otherwise."""
+
+    def __init__(self, folder: Path, *, record: bool = True) -> None:
+        self.folder, self.record = folder / "site" / "torch", record
+        self.reading = Reading(17, folder / "wheel-symbols.json", folder / "surfaces")
+        self.found = TorchFound("2.15.0+cu132", "13.2", str(self.folder))
+        self.deps = DEPS
+        self.write("include/c10/a.h", "int c10_answer(void);\n")
+        self.write("share/cmake/Torch/TorchConfig.cmake", "set(TORCH_FOUND TRUE)\n")
+        self.write("utils/cpp_extension.py", CPP_EXTENSION)
+        self.compile("c10", C10)
+        self.compile("torch_cpu", CPU)
+
+    def write(self, name: str, text: str) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        self.listed()
+
+    def compile(self, name: str, source: str) -> Path:
+        path = compile_library(self.folder / "lib" / f"lib{name}.so", source)
+        self.listed()
+        return path
+
+    def listed(self) -> None:
+        """RECORD as an installer leaves it."""
+        if not self.record:
+            return
+        info = self.folder.parent / "torch-2.15.0.dist-info"
+        info.mkdir(exist_ok=True)
+        every = [path for path in self.folder.rglob("*") if path.is_file()]
+        rows = [
+            recordfile.Row(
+                path.relative_to(self.folder.parent).as_posix(),
+                recordfile.encoded(hashlib.sha256(path.read_bytes()).digest()),
+                str(path.stat().st_size),
+            )
+            for path in every
+        ]
+        (info / "RECORD").write_text(recordfile.text(rows, "\n"), encoding="utf-8")

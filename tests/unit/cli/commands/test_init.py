@@ -1,0 +1,447 @@
+"""doit init: what is asked and taken, what is written, and what is left alone."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tasks.cli.commands import init
+from tasks.cli.commands.init import questions
+from tasks.cli.commands.init.answers import SPLATTING, Answers, cards, extensions, local_yaml, way
+from tasks.cli.commands.init.here import look, with_into
+from tasks.core.errors import BuildError
+from tasks.core.model import Gpu
+from tasks.lock.profile import Subject
+from tasks.settings.load import load
+from tasks.stages.install.target import interpreter
+from tasks.stages.install.target.interpreter import Glance
+from tasks.system.hardware import probe
+from tasks.system.python import pythons
+from tests.support.checkout import CARD, HOST, KNOWLEDGE, Heard, write
+from tests.support.systems import linux_only, needs_links
+
+SECRETS = """\
+# MY_PASSWORD=s3comment
+build:
+  env:
+    HF_TOKEN: "s3quoted and more"
+    MAX_JOBS: 4
+    "API_KEY": >-
+      s3folded
+
+      s3again
+    OTHER: seen
+    TOKENS:
+    - s3listed
+publish: {dest: "https://me:s3url@index.example/", env: {A: b, X_SECRET: s3flow}}
+"""
+NEW = Gpu("NVIDIA GeForce RTX 7090", "12.0")
+
+
+@pytest.fixture
+def subject(yard: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
+    """Of a profile that leaves all four open, on a machine without a card."""
+    write(yard, "{}\n")
+    for name in list(os.environ):
+        if name.startswith("TORCHYARD__") or name in {"VIRTUAL_ENV", "CONDA_PREFIX"}:
+            monkeypatch.delenv(name)
+    monkeypatch.setattr(probe, "cards", tuple)
+    monkeypatch.setattr(probe, "_toolkits", lambda path, **_: iter(()))
+    monkeypatch.setattr(pythons, "interpreter", lambda asked: HOST.python)
+    return Subject(yard, "mine", None)
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Somebody is there, and types this."""
+
+    def typed(text: str) -> None:
+        monkeypatch.setattr(questions, "is_asked", lambda: True)
+        monkeypatch.setattr(init, "is_asked", lambda: True)
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+
+    return typed
+
+
+def written(yard: Path) -> dict[str, object]:
+    text = (yard / "config" / "local.yaml").read_text(encoding="utf-8")
+    assert text.startswith("# yaml-language-server: $schema=schema.json\n")
+    found: dict[str, object] = yaml.safe_load(text) or {}
+    return found
+
+
+def test_without_a_terminal_the_defaults_are_taken_and_nothing_is_asked(
+    subject: Subject, heard: Heard
+) -> None:
+    init.run(subject)
+    assert written(subject.root) == {"target": {"gpus": ["RTX 5090"]}}
+    assert "?" not in heard.text
+    assert " ".join(heard.text.split()).startswith(
+        "nothing is asked (no terminal to answer in); the default for --card, --way, --extensions, "
+        "--into wrote"
+    )
+    assert "wrote config/local.yaml, which counts in every profile" in heard
+    assert heard[-1] == "next: doit build profile=mine"
+
+
+def test_what_comes_of_it_is_shown_at_once(subject: Subject, heard: Heard) -> None:
+    init.run(subject, card="RTX 4090", way="source")
+    assert "strategy     source: asked for in torch.strategy" in heard
+    assert "archs        8.9 (sm_89): RTX 4090" in heard
+
+
+def test_every_question_is_an_option_too(
+    subject: Subject, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = a_python(monkeypatch, subject.root)
+    init.run(subject, "RTX 5060 Ti, 8.9", "prebuilt", "3dgs, gsplat", python)
+    assert written(subject.root) == {
+        "target": {"gpus": ["RTX 5060 Ti", "8.9"]},
+        "torch": {"strategy": "prebuilt"},
+        "install": {"into": python},
+        "extensions": [*SPLATTING, "gsplat"],
+    }
+
+
+def a_python(
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    release: str = "3.12.9",
+    has: tuple[str, ...] = (),
+) -> str:
+    """One that lies there, is of that release and has these packages."""
+    site = folder / "theirs" / "site-packages"
+    for name in has:
+        (site / name).mkdir(parents=True)
+        (site / name / "__init__.py").touch()
+    python = folder / "theirs" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    found = Glance("cpython", release, "usual", str(python.parent.parent), sites=(str(site),))
+    monkeypatch.setattr("tasks.cli.commands.init.here.glance", lambda path, key: found)
+    monkeypatch.setattr(init, "check_install", lambda *given: None)
+    return str(python)
+
+
+def test_an_environment_of_another_python_is_what_is_built_for(
+    subject: Subject, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = a_python(monkeypatch, subject.root, "3.13.1")
+    init.run(subject, into=python)
+    found = written(subject.root)
+    assert (found["python"], found["install"]) == (python, {"into": python})
+
+
+def test_what_belongs_to_the_torch_of_an_environment_follows_it(
+    subject: Subject, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = a_python(monkeypatch, subject.root, has=("torch", "torchvision", "numpy"))
+    init.run(subject, into=python)
+    assert written(subject.root)["companions"] == ["torchvision"]
+    assert f"companions: torchvision (found in {python};" in " ".join(heard.text.split())
+
+
+def test_one_that_cannot_be_planned_is_told_and_left_out(
+    subject: Subject, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profile = "torch: {strategy: prebuilt, version: '2.15.0'}\n"
+    write(subject.root, profile)
+    python = a_python(monkeypatch, subject.root, has=("torchvision", "torchaudio"))
+    init.run(subject, into=python)
+    assert written(subject.root)["companions"] == ["torchvision"]
+    assert "has torchaudio, which may not work with another torch: there is no" in heard.text
+
+
+@pytest.mark.parametrize("own", ["[torchaudio]", "[]"])
+def test_companions_of_the_profile_are_not_gone_over(
+    subject: Subject, heard: Heard, monkeypatch: pytest.MonkeyPatch, own: str
+) -> None:
+    write(subject.root, f"torch: {{version: '2.9.1'}}\ncompanions: {own}\n")
+    init.run(subject, into=a_python(monkeypatch, subject.root, has=("torchvision",)))
+    assert "companions" not in written(subject.root)
+
+
+@pytest.mark.parametrize("own", [["triton"], []])
+def test_companions_of_a_file_that_is_replaced_stay(
+    subject: Subject, heard: Heard, monkeypatch: pytest.MonkeyPatch, own: list[str]
+) -> None:
+    text = f"companions: [{', '.join(own)}]\n"
+    (subject.root / "config" / "local.yaml").write_text(text, encoding="utf-8")
+    python = a_python(monkeypatch, subject.root, has=("torchvision",))
+    init.run(subject, into=python, force=True)
+    assert written(subject.root)["companions"] == own
+
+
+def test_a_torch_that_stays_where_it_is_leaves_its_companions_alone(
+    subject: Subject, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = a_python(monkeypatch, subject.root, has=("torchvision",))
+    got = with_into(Answers(way="existing"), python, look(subject))
+    assert (got.python, got.companions) == (python, None)
+
+
+def test_the_folder_of_an_environment_stands_for_its_python(
+    subject: Subject, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = a_python(monkeypatch, subject.root)
+    monkeypatch.setattr("tasks.cli.commands.init.here.python_in", lambda folder: Path(python))
+    init.run(subject, into=str(Path(python).parents[1]))
+    assert written(subject.root)["install"] == {"into": python}
+
+
+def test_the_way_existing_names_the_interpreter_that_has_the_torch() -> None:
+    text = local_yaml(Answers(way="existing", python="/conda/bin/python"))
+    assert yaml.safe_load(text) == {
+        "python": "/conda/bin/python",
+        "torch": {"strategy": "existing"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "what", "todo"),
+    [
+        ("card", "RTX 5900", "not a known GPU", 'did you mean "RTX 5090" (12.0)'),
+        ("card", "RTX 509O", "not a known GPU", 'did you mean "RTX 5090" (12.0)'),
+        ("card", "RTX 5090,cpu", '"cpu" stands beside cards', "cpu alone is a build without CUDA"),
+        ("card", "auto,8.9", '"auto" stands beside cards', "auto alone is the cards of this"),
+        ("card", " , ", "no card is named", "cpu for none"),
+        ("way", "prebuild", 'did you mean "prebuilt"', "choose one of"),
+        ("extensions", "simpleknn2", 'did you mean "simple-knn"', "knowledge.md"),
+        ("extensions", "./nowhere", "there is no folder", "correct the path"),
+        ("into", "/nowhere/python", "there is no", "a Python that is there"),
+    ],
+)
+def test_what_means_nothing_is_told_with_its_option_and_nothing_is_written(  # noqa: PLR0917
+    subject: Subject, heard: Heard, option: str, text: str, what: str, todo: str
+) -> None:
+    given: dict[str, Any] = {option: text}
+    with pytest.raises(BuildError) as told:
+        init.run(subject, **given)
+    assert told.value.where == f"--{option}"
+    assert what in told.value.what
+    assert todo in told.value.todo
+    assert not (subject.root / "config" / "local.yaml").exists()
+
+
+def test_what_cannot_be_planned_is_not_written(subject: Subject, heard: Heard) -> None:
+    with pytest.raises(BuildError, match="holds no torch") as told:
+        init.run(subject, way="existing")
+    assert "config/local.yaml was not written" in told.value.todo
+    assert not (subject.root / "config" / "local.yaml").exists()
+
+
+def test_a_file_that_is_there_is_not_replaced_and_the_difference_is_shown(
+    subject: Subject, heard: Heard
+) -> None:
+    path = subject.root / "config" / "local.yaml"
+    path.write_text("notify: {bell: false}\n", encoding="utf-8")
+    with pytest.raises(BuildError, match="there already") as told:
+        init.run(subject)
+    assert "doit init --force" in told.value.todo
+    assert path.read_text(encoding="utf-8") == "notify: {bell: false}\n"
+    assert "-notify: {bell: false}" in heard
+
+
+def test_force_keeps_what_was_there_each_time(subject: Subject, heard: Heard) -> None:
+    config = subject.root / "config"
+    for number, text in enumerate(("notify: {bell: false}\n", "lock: false\n")):
+        (config / "local.yaml").write_text(text, encoding="utf-8")
+        init.run(subject, force=True)
+        kept = config / ("local.yaml.bak" if number == 0 else "local.yaml.bak2")
+        assert kept.read_text(encoding="utf-8") == text
+
+
+def test_the_backup_has_the_same_bytes_and_lets_in_nobody_else(
+    subject: Subject, heard: Heard
+) -> None:
+    config = subject.root / "config"
+    before = b"\xef\xbb\xbfbuild:\r\n  env: {HF_TOKEN: s3same}\r\n"
+    (config / "local.yaml").write_bytes(before)
+    (config / "local.yaml").chmod(0o600)
+    mode = (config / "local.yaml").stat().st_mode
+    init.run(subject, force=True)
+    assert (config / "local.yaml.bak").read_bytes() == before
+    for name in ("local.yaml", "local.yaml.bak"):
+        assert (config / name).stat().st_mode == mode
+
+
+@pytest.mark.parametrize("force", [True, False])
+def test_no_secret_stands_in_the_difference(subject: Subject, heard: Heard, force: bool) -> None:
+    path = subject.root / "config" / "local.yaml"
+    path.write_text(SECRETS, encoding="utf-8")
+    with contextlib.nullcontext() if force else pytest.raises(BuildError):
+        init.run(subject, force=force)
+    assert "s3" not in heard.text
+    assert {"-    HF_TOKEN: ***", "-    MAX_JOBS: 4", "-    OTHER: seen"} <= set(heard)
+    assert '-    "API_KEY": ***' in heard
+    assert "-# MY_PASSWORD=***" in heard
+
+
+@needs_links
+def test_a_link_stays_one_and_leads_to_what_was_written(subject: Subject, heard: Heard) -> None:
+    path, own = subject.root / "config" / "local.yaml", subject.root / "mine.yaml"
+    own.write_text("lock: false\n", encoding="utf-8")
+    path.symlink_to(own)
+    init.run(subject, force=True)
+    assert path.is_symlink()
+    assert own.read_text(encoding="utf-8") == path.read_text(encoding="utf-8")
+    assert written(subject.root)
+    kept = path.with_name("local.yaml.bak")
+    assert not kept.is_symlink()
+    assert kept.read_text(encoding="utf-8") == "lock: false\n"
+
+
+def test_the_same_answers_again_change_nothing(subject: Subject, heard: Heard) -> None:
+    init.run(subject)
+    init.run(subject)
+    assert "config/local.yaml says that already" in heard
+    assert [path.name for path in (subject.root / "config").glob("local*")] == ["local.yaml"]
+
+
+def test_a_broken_local_yaml_can_be_replaced(subject: Subject, heard: Heard) -> None:
+    (subject.root / "config" / "local.yaml").write_text("tagret: {}\n", encoding="utf-8")
+    init.run(subject, force=True)
+    assert written(subject.root) == {"target": {"gpus": ["RTX 5090"]}}
+
+
+def test_a_broken_profile_keeps_nobody_from_it(subject: Subject, heard: Heard) -> None:
+    write(subject.root, "tagret: {}\n")
+    with pytest.raises(BuildError, match="tagret: unknown key"):
+        init.run(subject, card="12.0")
+    assert written(subject.root) == {"target": {"gpus": ["12.0"]}}
+
+
+def test_four_questions_are_asked_and_return_takes_the_default(
+    subject: Subject, heard: Heard, answers: Callable[[str], None]
+) -> None:
+    answers("\n\n\n\n")
+    init.run(subject)
+    told = " ".join(heard.text.split())
+    assert "counts in every profile" in told
+    assert "there is no need of this: doit build profile=rtx5090" in told
+    assert "an environment of its own: build/mine" in told
+    asked = [line for line in heard if line[:1].isdigit()]
+    assert [line[0] for line in asked] == ["1", "2", "3", "4"]
+    assert all(line.endswith("?") for line in asked)
+    assert written(subject.root) == {"target": {"gpus": ["RTX 5090"]}}
+
+
+def test_what_is_given_is_not_asked(
+    subject: Subject, heard: Heard, answers: Callable[[str], None]
+) -> None:
+    answers("3dgs\n\n")
+    init.run(subject, card="cpu", way="auto")
+    assert [line[0] for line in heard if line[:1].isdigit()] == ["3", "4"]
+    assert written(subject.root)["extensions"] == list(SPLATTING)
+
+
+def test_a_typo_is_told_and_asked_again(
+    subject: Subject, heard: Heard, answers: Callable[[str], None]
+) -> None:
+    answers("RTX 5900\n4090\nsource\ngsplat\n\n")
+    init.run(subject)
+    assert '   "RTX 5900" is not a known GPU' in heard
+    assert '   → did you mean "RTX 5090" (12.0)?' in heard
+    assert written(subject.root) == {
+        "target": {"gpus": ["4090"]},
+        "torch": {"strategy": "source"},
+        "extensions": ["gsplat"],
+    }
+
+
+def test_answers_that_end_write_nothing(
+    subject: Subject, heard: Heard, answers: Callable[[str], None]
+) -> None:
+    answers("\n\n")
+    with pytest.raises(BuildError, match="not answered to the end"):
+        init.run(subject)
+    assert not (subject.root / "config" / "local.yaml").exists()
+
+
+def test_nobody_is_asked_for_a_file_that_may_not_be_replaced(
+    subject: Subject, heard: Heard, answers: Callable[[str], None]
+) -> None:
+    (subject.root / "config" / "local.yaml").write_text("lock: false\n", encoding="utf-8")
+    answers("\n\n\n\n")
+    with pytest.raises(BuildError, match="nothing was asked"):
+        init.run(subject)
+    assert not heard
+
+
+def test_the_cards_here_are_the_default_by_name_or_by_what_they_can(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "cards", lambda: (CARD, CARD, NEW))
+    assert look(subject).usual_cards == ("RTX 5090", "12.0")
+
+
+def test_the_profiles_own_cards_stay_where_nobody_names_others(
+    subject: Subject, heard: Heard
+) -> None:
+    write(subject.root, "target: {gpus: ['8.9']}\n")
+    init.run(subject)
+    assert written(subject.root) == {}
+
+
+@linux_only  # elsewhere it is another wheel
+def test_the_ways_tell_what_the_planner_takes_and_why(
+    subject: Subject, heard: Heard, answers: Callable[[str], None]
+) -> None:
+    answers("\n\n\n\n")
+    init.run(subject)
+    told = " ".join(heard.text.split())
+    assert "auto the planner chooses; now prebuilt: PyPI's torch 2.15.0" in told
+    assert "existing the torch that an interpreter of yours has already" in told
+
+
+def test_every_example_card_is_known(subject: Subject) -> None:
+    assert dict(look(subject).new_cards())["RTX 5090"] == "12.0"
+
+
+@pytest.mark.parametrize(
+    ("text", "listed"),
+    [
+        ("none", ()),
+        ("3DGS", SPLATTING),
+        ("simple_knn, Simple-KNN", ("simple-knn",)),
+        ("https://example.org/a/my.ext.git", ({"name": "my.ext", "git": "https://example.org/a/my.ext.git"},)),
+        ("git@example.org:me/ext.git", ({"name": "ext", "git": "git@example.org:me/ext.git"},)),
+    ],
+)  # fmt: skip
+def test_extensions_are_names_folders_and_urls(
+    text: str, listed: tuple[object, ...], yard: Path
+) -> None:
+    assert extensions(text, KNOWLEDGE, yard) == listed
+
+
+def test_a_folder_is_called_as_it_is(yard: Path) -> None:
+    (yard / "my ext").mkdir()
+    assert extensions("my ext", KNOWLEDGE, yard) == ({"name": "my-ext", "path": "my ext"},)
+
+
+def test_cards_and_ways_are_read_as_people_write_them() -> None:
+    assert cards(" rtx5090 ,12.0", KNOWLEDGE) == ("rtx5090", "12.0")
+    assert cards("CPU", KNOWLEDGE) == ()
+    assert cards("auto", KNOWLEDGE) == "auto"
+    assert way(" Source ") == "source"
+
+
+@pytest.mark.parametrize("text", ["no", "3.12", "C:\\venv\\python.exe", 'a "b"', "a: b", "~", "#x"])
+def test_whatever_is_written_is_read_back(text: str, yard: Path) -> None:
+    found = local_yaml(Answers(gpus=("8.9",), into=text))
+    assert yaml.safe_load(found)["install"]["into"] == text
+    assert load(yard / "config", "mine", {}, found).settings.target.gpus == ("8.9",)
+
+
+def test_the_interpreter_is_looked_at_where_it_is_named(subject: Subject, heard: Heard) -> None:
+    (subject.root / "empty").mkdir()
+    with pytest.raises(BuildError, match="is a folder"):
+        init.run(subject, into="empty")
+    assert interpreter.python_in(subject.root / "empty") is None

@@ -1,0 +1,226 @@
+"""`doit lock` of a profile with a matrix: a section for each build, and each by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from tasks.cli.commands import lock
+from tasks.cli.opening import open_profile
+from tasks.cli.session import open_yard
+from tasks.core.errors import BuildError, SettingsError
+from tasks.lock.profile import Profile as Opened
+from tasks.lock.profile import Subject
+from tasks.lock.section import Made, Profile
+from tasks.lock.text import read, sections, written
+from tests.support.checkout import Heard, write
+from tests.support.systems import needs_git
+
+MATRIX = """\
+matrix:
+  torch: ["2.15.0", "2.6.0"]
+  gpus: ["12.0", []]
+torch: {strategy: prebuilt}
+"""
+NEW, OLD = "mine@torch2.15.0-cpu", "mine@torch2.6.0-cpu"
+CUDA = "mine@torch2.15.0-sm120"
+IMPOSSIBLE = "mine@torch2.6.0-sm120"  # that torch has no code for the card
+
+
+@pytest.fixture
+def built(yard: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The profiles that are built, and what each is built of."""
+    write(yard, MATRIX)
+    names = {NEW, OLD, CUDA}
+
+    class Finished:
+        left_out: ClassVar[dict[str, str]] = {}
+
+        def __init__(self, profile: Opened) -> None:
+            self.name = profile.layout.profile
+            self.release = profile.choice.torch.partition("+")[0]
+
+        def section(self) -> Profile:
+            if self.name not in names:
+                todo = "doit build, then the same command again"
+                raise BuildError("what is to be locked is not built", todo=todo)
+            made = Made(wheel=f"torch-{self.release}-py3-none-any.whl", sha256="1" * 64)
+            return Profile(
+                python="3.12",
+                platform="linux x86_64",
+                strategy="prebuilt",
+                release=self.release,
+                torch=made,
+            )
+
+    monkeypatch.setattr(lock, "Finished", Finished)
+    return names
+
+
+def locked(yard: Path) -> str:
+    path = yard / "torchyard.lock"
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def of(yard: Path, name: str = "mine") -> Subject:
+    return Subject(yard, name, open_profile(yard, name, {}))
+
+
+def test_every_build_of_a_matrix_has_a_section(yard: Path, built: set[str], heard: Heard) -> None:
+    lock.run(of(yard))
+    assert set(sections(locked(yard))) == built, "the profile itself is not built"
+    held = read(locked(yard), OLD)
+    assert held is not None
+    assert held.release == "2.6.0"
+    assert any(IMPOSSIBLE in line and "cannot be built here" in line for line in heard)
+    lock.run(of(yard), check=True)
+
+
+def test_one_build_is_locked_by_its_name_and_leaves_the_others(yard: Path, built: set[str]) -> None:
+    lock.run(of(yard, NEW))
+    assert set(sections(locked(yard))) == {NEW}
+    lock.run(of(yard, NEW), check=True)
+    with pytest.raises(BuildError, match=f"no section {OLD}"):
+        lock.run(of(yard, OLD), check=True)
+
+
+def test_a_build_that_is_not_finished_costs_no_other(
+    yard: Path, built: set[str], heard: Heard
+) -> None:
+    built.remove(NEW)
+    with pytest.raises(BuildError, match=f"1 of 4 builds of the matrix are not locked: {NEW}"):
+        lock.run(of(yard))
+    assert set(sections(locked(yard))) == {OLD, CUDA}
+    assert any(NEW in line and "is not built" in line for line in heard)
+
+
+def test_a_difference_in_one_build_is_named_with_it(
+    yard: Path, built: set[str], heard: Heard
+) -> None:
+    lock.run(of(yard))
+    path = yard / "torchyard.lock"
+    before = sections(locked(yard))[OLD][1]
+    after = before.replace("1" * 64, "2" * 64)
+    path.write_text(locked(yard).replace(before, after), encoding="utf-8")
+    with pytest.raises(BuildError, match=f"not what is locked: {OLD}\n"):
+        lock.run(of(yard), check=True)
+    assert any("torch.sha256: 222222222222 → 111111111111" in line for line in heard)
+    lock.run(of(yard))
+    assert sections(locked(yard))[OLD][1] == before
+
+
+def test_the_profile_itself_is_locked_beside_them_where_it_is_built(
+    yard: Path, built: set[str]
+) -> None:
+    built.add("mine")
+    subject = of(yard)
+    subject.build.mkdir(parents=True, exist_ok=True)
+    (subject.build / "deps.json").touch()
+    lock.run(subject)
+    assert "mine" in sections(locked(yard))
+
+
+def test_an_optional_extension_that_was_not_built_keeps_what_is_locked_of_it(
+    yard: Path, built: set[str], heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock.run(of(yard, NEW))
+    assert "is optional" not in heard.text
+    away = {"far": "its source could not be reached"}
+    monkeypatch.setattr("tasks.cli.commands.lock.Finished.left_out", away)
+    lock.run(of(yard, NEW), check=True)
+    assert "far is optional and was not built (its source could not be reached)" in heard.text
+    assert "torchyard.lock is without it, and a build fetches it as the settings say" in heard.text
+    held = read(locked(yard), NEW)
+    assert held is not None
+    made = Made(git="https://git.example/far", ref="main", commit="1" * 40)
+    more = held.model_copy(update={"extensions": {"far": made}})
+    (yard / "torchyard.lock").write_text(written(locked(yard), NEW, more), encoding="utf-8")
+    lock.run(of(yard, NEW))
+    assert "what torchyard.lock holds of it stays" in heard.text
+    assert read(locked(yard), NEW) == more
+
+
+@needs_git
+def test_what_an_optional_extension_s_ref_stands_for_may_stay_unknown(
+    yard: Path, built: set[str], heard: Heard
+) -> None:
+    far = {"name": "far", "git": str(yard / "nowhere"), "ref": "main"}
+    asked = "torch: {strategy: prebuilt}\nextensions: ["
+    made = Made(git=far["git"], ref="main", commit="1" * 40)
+    write(yard, f"{asked}{far}]\n")
+    built.add("mine")
+    lock.run(of(yard))
+    held = read(locked(yard), "mine")
+    assert held is not None
+    text = written("", "mine", held.model_copy(update={"extensions": {"far": made}}))
+    (yard / "torchyard.lock").write_text(text, encoding="utf-8")
+    with pytest.raises(BuildError, match="does not tell what main is"):
+        lock.run(of(yard), update=True)
+    write(yard, f"{asked}{ {**far, 'optional': True} }]\n")
+    lock.run(of(yard), update=True)
+    assert "far is optional, and what torchyard.lock holds of it stays" in heard.text
+    assert locked(yard) == text
+
+
+def test_builds_are_locked_whether_the_profile_itself_can_be_planned_or_not(
+    yard: Path, built: set[str], heard: Heard
+) -> None:
+    alone = "companions: [torchaudio]\ntorch: {strategy: prebuilt}\n"
+    write(yard, alone)
+    with pytest.raises(SettingsError, match=r"no torchaudio for torch 2\.15\.0"):
+        open_yard(yard, "mine", {}, ["lock"])
+    write(yard, f'{alone}matrix: {{torch: ["2.6.0", "2.15.0"], gpus: [[]]}}\n')
+    with pytest.raises(SettingsError, match=r"no torchaudio for torch 2\.15\.0"):
+        open_yard(yard, "mine", {}, ["build"])
+    assert list(open_yard(yard, "mine", {}, ["profile=mine", "lock", "--check"]).tasks())
+    subject = Subject(yard, "mine", None, SettingsError("cannot be planned"))
+    with pytest.raises(BuildError, match=f"1 of 2 builds of the matrix are not locked: {NEW}"):
+        lock.run(subject)
+    assert set(sections(locked(yard))) == {OLD}
+    told = next(line for line in heard if NEW in line)
+    assert "companions: there is no torchaudio for torch 2.15.0" in told
+    assert told.endswith("; matrix.exclude leaves out this build alone")
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_damaged_section_fails_whether_it_can_be_built_here_or_not(
+    yard: Path, built: set[str], heard: Heard, check: bool
+) -> None:
+    lock.run(of(yard))
+    path = yard / "torchyard.lock"
+    text = locked(yard).replace(f"{OLD}:\n  platform: linux x86_64\n", f"{OLD}:\n")
+    path.write_text(f"{text}\n{IMPOSSIBLE}:\n  nonsense: 1\n", encoding="utf-8")
+    with pytest.raises(BuildError, match=r"2 of 4 builds of the matrix") as told:
+        lock.run(of(yard), check=check)
+    assert told.value.what.endswith(f": {IMPOSSIBLE}, {OLD}")
+    assert f"{OLD}.platform: field required" in heard.text
+    assert f"{IMPOSSIBLE}.python: field required" in heard.text
+    assert "matrix.exclude" not in heard.text
+    assert not any(OLD in line and "cannot be built here" in line for line in heard)
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize(
+    ("axis", "why"),
+    [('torch: ["2.6.0"], gpus: ["12.0"]', "12.0"), ('python: ["3.4"]', "no Python 3.4 here")],
+)
+def test_where_nothing_can_be_built_nothing_is_done(  # noqa: PLR0917
+    yard: Path, built: set[str], heard: Heard, axis: str, why: str, check: bool
+) -> None:
+    write(yard, f"matrix: {{{axis}}}\ntorch: {{strategy: prebuilt}}\ntarget: {{gpus: []}}\n")
+    what = "compared" if check else "locked"
+    with pytest.raises(BuildError, match=f"nothing was {what}: of the matrix"):
+        lock.run(of(yard), check=check)
+    assert any("cannot be built here" in line and why in line for line in heard)
+    assert not locked(yard)
+
+
+def test_what_there_is_to_do_names_the_build(yard: Path, built: set[str], heard: Heard) -> None:
+    lock.run(of(yard, OLD))
+    built.remove(OLD)
+    with pytest.raises(BuildError, match="3 of 4 builds"):
+        lock.run(of(yard), check=True)
+    assert f"doit lock profile={NEW} writes it" in heard.text
+    assert f"doit build profile={OLD}, then the same command again" in heard.text

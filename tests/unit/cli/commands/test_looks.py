@@ -1,0 +1,278 @@
+"""What reports look like: on terminals of every width, in pipes, and where signs are lacking."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tasks.cli.commands import diagnose, doctor, explain, history, init, lock, matrix, restore
+from tasks.cli.commands import purge as purge_report
+from tasks.cli.commands import settings as settings_report
+from tasks.cli.commands.matrix.standing import Standing
+from tasks.cli.help.commands import COMMANDS
+from tasks.cli.help.stages import STAGES
+from tasks.cli.help.text import Row, listed, overview, page
+from tasks.core.errors import BuildError
+from tasks.core.formatting.bar import columns
+from tasks.core.model import Check
+from tasks.doctor.symptom import Symptom, ok, problem, warning
+from tasks.lock.profile import Subject
+from tasks.stages.validate import table
+from tasks.stages.validate.checks import validation
+from tasks.system import tty, voice
+from tasks.system.hardware import probe
+from tasks.system.python import pythons
+from tasks.system.terminal.console import Console
+from tests.support.checkout import HOST, opened, write
+from tests.support.rows import each_row
+
+PROFILE = """\
+target: {gpus: ['12.0', '8.9']}
+torch: {strategy: source}
+toolkit: {version: '13.0'}
+build: {flags: {USE_NCCL: false}, env: {CXXFLAGS: "-O2 -march=native -fno-omit-frame-pointer"}}
+extensions: [simple-knn, diff-gaussian-rasterization]
+matrix: {torch: ["2.15.0", "2.14.1"], gpus: ["RTX 5090", ["8.9", "9.0"]]}
+"""
+LONG = "two words and more of them, – “quoted” × and … so on, " * 4
+WIDTHS = [60, 80, 120, 200]
+QUESTIONS = {"for?", "torch?", "between?", "be?"}
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Window(io.TextIOWrapper):
+    """A terminal, or with `tty` False a pipe, that knows an encoding."""
+
+    def __init__(self, encoding: str = "utf-8", *, tty: bool = True) -> None:
+        super().__init__(io.BytesIO(), encoding=encoding, newline="\n", write_through=True)
+        self.tty = tty
+
+    def isatty(self) -> bool:
+        return self.tty
+
+    @property
+    def text(self) -> str:
+        self.flush()
+        data: bytes = self.buffer.getvalue()  # type: ignore[attr-defined]
+        return data.decode(self.encoding)
+
+    @property
+    def lines(self) -> list[str]:
+        return ESCAPE.sub("", self.text).splitlines()
+
+
+@pytest.fixture
+def window(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Window]:
+    """Standard output, and who speaks to it, as it is in a run of doit."""
+    for name in ("CI", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+    def opened_as(encoding: str = "utf-8", width: int = 80, **tty: bool) -> Window:
+        window = Window(encoding, **tty)
+        monkeypatch.setattr(sys, "stdout", window)
+        monkeypatch.setenv("COLUMNS", str(width))
+        monkeypatch.setenv("TERM", os.environ.get("TERM_OF_TEST", "xterm"))
+        voice.listen(Console(None, window))
+        return window
+
+    return opened_as
+
+
+@pytest.fixture
+def subject(yard: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
+    """A source build that has run once and failed."""
+    write(yard, PROFILE)
+    found: list[Symptom] = [
+        ok("settings", "mine"),
+        warning("memory", LONG, f"{LONG}\n      apt install some-package another-package"),
+        problem("compiler", LONG, "apt install g++"),
+    ]
+    monkeypatch.setattr(doctor, "diagnose", lambda *_: tuple(found))
+    monkeypatch.setattr(matrix, "standings", lambda root, name: iter(STANDINGS))
+    monkeypatch.setattr(probe, "cards", tuple)
+    monkeypatch.setattr(probe, "_toolkits", lambda path, **_: iter(()))
+    monkeypatch.setattr(pythons, "interpreter", lambda asked: HOST.python)
+    record(yard / "build" / "mine" / "records" / "runs")
+    return opened(yard)
+
+
+STANDINGS = [
+    Standing("torch2.15.0-py3.12-rtx5090", "mine@torch2.15.0-py3.12-rtx5090", "stale", LONG),
+    Standing("torch2.14.1-py3.12-8.9-9.0", "mine@torch2.14.1-py3.12-8.9-9.0", "impossible", LONG),
+]
+
+
+def record(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    asked = {"command": ["build", "extensions:simple-knn"]}
+    error = {"what": LONG, "where": "build/mine/logs/compile.log", "todo": LONG}
+    events = [
+        {"event": "begin", "schema": 1, "when": "2026-11-22T03:40:27+00:00", "pid": 1, **asked},
+        {"event": "stage", "at": 1, "stage": "compile", "reason": LONG},
+        {"event": "done", "at": 2, "stage": "compile", "outcome": "failed", "error": error},
+        {"event": "end", "at": 372.0, "outcome": "failed", "code": 1},
+    ]  # fmt: skip
+    text = "".join(f"{json.dumps(event)}\n" for event in events)
+    (folder / "20261122T034027Z-1.jsonl").write_text(text, encoding="utf-8")
+
+
+def told(act: Callable[[], object]) -> None:
+    """As a run tells it: with its failure, where it has one."""
+    try:
+        act()
+    except BuildError as error:
+        Console(None, sys.stdout).fail("task", str(error))
+
+
+def validated() -> None:
+    checks = [
+        Check("import", "passed", "torch 2.15.0+cu130"),
+        Check("diff-gaussian-rasterization: machine code", "failed", LONG, LONG),
+        Check("matmul", "not run", "no GPU"),
+    ]
+    room = tty.width(tty.WIDE, sys.maxsize)
+    voice.show(table.plain(validation("2.15.0+cu130", checks, (LONG,)), room, tty.paint))
+
+
+def helped() -> None:
+    rows = [Row(one.name, one.doc, "up to date") for one in STAGES]
+    rows += [Row(one.name, one.doc) for one in COMMANDS]
+    for line in (*listed(rows, tty.width()), *overview(tty.width(), "mine")):
+        voice.show(line)
+    for line in page("compile", "", tty.width(), "mine") or ():
+        voice.show(line)
+
+
+def built(subject: Subject) -> None:
+    console = Console(subject.of_build().plan, sys.stdout, notices=lambda: [LONG])
+    console.head()
+    voice.listen(console)
+    (stage, *_) = subject.of_build().plan.stages
+    console.begin(stage, LONG)
+    voice.say(LONG)
+    voice.warn(LONG)
+    console.end(stage, LONG, "changed")
+    console.fail(stage.name, str(BuildError(LONG, where="build/mine/logs/a.log:3", todo=LONG)))
+    console.close()
+
+
+REPORTS: Mapping[str, Callable[[Subject], object]] = {
+    "build": built,
+    "diagnose": diagnose.run,
+    "doctor": doctor.run,
+    "explain": explain.run,
+    "help": lambda subject: helped(),
+    "history": history.run,
+    "init": init.run,
+    "lock": lock.run,
+    "matrix": matrix.run,
+    "purge": purge_report.run,
+    "restore": restore.run,
+    "settings": settings_report.run,
+    "validate": lambda subject: validated(),
+}
+
+
+def too_wide(lines: list[str], width: int) -> Iterator[str]:
+    """Lines that a terminal would break, but for a path or a command, which stay in one piece."""
+    for line in lines:
+        word = re.sub(r"^(\s|→|->)*", "", line)
+        path = max((len(one) for one in word.split() if {"/", "\\"} & set(one)), default=0)
+        is_whole = " " not in word or word.startswith("apt install ") or len(word) < path + 10
+        if columns(line) > width and not is_whole:
+            yield line
+
+
+@each_row("width", WIDTHS)
+@each_row("name", REPORTS)
+def test_no_line_is_wider_than_the_terminal(
+    name: str, width: int, subject: Subject, window: Callable[..., Window]
+) -> None:
+    shown = window(width=width)
+    told(lambda: REPORTS[name](subject))
+    assert shown.lines
+    assert not list(too_wide(shown.lines, width))
+
+
+@each_row("encoding", ["ascii", "cp1252", "cp437", "latin-1"])
+@each_row("name", REPORTS)
+def test_a_console_that_lacks_signs_gets_what_it_has(
+    name: str, encoding: str, subject: Subject, window: Callable[..., Window]
+) -> None:
+    shown = window(encoding, 80)
+    told(lambda: REPORTS[name](subject))
+    assert shown.lines
+    assert not list(too_wide(shown.lines, 80))
+    assert not set(re.findall(r"\S*\?", shown.text)) - QUESTIONS, "a sign that nobody spelled"
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_pipe_has_no_colours_and_no_cursor(
+    name: str, subject: Subject, window: Callable[..., Window]
+) -> None:
+    shown = window(tty=False)
+    told(lambda: REPORTS[name](subject))
+    assert "\x1b" not in shown.text
+    assert "\r" not in shown.text
+
+
+def painted(text: str) -> bool:
+    return re.search(r"\x1b\[[0-9;]*m", text) is not None
+
+
+@pytest.mark.parametrize("name", ["build", "validate"])
+@pytest.mark.parametrize(
+    ("given", "tty", "colours"),
+    [
+        ({}, True, True),
+        ({"NO_COLOR": "1"}, True, False),
+        ({"NO_COLOR": ""}, True, True),
+        ({"TERM_OF_TEST": "dumb"}, True, False),
+        ({"CI": "true"}, True, False),
+        ({"FORCE_COLOR": "1"}, False, True),
+        ({"FORCE_COLOR": "0"}, False, False),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, True, False),
+    ],
+    ids=str,
+)
+def test_colours_follow_what_is_customary(  # noqa: PLR0917
+    name: str,
+    given: dict[str, str],
+    tty: bool,
+    colours: bool,
+    subject: Subject,
+    window: Callable[..., Window],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for key, value in given.items():
+        monkeypatch.setenv(key, value)
+    if "CI" not in given:
+        monkeypatch.delenv("CI", raising=False)
+    shown = window(tty=tty)
+    told(lambda: REPORTS[name](subject))
+    assert painted(shown.text) == colours
+
+
+def test_a_pipe_has_each_setting_in_a_line(subject: Subject, window: Callable[..., Window]) -> None:
+    shown = window(width=60, tty=False)
+    settings_report.run(subject)
+    assert len(shown.lines) >= 40
+
+
+def test_what_is_refused_fits_the_terminal_from_its_first_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr("sys.stderr", Window())
+    error = str(BuildError(LONG.strip(), todo=f"doit build; {LONG}"))
+    lines = f"ERROR: {tty.on_stderr(error, len('ERROR: '))}".split("\n")
+    assert not list(too_wide(lines, 60))
+    assert lines[1].startswith(" " * 7)
+    assert any(line.startswith("  → doit build; ") for line in lines)

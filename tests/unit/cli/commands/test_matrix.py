@@ -1,0 +1,169 @@
+"""`doit matrix` lists: each cell planned by itself, and what has been built of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path, PurePath
+
+import pytest
+
+from tasks.cli.commands import matrix
+from tasks.cli.commands.matrix import building
+from tasks.cli.commands.matrix.standing import Standing, standings
+from tasks.cli.opening import open_profile
+from tasks.core.errors import BuildError, SettingsError
+from tasks.core.model import Host, Stage
+from tasks.lock.profile import Subject
+from tasks.runlog import records
+from tasks.system import manifests
+from tasks.system.hardware import probe
+from tests.support.checkout import Heard, write
+
+MATRIX = """\
+matrix:
+  torch: ["2.15.0", "2.6.0"]
+  gpus: ["12.0", []]
+torch: {strategy: prebuilt}
+"""
+
+
+def subject(yard: Path, name: str = "mine") -> Subject:
+    return Subject(yard, name, None)
+
+
+def first_stage(yard: Path, profile: str) -> Stage:
+    return open_profile(yard, profile, {}).plan.stages[0]
+
+
+def finished(stage: Stage) -> None:
+    """As if it had run."""
+    for path in stage.leaves:
+        manifests.publish(path, {"came": "out"})
+    for path in map(Path, stage.also):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    records.write(stage, "first time", 1.0, "0.1.0")
+
+
+def rows(yard: Path) -> dict[str, Standing]:
+    return {one.cell: one for one in standings(yard, "mine")}
+
+
+def test_a_cell_that_cannot_be_is_a_row_with_the_reason(yard: Path, heard: Heard) -> None:
+    write(yard, MATRIX)
+    matrix.run(subject(yard))
+    told = {line.split()[0]: line for line in heard if line.strip().startswith("torch2")}
+    assert list(told) == [
+        "torch2.15.0-sm120",
+        "torch2.15.0-cpu",
+        "torch2.6.0-sm120",
+        "torch2.6.0-cpu",
+    ]
+    assert told["torch2.15.0-sm120"].split(maxsplit=1)[1] == "not built"
+    assert "impossible" in told["torch2.6.0-sm120"]
+    assert "newest is 9.0" in heard.text
+
+
+def test_a_profile_that_cannot_be_planned_itself_has_a_matrix_all_the_same(
+    yard: Path, heard: Heard
+) -> None:
+    write(yard, MATRIX + "python: /nowhere/python\n")
+    matrix.run(subject(yard))
+    assert heard.text.count("impossible") == 4
+    heard.clear()
+    write(yard, MATRIX + "python: /nowhere/python\n".replace("/nowhere/python", "auto"))
+    matrix.run(subject(yard, "mine@torch2.15.0-cpu"))
+    assert heard.text.count("not built") == 3
+
+
+def test_without_a_matrix_it_says_where_one_goes(yard: Path) -> None:
+    with pytest.raises(SettingsError, match=r'the profile "mine" has no matrix') as told:
+        matrix.run(subject(yard))
+    assert "docs/matrix.md" in str(told.value)
+
+
+def test_what_was_built_in_part_or_with_other_settings_is_stale_with_the_reason(
+    yard: Path,
+) -> None:
+    write(yard, MATRIX)
+    deps = first_stage(yard, "mine@torch2.15.0-cpu")
+    finished(deps)
+    found = rows(yard)
+    assert found["torch2.15.0-cpu"].state == "stale"
+    assert found["torch2.15.0-cpu"].why.startswith("deps: ")
+    assert found["torch2.6.0-cpu"].state == "not built"
+    assert (yard / "build" / "mine.torch2.15.0-cpu").is_dir()
+
+
+def test_a_stage_that_did_not_come_to_its_end_is_told_with_how_to_learn_why(yard: Path) -> None:
+    write(yard, MATRIX)
+    plan = open_profile(yard, "mine@torch2.15.0-cpu", {}).plan
+    finished(plan.stages[0])
+    log = Path(plan.stages[1].job.log)
+    log.parent.mkdir(parents=True)
+    log.write_text("error\n", encoding="utf-8")
+    found = rows(yard)["torch2.15.0-cpu"]
+    assert found.state == "failed"
+    assert found.why.endswith("doit diagnose profile=mine@torch2.15.0-cpu")
+
+
+def test_what_clean_withdrew_has_not_failed(yard: Path) -> None:
+    write(yard, MATRIX)
+    deps = first_stage(yard, "mine@torch2.15.0-cpu")
+    log = Path(deps.job.log)
+    log.parent.mkdir(parents=True)
+    log.write_text("fine\n", encoding="utf-8")
+    finished(deps)
+    os.utime(log, ns=(time.time_ns() - 10**10,) * 2)
+    manifests.withdraw(*deps.leaves)
+    assert rows(yard)["torch2.15.0-cpu"].state == "stale"
+
+
+def test_the_table_goes_to_a_file_too(yard: Path, heard: Heard) -> None:
+    write(yard, MATRIX)
+    matrix.run(subject(yard), json=str(yard / "out.json"))
+    found = json.loads((yard / "out.json").read_text(encoding="utf-8"))
+    assert found["profile"] == "mine"
+    assert found["cells"][0] == {
+        "cell": "torch2.15.0-sm120",
+        "profile": "mine@torch2.15.0-sm120",
+        "state": "not built",
+        "why": "",
+    }
+
+
+def test_a_python_is_looked_for_once_for_all_cells(
+    yard: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(yard, MATRIX)
+    asked = []
+    real = probe.host
+
+    def host(question: probe.Asked, pin: PurePath) -> Host:
+        asked.append(question)
+        return real(question, pin)
+
+    monkeypatch.setattr(probe, "host", host)
+    assert len(rows(yard)) == 4
+    assert len(asked) == 1
+
+
+def test_what_is_left_is_named_with_what_helps() -> None:
+    done = Standing("a", "p@a", "up to date")
+    building.require_all([done, Standing("b", "p@b", "built")])
+    with pytest.raises(BuildError) as told:
+        building.require_all(
+            [
+                done,
+                Standing("b", "p@b", "failed"),
+                Standing("c", "p@c", "impossible"),
+                Standing("d", "p@d", "unpublished"),
+            ]
+        )
+    assert str(told.value) == (
+        "matrix: 3 of 4 builds of the matrix are not done: b, c, d\n"
+        "  → doit diagnose profile=p@b; matrix.exclude leaves out what cannot be built here; "
+        "doit publish profile=p@d"
+    )

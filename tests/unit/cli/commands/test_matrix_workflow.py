@@ -1,0 +1,185 @@
+"""The matrix for GitHub Actions and for Slurm, judged by their own checkers, and run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tasks.cli.commands import matrix
+from tasks.core.errors import BuildError
+from tasks.lock.profile import Subject
+from tests.support.checkout import ROOT, Heard, write
+from tests.support.systems import posix_only
+
+MATRIX = """\
+matrix:
+  torch: ["2.15.0"]
+  python: ["3.10", "3.12"]
+  gpus: ["RTX 5060 Ti", ["8.9", "9.0"], []]
+"""
+CELLS = [
+    *("torch2.15.0-py3.10-rtx5060ti", "torch2.15.0-py3.10-sm89.sm90", "torch2.15.0-py3.10-cpu"),
+    *("torch2.15.0-py3.12-rtx5060ti", "torch2.15.0-py3.12-sm89.sm90", "torch2.15.0-py3.12-cpu"),
+]
+posix = pytest.mark.skipif(sys.platform == "win32", reason="not run: Slurm is not on Windows")
+
+
+@pytest.fixture
+def checkout(yard: Path) -> Path:
+    shutil.copytree(ROOT / "templates", yard / "templates")
+    write(yard, MATRIX)
+    return yard
+
+
+def written(yard: Path, kind: str, profile: str = "mine") -> Path:
+    out = yard / {"github": "matrix.yml", "slurm": "matrix.sh"}[kind]
+    matrix.run(Subject(yard, profile, None), workflow=kind, out=str(out))
+    return out
+
+
+def checked(*argv: str | Path) -> None:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def program(name: str) -> str:
+    return str(Path(sys.executable).with_name(name))
+
+
+@pytest.mark.parametrize("wheelhouse", ["wheelhouse", '/a b/"c"\\$(d)', "${{ secrets.A }}"])
+@posix_only
+def test_githubs_own_schema_takes_the_workflow(
+    checkout: Path, heard: Heard, wheelhouse: str
+) -> None:
+    write(checkout, MATRIX + f"wheel: {{wheelhouse: {json.dumps(wheelhouse)}}}\n")
+    out = written(checkout, "github")
+    checked(program("check-jsonschema"), "--builtin-schema", "vendor.github-workflows", out)
+    *_, upload = read(out)["jobs"]["build"]["steps"]
+    assert upload["with"]["path"] == wheelhouse.replace("${{", "${{ '${{' }}")
+
+
+@pytest.mark.skipif(not shutil.which("actionlint"), reason="not run: actionlint is not here")
+@posix_only
+def test_actionlint_takes_the_workflow(checkout: Path, heard: Heard) -> None:
+    checked("actionlint", written(checkout, "github"))
+
+
+def read(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def test_the_workflow_builds_every_cell_with_its_python(checkout: Path, heard: Heard) -> None:
+    found = read(written(checkout, "github"))
+    job = found["jobs"]["build"]
+    listed = job["strategy"]["matrix"]["include"]
+    assert [one["cell"] for one in listed] == CELLS
+    assert [one["profile"] for one in listed] == [f"mine@{cell}" for cell in CELLS]
+    # torchyard runs on 3.11 and later: the last that is set up is the one called python
+    assert [one["python"] for one in listed] == ["3.10\n3.12"] * 3 + ["3.12"] * 3
+    assert found["permissions"] == {"contents": "read"}
+    assert job["strategy"]["fail-fast"] is False
+    used = [step["uses"].partition("@") for step in job["steps"] if "uses" in step]
+    assert [name for name, _, _ in used] == [
+        *("actions/checkout", "actions/setup-python", "actions/upload-artifact"),
+    ]
+    assert all(major.removeprefix("v").isdecimal() for _, _, major in used)
+
+
+def test_no_value_of_the_matrix_is_part_of_a_command_line(checkout: Path, heard: Heard) -> None:
+    steps = read(written(checkout, "github"))["jobs"]["build"]["steps"]
+    assert not [step["run"] for step in steps if "${{" in step.get("run", "")]
+
+
+def test_what_a_runner_would_not_have_is_a_warning(checkout: Path, heard: Heard) -> None:
+    (checkout / "config" / "local.yaml").write_text("matrix: {cuda: ['13.2']}\n", encoding="utf-8")
+    written(checkout, "github")
+    assert "matrix.cuda: from config/local.yaml or the environment" in heard.text
+    heard.clear()
+    written(checkout, "slurm")
+    assert "config/local.yaml" not in heard.text
+
+
+def test_without_a_file_it_is_shown(checkout: Path, heard: Heard) -> None:
+    matrix.run(Subject(checkout, "mine", None), workflow="slurm")
+    assert heard.text.startswith("#!/usr/bin/env bash\n")
+
+
+@pytest.mark.parametrize("name", ["a b", "a$(touch b)", "a'b", "${{ a }}", "-a"])
+def test_a_profile_whose_name_could_be_read_as_more_is_refused(checkout: Path, name: str) -> None:
+    write(checkout, MATRIX, name)
+    for kind in ("github", "slurm"):
+        with pytest.raises(BuildError, match="is no name for a workflow"):
+            written(checkout, kind, name)
+
+
+def test_a_kind_that_is_not_there_and_a_matrix_that_is_too_large_are_told(checkout: Path) -> None:
+    with pytest.raises(BuildError, match='there is no workflow "gitlab"'):
+        matrix.run(Subject(checkout, "mine", None), workflow="gitlab")
+    many = [f'"2.{number}.0"' for number in range(300)]
+    write(checkout, f"matrix: {{torch: [{', '.join(many)}]}}\n")
+    with pytest.raises(BuildError, match="this matrix has 300"):
+        written(checkout, "github")
+
+
+@posix
+def test_bash_and_shellcheck_take_the_script(checkout: Path, heard: Heard) -> None:
+    out = written(checkout, "slurm")
+    checked("bash", "-n", out)
+    checked(program("shellcheck"), "--severity=style", out)
+    assert "#SBATCH --array=0-5\n" in out.read_text(encoding="utf-8")
+
+
+def task(script: Path, number: str | None) -> subprocess.CompletedProcess[str]:
+    """The script as Slurm starts it: a copy, elsewhere; `python` says what it was given."""
+    stand_in = script.parent / "bin" / "python"
+    stand_in.parent.mkdir(exist_ok=True)
+    stand_in.write_text('#!/bin/sh\nprintf "%s\\n" "$PWD" "$@"\n', encoding="utf-8")
+    stand_in.chmod(0o755)
+    env = {"PATH": f"{stand_in.parent}:{os.environ['PATH']}"}
+    if number is not None:
+        env["SLURM_ARRAY_TASK_ID"] = number
+    return subprocess.run(
+        ["bash", script], env=env, cwd="/", capture_output=True, text=True, check=False
+    )
+
+
+@posix
+def test_each_task_of_the_array_builds_its_cell_in_the_checkout(
+    checkout: Path, heard: Heard, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    script = written(checkout, "slurm")
+    for number, cell in enumerate(CELLS):
+        done = task(script, str(number))
+        assert done.stdout.splitlines() == [
+            *(str(checkout), "-m", "doit", "build", f"profile=mine@{cell}"),
+        ]
+
+
+@posix
+@pytest.mark.parametrize("number", ["6", "-1", "08x", "a[$(touch hit)]", "", None])
+def test_a_task_that_the_matrix_has_not_is_refused(
+    checkout: Path, heard: Heard, number: str | None
+) -> None:
+    done = task(written(checkout, "slurm"), number)
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert "there is no build" in done.stderr or "SLURM_ARRAY_TASK_ID" in done.stderr
+    assert not Path("/hit").exists()
+
+
+@posix
+def test_a_checkout_by_any_name_is_gone_into(checkout: Path, heard: Heard, tmp_path: Path) -> None:
+    odd = tmp_path / 'it\'s $(touch hit) "here"'
+    shutil.copytree(checkout / "config", odd / "config")
+    shutil.copytree(checkout / "templates", odd / "templates")
+    script = written(odd, "slurm")
+    checked(program("shellcheck"), "--severity=warning", script)
+    assert task(script, "0").stdout.splitlines()[0] == str(odd)

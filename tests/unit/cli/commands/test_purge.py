@@ -1,0 +1,217 @@
+"""What purge takes, and what it must leave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.cli.commands import purge
+from tasks.core.digest import canonical
+from tasks.core.errors import BuildError, BusyError, NotOwnedError
+from tasks.core.model import Artifact, Layout
+from tasks.stages.install.transaction import journal
+from tasks.stages.install.transaction.journal import Exchange, Part
+from tasks.stages.source.action import Seen
+from tasks.stages.source.tree import digest
+from tasks.stages.wheel.job import Wheel
+from tasks.system import files, manifests
+from tasks.system.typed import with_profile
+from tasks.wheels.files.wheelhouse import Origin
+from tests.integration.conftest import git
+from tests.support.checkout import Heard, broken, opened
+from tests.support.systems import needs_git
+
+
+def built(yard: Path, profile: str, wheel: str, manifest: str = "wheel.json") -> Path:
+    """A build folder whose manifest names a wheel, and that wheel with its origin."""
+    build = files.own(Layout(yard, profile, yard / "wheelhouse").build)
+    artifact = Artifact(wheel, "a" * 64, 3)
+    torch = Wheel("2.15.0", "2.15.0", None, "/s/torch", "/p", "wheel", artifact)
+    manifests.publish(Path(build) / manifest, torch)
+    path = yard / "wheelhouse" / wheel
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("abc", encoding="utf-8")
+    manifests.publish(path.with_name(f"{wheel}.json"), Origin("torch", "", artifact))
+    path.with_name(f"{wheel}.provenance.json").write_text("{}", encoding="utf-8")
+    return path
+
+
+def left(yard: Path) -> list[str]:
+    return sorted(
+        path.relative_to(yard).as_posix()
+        for folder in ("build", "wheelhouse")
+        for path in (yard / folder).rglob("*")
+        if path.is_file() and path.name != files.TAG
+    )
+
+
+def test_purge_without_yes_removes_nothing(yard: Path, heard: Heard) -> None:
+    built(yard, "mine", "torch-1.whl")
+    before = left(yard)
+    purge.run(opened(yard))
+    assert left(yard) == before
+    assert heard[0] == f"would remove {yard / 'build' / 'mine'} (0 MiB)"
+    assert heard[1] == f"would remove {yard / 'wheelhouse' / 'torch-1.whl'} (0 MiB)"
+    assert heard[-1] == "nothing was removed; to do it: doit purge --yes profile=mine"
+
+
+def test_where_nothing_was_built_there_is_nothing_to_remove(yard: Path, heard: Heard) -> None:
+    purge.run(opened(yard))
+    assert heard == ["nothing of this profile is there to remove"]
+
+
+def test_the_command_names_the_profile_unless_a_plain_doit_takes_it(
+    yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built(yard, "mine", "torch-1.whl")
+    monkeypatch.setenv("TORCHYARD_PROFILE", "mine")
+    purge.run(opened(yard))
+    assert heard[-1] == "nothing was removed; to do it: doit purge --yes"
+    assert with_profile("quickstart") == " profile=quickstart"
+    monkeypatch.delenv("TORCHYARD_PROFILE")
+    assert with_profile("quickstart") == ""
+
+
+def test_purge_removes_what_is_ours_alone(yard: Path, heard: Heard) -> None:
+    built(yard, "mine", "torch-1.whl")
+    built(yard, "mine", "a-1+torch2.15.0.s12345678.cu132.sm120.whl", "extensions/a.json")
+    built(yard, "other", "torch-2.whl")
+    (yard / "wheelhouse" / "by-hand.whl").write_text("", encoding="utf-8")
+    purge.run(opened(yard), yes=True)
+    assert left(yard) == [
+        "build/other/wheel.json",
+        "wheelhouse/by-hand.whl",
+        "wheelhouse/torch-2.whl",
+        "wheelhouse/torch-2.whl.json",
+        "wheelhouse/torch-2.whl.provenance.json",
+    ]
+    purge.run(opened(yard), yes=True)  # nothing left is nothing to do
+
+
+def test_purge_keeps_a_wheel_that_another_profile_names(yard: Path, heard: Heard) -> None:
+    wheel = built(yard, "mine", "torch-1.whl")
+    built(yard, "other", "torch-1.whl")
+    purge.run(opened(yard), yes=True)
+    assert wheel.is_file()
+    assert not (yard / "build" / "mine").exists()
+
+
+def test_purge_takes_no_path_out_of_a_manifest(yard: Path, heard: Heard) -> None:
+    (yard / "thesis.tex").write_text("", encoding="utf-8")
+    built(yard, "mine", "x.whl")
+    text = (yard / "build" / "mine" / "wheel.json").read_text(encoding="utf-8")
+    changed = text.replace("x.whl", "../thesis.tex")
+    (yard / "build" / "mine" / "wheel.json").write_text(changed, encoding="utf-8")
+    purge.run(opened(yard), yes=True)
+    assert (yard / "thesis.tex").is_file()
+
+
+def test_purge_refuses_a_build_folder_that_is_not_ours_and_keeps_its_wheels(
+    yard: Path, heard: Heard
+) -> None:
+    wheel = built(yard, "mine", "torch-1.whl")
+    (yard / "build" / "mine" / files.TAG).unlink()
+    with pytest.raises(NotOwnedError):
+        purge.run(opened(yard), yes=True)
+    assert wheel.is_file()
+
+
+def test_purge_waits_for_nobody_who_is_at_work(yard: Path, heard: Heard) -> None:
+    wheel = built(yard, "mine", "torch-1.whl")
+    with files.lock(yard / "build" / "mine"), pytest.raises(BusyError):
+        purge.run(opened(yard), yes=True)
+    assert wheel.is_file()
+
+
+def test_purge_of_a_broken_profile_tells_what_is_wrong(yard: Path, heard: Heard) -> None:
+    subject = broken(yard, "tagret: {}\n")
+    with pytest.raises(BuildError, match="tagret: unknown key"):
+        purge.run(subject, yes=True)
+
+
+def replaced(yard: Path) -> Path:
+    """What install.into replaced, and is still replaced."""
+    stamp = yard / "build" / "mine" / "replaced" / "1"
+    part = Part("2.5.1", "", "2.6.0", "", "")
+    journal.write_held(stamp, Exchange("/gs/python", "/gs", (), "1", {"torch": part}, {}, {}, {}))
+    return stamp
+
+
+def test_what_install_into_replaced_stays_while_it_is_replaced(yard: Path, heard: Heard) -> None:
+    wheel = built(yard, "mine", "torch-1.whl")
+    stamp = replaced(yard)
+    purge.run(opened(yard), yes=True)
+    told = f"but {stamp.parent} stays: it holds what was in /gs before; doit restore puts that back"
+    assert told in heard
+    assert journal.held(stamp)
+    assert not wheel.exists()
+    assert [path for path in left(yard) if ".lock" not in path] == [
+        "build/mine/replaced/1/replaced.json"
+    ]
+    purge.run(opened(yard), yes=True)
+    assert journal.held(stamp)
+
+
+def test_what_was_kept_aside_stays_and_with_nothing_of_theirs_all_goes(
+    yard: Path, heard: Heard
+) -> None:
+    built(yard, "mine", "torch-1.whl")
+    stamp = replaced(yard)
+    (stamp / "replaced.json").unlink()
+    own = stamp / "aside" / "2" / "mine.py"
+    own.parent.mkdir(parents=True)
+    own.touch()
+    purge.run(opened(yard), yes=True)
+    assert own.is_file()
+    assert any("holds files of your own" in line for line in heard)
+    own.unlink()
+    (stamp / "aside" / "2").rmdir()
+    (stamp / "aside").rmdir()
+    purge.run(opened(yard), yes=True)
+    assert not (yard / "build" / "mine").exists()
+
+
+@needs_git
+@pytest.mark.parametrize("place", ["src/pytorch", "extensions/toy/clone"])
+def test_a_clone_in_which_somebody_worked_stays(yard: Path, heard: Heard, place: str) -> None:
+    built(yard, "mine", "torch-1.whl")
+    clone = yard / "build" / "mine" / place
+    clone.mkdir(parents=True)
+    git(clone, "init", "-q")
+    git(clone, "commit", "-q", "--allow-empty", "-m", "mine")
+    (clone.parent / "made").touch()
+    purge.run(opened(yard), yes=True)
+    kept = "src" if place.startswith("src") else place
+    told = f"{clone} holds commits of your own; push or copy them, and remove it yourself"
+    assert f"but {yard / 'build' / 'mine' / kept} stays: {told} once you need none" in heard
+    assert git(clone, "log", "--format=%s") == "mine"
+    stays = (yard / "build" / "mine" / kept).relative_to(yard).as_posix()
+    assert [path for path in left(yard) if not path.startswith(stays) and ".lock" not in path] == []
+
+
+@needs_git
+def test_a_clone_in_which_nobody_worked_goes(yard: Path, heard: Heard) -> None:
+    built(yard, "mine", "torch-1.whl")
+    clone = yard / "build" / "mine" / "src" / "pytorch"
+    clone.mkdir(parents=True)
+    git(clone, "init", "-q")
+    purge.run(opened(yard), yes=True)
+    assert not clone.exists()
+
+
+@needs_git
+def test_an_archive_that_was_edited_stays_and_one_as_it_was_goes(yard: Path, heard: Heard) -> None:
+    built(yard, "mine", "torch-1.whl")
+    state = yard / "build" / "mine" / "src"
+    tree = state / "pytorch"
+    tree.mkdir(parents=True)
+    (tree / "a").write_text("a\n", "utf-8")
+    packed = Seen(str(tree), archive="a" * 64, digest=digest(tree, state / "listing.git"))
+    files.write_atomic(state / "seen.json", canonical(packed))
+    (tree / "a").write_text("mine\n", "utf-8")
+    purge.run(opened(yard), yes=True)
+    assert any(f"{tree} holds edits of your own" in line for line in heard)
+    (tree / "a").write_text("a\n", "utf-8")
+    purge.run(opened(yard), yes=True)
+    assert not (yard / "build" / "mine").exists()

@@ -1,0 +1,333 @@
+"""settings and doctor on a checkout in miniature; what they say is caught by a listener."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pynvml
+import pytest
+
+from tasks.cli.commands import doctor, explain
+from tasks.cli.commands import settings as settings_report
+from tasks.cli.commands.table import table
+from tasks.cli.session import open_yard
+from tasks.core.check_ids import ALL, GATE, CheckId
+from tasks.core.errors import BuildError
+from tasks.core.model import Gpu, Host, Interpreter, ToolkitFound
+from tasks.doctor.host_facts import Asked, Disk, Memory, Reach, Surroundings, Tool
+from tasks.doctor.symptom import ok, warning
+from tasks.knowledge.driver import Nvidia
+from tasks.knowledge.room import EVERYWHERE
+from tasks.lock.profile import Subject
+from tasks.system import files
+from tasks.system.hardware import probe
+from tests.support.checkout import HOST, Heard, broken, opened, write
+from tests.support.surroundings import LINUX
+
+COMPILES = "target: {gpus: ['12.0']}\nextensions: [{name: toy, path: toy}]\n"
+GIT = "https://me:hunter2@git.example/a.git"
+
+
+def test_settings_are_shown_with_where_they_are_from(yard: Path, heard: Heard) -> None:
+    settings_report.run(opened(yard))
+    rows = {line.split()[0]: line for line in heard}
+    assert rows["target.gpus"].endswith('["12.0"]   # config/profiles/mine.yaml:1')
+    assert "# config/default.yaml:" in rows["torch.version"]
+
+
+def test_settings_go_to_a_file_too(yard: Path, heard: Heard) -> None:
+    settings_report.run(opened(yard), json=str(yard / "out.json"))
+    found = json.loads((yard / "out.json").read_text(encoding="utf-8"))
+    assert (found["profile"], found["problem"]) == ("mine", None)
+    assert found["settings"]["target.gpus"] == {
+        "value": ["12.0"],
+        "from": "config/profiles/mine.yaml:1",
+    }
+    assert found["plan"]["torch"] == "2.15.0 (CUDA 13.2)"
+
+
+SECRETS = f"""\
+target: {{gpus: ['12.0']}}
+torch: {{index: "https://me:hunter2@index.example/simple"}}
+source: {{mirrors: {{"https://github.com/": "https://bot:hunter2@mirror.example/"}}}}
+build: {{env: {{CC: clang}}}}
+extensions: [{{name: a, git: "{GIT}", env: {{MODE: fast}}}}]
+"""
+
+
+def test_secrets_are_shown_nowhere(
+    yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(yard, SECRETS)
+    look_nowhere(monkeypatch)
+    subject = opened(yard)
+    settings_report.run(subject, json=str(yard / "settings.json"))
+    doctor.run(subject, json=str(yard / "doctor.json"))
+    said = heard.text
+    for name in ("settings", "doctor"):
+        said += (yard / f"{name}.json").read_text(encoding="utf-8")
+    assert "hunter2" not in said
+    assert '"clang"' in said
+    assert '"https://***@mirror.example/"' in said
+    assert '"MODE": "fast"' in said
+
+
+def test_settings_of_a_broken_profile_tell_what_is_wrong(yard: Path, heard: Heard) -> None:
+    subject = broken(yard, "tagret: {}\n")
+    with pytest.raises(BuildError) as told:
+        settings_report.run(subject, json=str(yard / "out.json"))
+    assert 'mine.yaml:1: tagret: unknown key; did you mean "target"?' in str(told.value)
+    found = json.loads((yard / "out.json").read_text(encoding="utf-8"))
+    assert (found["settings"], found["plan"]) == ({}, None)
+    assert "tagret: unknown key" in found["problem"]
+
+
+def test_settings_that_cannot_be_planned_are_shown_all_the_same(yard: Path, heard: Heard) -> None:
+    write(yard, "target: {gpus: [RTX 5900]}\n")
+    with pytest.raises(BuildError) as problem:
+        opened(yard)
+    subject = Subject(yard, "mine", None, problem.value)
+    with pytest.raises(BuildError, match='"RTX 5900" is not a known GPU'):
+        settings_report.run(subject)
+    assert any(line.startswith("target.gpus") and '["RTX 5900"]' in line for line in heard)
+
+
+def look_nowhere(monkeypatch: pytest.MonkeyPatch, **seen: Any) -> list[frozenset[CheckId]]:
+    """A machine that does not exist, and the checks that it was looked at for."""
+    wanted: list[frozenset[CheckId]] = []
+
+    def look(asked: Asked, checks: frozenset[CheckId]) -> Surroundings:
+        wanted.append(checks)
+        return replace(LINUX, host=asked.host, root=asked.root, **seen)
+
+    monkeypatch.setattr(doctor, "look", look)
+    return wanted
+
+
+def test_doctor_tells_that_all_is_there(
+    yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = look_nowhere(monkeypatch)
+    write(yard, COMPILES)
+    doctor.run(opened(yard), json=str(yard / "out.json"))
+    assert "ok           compiler       14.2.0 at /usr/bin/g++" in heard
+    assert heard[-1] == "nothing would stop this build; no warnings"
+    found = json.loads((yard / "out.json").read_text(encoding="utf-8"))
+    assert (found["profile"], found["problems"]) == ("mine", 0)
+    assert {symptom["level"] for symptom in found["found"]} == {"ok"}
+    keys = {"id", "level", "subject", "seen", "todo", "known"}
+    assert all(set(symptom) == keys for symptom in found["found"])
+    assert wanted == [ALL]
+    assert not (yard / "build").exists(), "it looks and changes nothing"
+
+
+def test_doctor_tells_of_a_broken_profile_and_of_the_machine(
+    yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    look_nowhere(monkeypatch)
+    with pytest.raises(BuildError) as told:
+        doctor.run(broken(yard, "python: 3.10\n"))
+    assert str(told.value) == "1 problem: settings\n  → each has its remedy above"
+    assert heard[0] == (
+        "PROBLEM      settings       config/profiles/mine.yaml:1: python: 3.10 is a number to YAML"
+    )
+    assert heard[1].strip() == '→ quote it: "3.10"'
+    assert any(line.startswith("ok           python") for line in heard)
+    assert any(line.startswith("not checked  known-bad") for line in heard)
+
+
+def test_doctor_names_what_is_missing_with_the_command(
+    yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_nowhere(monkeypatch, cxx=Tool(why="there is none", todo="apt install g++"), uv=Tool())
+    write(yard, COMPILES)
+    with pytest.raises(BuildError, match="1 problem: compiler") as told:
+        doctor.run(opened(yard), json=str(yard / "out.json"))
+    assert "each has its remedy above" in str(told.value)
+    at = heard.index("PROBLEM      compiler       there is none")
+    assert heard[at + 1].strip() == "→ apt install g++"
+    assert any(line.strip() == "→ pip install uv" for line in heard)
+    assert json.loads((yard / "out.json").read_text(encoding="utf-8"))["problems"] == 1
+
+
+def test_the_gate_lists_the_problems_with_their_remedies(
+    yard: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = (Disk(EVERYWHERE, "/home/me", 100),)
+    wanted = look_nowhere(monkeypatch, cxx=Tool(), disks=small, uv=Tool())
+    write(yard, COMPILES)
+    with pytest.raises(BuildError) as told:
+        doctor.gate(opened(yard))
+    assert str(told.value).splitlines() == [
+        "2 problems: compiler, disk; nothing was built or changed",
+        "  compiler: there is no C++ compiler here",
+        "    → sudo apt install build-essential",
+        "  disk: 100 MiB free for the build (/home/me); it takes 6.2 GiB at the very least",
+        "    → free some room, or put the checkout on a larger disk",
+        "  → mend that (doit doctor looks again)",  # nothing goes on without a compiler
+    ]
+    assert wanted == [GATE]
+    look_nowhere(monkeypatch, disks=small, uv=Tool())
+    with pytest.raises(BuildError, match=r"all the same with doctor.ignore: \[disk\]"):
+        doctor.gate(opened(yard))
+
+
+def test_problems_that_are_ignored_are_counted_and_named_and_stop_nothing(
+    yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = (Disk(EVERYWHERE, "/home/me", 100),)
+    away = (Reach("gsplat", "https://git.example/gsplat.git", answers=False),)
+    look_nowhere(monkeypatch, cxx=Tool(), disks=small, reach=away)
+    write(yard, f"{COMPILES}doctor: {{ignore: [disk, git-hosts]}}\n")
+    with pytest.raises(BuildError) as told:
+        doctor.gate(opened(yard))
+    assert str(told.value).startswith("1 problem: compiler; 1 ignored: disk; nothing")
+    write(yard, f"{COMPILES}doctor: {{ignore: [disk, compiler, git-hosts, swap]}}\n")
+    doctor.gate(opened(yard))
+    doctor.run(opened(yard), json=str(yard / "out.json"))
+    assert any(line.startswith("ignored      disk") for line in heard)
+    assert "stop there" not in heard.text
+    assert heard[-1] == (
+        "nothing would stop this build; no warnings; 3 ignored: compiler, disk, git-hosts"
+    )
+    found = json.loads((yard / "out.json").read_text(encoding="utf-8"))
+    assert found["problems"] == 0
+    assert {row["id"] for row in found["found"] if row["level"] == "ignored"} == {
+        *("compiler", "disk", "git-hosts")
+    }
+
+
+def test_doctor_asks_for_no_compiler_where_nothing_is_compiled(
+    yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_nowhere(monkeypatch, cxx=Tool(why="there is none"), glibc="2.42")
+    doctor.gate(opened(yard))
+    doctor.run(opened(yard))
+    assert "ok           compiler       not needed: nothing is compiled" in heard
+
+
+def test_what_doctor_ignores_is_no_reason_to_build_again(yard: Path) -> None:
+    def inputs() -> list[Any]:
+        profile = opened(yard).opened
+        assert profile
+        return [stage.inputs for stage in profile.plan.stages]
+
+    before = inputs()
+    write(yard, "{target: {gpus: ['12.0']}, doctor: {ignore: [disk]}}\n")
+    assert inputs() == before
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120, 200])
+def test_the_table_fits_the_terminal_and_leaves_commands_whole(
+    yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    name = "an-extension-with-a-very-long-name"
+    away = (Reach(name, f"https://git.example/{name}.git", answers=False),)
+    look_nowhere(monkeypatch, reach=away, cxx=Tool(), memory=Memory(8192, 8192, 4096, 0, 8))
+    monkeypatch.setenv("COLUMNS", str(columns))
+    write(yard, COMPILES)
+    with pytest.raises(BuildError):
+        doctor.run(opened(yard))
+    text = "\n".join(heard)
+    assert "sudo apt install build-essential" in text
+    room = max(min(columns, 120), 58)
+    for line in heard:
+        whole = len(line[28:].split()) == 1 or "sudo" in line  # a path, an address, a command
+        assert len(line) <= room or whole
+        assert line[26:28].strip() == ""
+
+
+def test_commands_of_ours_name_the_profile(yard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = Tool(str(yard / "build" / "mine" / "venv" / "bin" / "ninja"), "1.11.1")
+    other = Nvidia("595.71.05", "13.2", (Gpu("NVIDIA GeForce RTX 3090", "8.6"),))
+    look_nowhere(monkeypatch, ninja=old, nvidia=other)
+    write(yard, "{}\n")
+    found = doctor.diagnose(opened(yard, on=replace(HOST, pinned=True)))
+    told = {symptom.id: symptom.todo.splitlines()[-1] for symptom in found if symptom.todo}
+    assert told["ninja"] == "  doit clean deps profile=mine && doit deps profile=mine"
+    assert told["cards"] == "  doit doctor --accept profile=mine"
+
+
+def test_every_line_of_one_check_is_told_with_its_name() -> None:
+    found = [warning("disk", "a", "b"), warning("disk", "c", "d"), ok("git", "e"), ok("git", "f")]
+    lines = list(table(found, 80))
+    assert [line[:20].split() for line in lines] == [
+        ["warning", "disk"], [], ["warning", "disk"], [], ["ok", "git"], ["ok"],
+    ]  # fmt: skip
+
+
+def test_doctor_accepts_the_cards_that_are_here_now(
+    yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_nowhere(monkeypatch)
+    monkeypatch.setattr(probe, "cards", tuple)
+    subject = opened(yard)
+    build = files.own(yard / "build" / "mine")
+    asked = probe.Asked("auto", None)
+    old = Host("linux", "x86_64", Interpreter("/p", "3.12.1"), HOST.gpus)
+    probe.pin(build / "host.json", asked, old)
+    doctor.run(subject, accept=True)
+    assert heard[0].startswith("accepted: no card, ")
+    assert heard[0].endswith("; the next doit build profile=mine goes by that")
+    assert probe.host(asked, build / "host.json").gpus == ()
+
+
+def test_accept_helps_a_profile_that_what_was_pinned_keeps_from_opening(
+    yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_nowhere(monkeypatch)
+    monkeypatch.setattr(probe, "cards", tuple)
+    write(yard, "target: {gpus: ['9.0']}\n")
+    build = files.own(yard / "build" / "mine")
+    asked = probe.Asked("auto", None)
+    kits = (ToolkitFound("/old", "11.8.89"),)
+    old = Host("linux", "x86_64", Interpreter("/p", "3.12.1"), HOST.gpus, kits)
+    probe.pin(build / "host.json", asked, old)
+    closed = Subject(yard, "mine", None, BuildError("CUDA 12.4 is needed"))
+    doctor.run(closed, accept=True)
+    assert heard[0].startswith("accepted: no card, ")
+    assert "look again with doit doctor" in heard[1]
+    assert probe.host(asked, build / "host.json").toolkits != kits
+
+
+@pytest.mark.parametrize("name", ["../mine", "nobody", "", "a/b", "x\0y"])
+def test_reports_open_whatever_the_profile_is_called(yard: Path, name: str) -> None:
+    found = open_yard(yard, name, {}, ["settings"])
+    assert Path(found.doit_config["dep_file"]).parent == yard
+    assert "\0" not in found.doit_config["dep_file"]
+    assert {"settings", "doctor", "purge"} <= {task["basename"] for task in found.tasks()}
+    with pytest.raises(BuildError, match="there is no profile"):
+        open_yard(yard, name, {}, ["build"])
+
+
+def test_opening_a_profile_writes_nothing(yard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> Any:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    monkeypatch.setattr(pynvml, "nvmlInit", none)
+    before = sorted(yard.rglob("*"))
+    assert list(open_yard(yard, "mine", {}, ["list"]).tasks())
+    assert sorted(yard.rglob("*")) == before
+
+
+@pytest.mark.parametrize("report", [doctor.gate, explain.run])
+def test_explain_refuses_what_build_refuses_and_names_what_plans(
+    yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch, report: Callable[[Subject], None]
+) -> None:
+    """By the facts alone: what this machine lacks is for the gate."""
+    monkeypatch.setattr(doctor, "GATE", frozenset({"known-bad"}))
+    torch = "torch: {strategy: source, version: '2.2.2'}\n"
+    write(yard, f"target: {{gpus: ['9.0']}}\ntoolkit: {{version: '13.3'}}\n{torch}")
+    with pytest.raises(BuildError) as refused:
+        report(opened(yard))
+    told = str(refused.value)
+    assert "known-bad; nothing was built or changed" in told
+    assert "PyTorch's sources up to 2.8 do not compile with CUDA 13" in told
+    assert "or take torch 2.9.1: it builds with CUDA 13.3" in told
+    assert "doctor.ignore: [known-bad]" in told
+    assert not any("expected" in line for line in heard)

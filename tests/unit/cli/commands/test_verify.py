@@ -1,0 +1,260 @@
+"""`doit verify` on small wheels: what each change of one byte, or of one record, is told as."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.cli.commands import verify
+from tasks.core.digest import canonical
+from tasks.core.errors import BuildError, ValidationFailedError
+from tasks.core.model import Check
+from tasks.stages.extensions.job import Built
+from tasks.system import files, manifests
+from tasks.wheels.binaries.codereader import Reader
+from tasks.wheels.files import wheelhouse
+from tasks.wheels.files.enclose import enclose
+from tasks.wheels.provenance.made import Invocation, Made, Tree
+from tasks.wheels.provenance.sbom import PLACE, sbom
+from tasks.wheels.provenance.statement import statement
+from tasks.wheels.verify.checks import Recorded, checks
+from tasks.wheels.verify.looked import look
+from tests.support.checkout import KNOWLEDGE, Heard, broken, opened
+from tests.support.fatbins import elf, fatbin
+from tests.support.sharedlibrary import linux, make_library
+from tests.support.smallwheels import wheel as small_wheel
+from tests.support.systems import posix_only
+
+TREE = Tree(commit="1a" * 20, submodules={"third_party/fmt": "2b" * 20}, patches=("cc" * 32,))
+MADE = Made("toy", "1.0", TREE, 1_795_321_330, (), torch="2.6.0", surface="3af753f7")
+CODE = elf({".text": b"\xc3", ".nv_fatbin": fatbin("12.0", "9.0+PTX")})
+
+
+@dataclass(frozen=True)
+class Documented:
+    """A wheel with both documents."""
+
+    wheel: Path
+
+    @property
+    def statement(self) -> Path:
+        return wheelhouse.statement_of(self.wheel)
+
+    def told(self, recorded: Recorded | None = None) -> dict[str, Check]:
+        found = look(self.wheel, Reader())
+        return {one.name: one for one in checks(found, recorded or Recorded(why="no"), KNOWLEDGE)}
+
+    def states(self, recorded: Recorded | None = None) -> dict[str, str]:
+        return {name: check.status for name, check in self.told(recorded).items()}
+
+    def rewrite(self, **changes: Any) -> None:
+        """Say another thing in the statement."""
+        told = json.loads(self.statement.read_text(encoding="utf-8"))
+        self.statement.write_text(json.dumps({**told, **changes}), encoding="utf-8")
+
+
+def make(
+    folder: Path,
+    content: dict[str, bytes | str] | None = None,
+    *,
+    requires: Sequence[str] = (),
+    inside: Made | None = MADE,
+    beside: Made | None = MADE,
+    archs: Sequence[str] = ("12.0",),
+) -> Documented:
+    """`inside` is what its SBOM says, `beside` the statement; none where that is None."""
+    made = small_wheel(folder, "toy", "1.0", content or {"toy/_C.so": CODE}, requires)
+    if inside:
+        enclose(made, {PLACE: sbom(inside).encode()})
+    if beside:
+        held = {"toy/_C.so": ["12.0", "9.0+PTX"]} if content is None else {}
+        how = Invocation("extension", {}, {"archs": list(archs), "held": held}, {}, "", "")
+        told = statement(beside, files.artifact(made), how)
+        files.write_atomic(wheelhouse.statement_of(made), canonical(told))
+    return Documented(made)
+
+
+def test_a_wheel_as_it_was_made_passes(tmp_path: Path) -> None:
+    one = make(tmp_path)
+    recorded = Recorded(files.artifact(one.wheel), {"toy/_C.so": ("12.0", "9.0+PTX")})
+    assert one.states(recorded) == {
+        "RECORD": "passed",
+        "statement": "passed",
+        "manifest": "passed",
+        "SBOM": "passed",
+        "machine code": "passed",
+        "needs from outside": "passed",
+    }
+    assert one.states()["manifest"] == "not run"
+
+
+def test_a_changed_byte_is_told_by_record_statement_and_manifest(tmp_path: Path) -> None:
+    one = make(tmp_path)
+    recorded = Recorded(files.artifact(one.wheel))
+    with zipfile.ZipFile(one.wheel) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(one.wheel, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data[:-1] + b"X" if name.endswith(".so") else data)
+    told = one.told(recorded)
+    assert "its member toy/_C.so is not what RECORD says" in told["RECORD"].detail
+    states = {name: check.status for name, check in told.items()}
+    assert [states[name] for name in ("RECORD", "statement", "manifest")] == ["failed"] * 3
+    assert states["SBOM"] == states["machine code"] == "not run"
+
+
+def test_a_member_that_record_lists_and_the_wheel_lacks_is_told(tmp_path: Path) -> None:
+    one = make(tmp_path)
+    with zipfile.ZipFile(one.wheel) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(one.wheel, "w") as archive:
+        for name, data in members.items():
+            if not name.endswith(".so"):
+                archive.writestr(name, data)
+    assert one.told()["RECORD"].detail == "RECORD lists toy/_C.so, and the wheel does not hold it"
+
+
+@pytest.mark.parametrize(
+    ("inside", "told"),
+    [
+        (replace(MADE, version="1.1"), "it is about version 1.1, and METADATA says 1.0"),
+        (replace(MADE, name="other"), "it is about other, and METADATA is about toy"),
+        (replace(MADE, tree=replace(TREE, commit="9" * 40)), f"source is {'9' * 40}"),
+        (replace(MADE, tree=replace(TREE, submodules={})), "submodule:third_party/fmt is nothing"),
+        (replace(MADE, tree=replace(TREE, patches=("dd" * 32,))), "patch:1 is dddd"),
+        (replace(MADE, torch="2.7.0"), "torch is 2.7.0, and by the statement 2.6.0"),
+    ],
+)
+def test_an_sbom_of_another_build_is_told(tmp_path: Path, inside: Made, told: str) -> None:
+    check = make(tmp_path, inside=inside).told()["SBOM"]
+    assert check.status == "failed"
+    assert told in check.detail
+
+
+def test_a_wheel_of_ours_without_an_sbom_fails_and_anothers_is_not_run(tmp_path: Path) -> None:
+    assert make(tmp_path / "ours", inside=None).states()["SBOM"] == "failed"
+    states = make(tmp_path / "theirs", inside=None, beside=None).states()
+    assert states["SBOM"] == states["statement"] == states["machine code"] == "not run"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"_type": "https://example.org/"},
+        {"subject": []},
+        {"subject": "nonsense"},
+        {"subject": [{"name": "toy", "digest": {"sha256": "ab" * 32}}]},
+    ],
+)
+def test_a_statement_of_another_form_or_about_another_wheel_fails(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    one = make(tmp_path)
+    one.rewrite(**changes)
+    assert one.states()["statement"] == "failed"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"predicate": [1], "subject": {}}'])
+def test_a_statement_that_is_none_is_no_traceback(tmp_path: Path, text: str) -> None:
+    one = make(tmp_path)
+    one.statement.write_text(text, encoding="utf-8")
+    states = one.states()
+    assert states["statement"] == states["SBOM"] == "failed"
+    assert states["machine code"] == "not run"
+
+
+def test_machine_code_is_held_against_what_was_built_and_what_was_asked(tmp_path: Path) -> None:
+    assert make(tmp_path / "a").told()["machine code"].detail == "_C.so: 12.0, 9.0+PTX"
+    lacking = make(tmp_path / "b", archs=("12.0", "8.0")).told()["machine code"]
+    assert (lacking.status, lacking.detail) == ("failed", "toy/_C.so has no code for 8.0")
+    other = Recorded(None, {"toy/_C.so": ("9.0",)})
+    assert (
+        "what was built held _C.so: 9.0" in make(tmp_path / "c").told(other)["machine code"].detail
+    )
+
+
+@linux
+def test_what_it_needs_and_does_not_declare_is_listed_with_who_needs_it(tmp_path: Path) -> None:
+    cudart = make_library(tmp_path / "elsewhere" / "libcudart.so.13")
+    rpath = "$ORIGIN/../nvidia/cu13/lib"
+    library = make_library(tmp_path / "_C.so", cudart, rpath=rpath).read_bytes()
+    content: dict[str, bytes | str] = {"toy/_C.so": library}
+    alone = replace(MADE, torch="", surface="")
+    bare = make(tmp_path / "a", content, inside=alone, beside=alone, archs=())
+    check = bare.told()["needs from outside"]
+    assert check.status == "failed"
+    assert check.detail.startswith("libcudart.so.13 (needed by _C.so): nvidia-cuda-runtime has it")
+    requires = ["nvidia-cuda-runtime==13.0.96"]
+    declared = make(
+        tmp_path / "b", content, requires=requires, inside=alone, beside=alone, archs=()
+    )
+    assert "nvidia-cuda-runtime: libcudart.so.13" in declared.told()["needs from outside"].detail
+
+
+@linux
+def test_what_is_said_of_several_libraries_is_said_once(tmp_path: Path) -> None:
+    needed = [make_library(tmp_path / "elsewhere" / f"lib{name}.so.1") for name in ("one", "two")]
+    library = make_library(tmp_path / "_C.so", *needed).read_bytes()
+    check = make(tmp_path / "a", {"toy/_C.so": library}, archs=()).told()["needs from outside"]
+    both = "libone.so.1 (needed by _C.so), libtwo.so.1 (needed by _C.so): "
+    assert check.detail.startswith(both)
+
+
+@posix_only
+def test_a_wheel_without_an_sbom_says_by_its_version_which_torch_it_was_built_against(
+    tmp_path: Path,
+) -> None:
+    cudart = make_library(tmp_path / "elsewhere" / "libcudart.so.13")
+    library = make_library(tmp_path / "_C.so", cudart, rpath="$ORIGIN").read_bytes()
+    version = "1.0+torch2.15.0.s1a2b3c4d.cu132.sm120"
+    plain = Documented(small_wheel(tmp_path, "toy", version, {"toy/_C.so": library}))
+    check = plain.told()["needs from outside"]
+    assert check.status == "passed"
+    assert "torch 2.15.0, which it was built against and does not declare" in check.detail
+
+
+def test_the_task_shows_a_table_and_fails_where_a_check_does(yard: Path, heard: Heard) -> None:
+    one = make(yard / "wheelhouse")
+    verify.run(opened(yard), wheels=[str(one.wheel)])
+    assert heard[-7] == one.wheel.name
+    assert [line.split("  ")[0].strip() for line in heard[-6:]].count("passed") >= 5
+    one.rewrite(subject=[])
+    with pytest.raises(ValidationFailedError) as told:
+        verify.run(opened(yard), wheel=str(one.wheel))
+    assert told.value.what == "1 of 6 checks failed: statement"
+
+
+def test_the_wheel_of_this_profile_is_held_against_its_manifest(yard: Path, heard: Heard) -> None:
+    config = "target: {gpus: []}\nextensions: [{name: toy, path: ., imports: [toy]}]\n"
+    (yard / "config" / "profiles" / "mine.yaml").write_text(config, encoding="utf-8")
+    (yard / "setup.py").touch()
+    one = make(yard / "wheelhouse")
+    known = files.artifact(one.wheel)
+    manifest = yard / "build" / "mine" / "extensions" / "toy.json"
+    manifests.publish(manifest, Built("toy", "built", {}, known))
+    verify.run(opened(yard), wheel=str(one.wheel))
+    assert "it is the one that this profile built" in heard.text
+    manifests.publish(manifest, Built("toy", "built", {}, replace(known, sha256="0" * 64)))
+    with pytest.raises(ValidationFailedError):
+        verify.run(opened(yard), wheel=str(one.wheel))
+    assert "this profile built one with the sha256 000000000000…" in " ".join(heard.text.split())
+
+
+def test_a_broken_profile_does_not_keep_a_wheel_from_being_looked_at(
+    yard: Path, heard: Heard
+) -> None:
+    one = make(yard / "wheelhouse")
+    verify.run(broken(yard, "torhc: {}\n"), wheel=str(one.wheel))
+    assert "this profile does not open" in heard.text
+
+
+def test_without_a_wheel_it_says_how_to_name_one(yard: Path, heard: Heard) -> None:
+    for named, told in (([], "no wheel is named"), (["gone.whl"], "there is no such wheel")):
+        with pytest.raises(BuildError, match=told):
+            verify.run(opened(yard), wheels=named)

@@ -1,0 +1,179 @@
+"""Completion: what may come next, and real shells that put it in."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tasks.cli.complete import candidates
+from tasks.cli.help.text import PAGES
+from tasks.settings.load import profiles
+from tests.support.systems import posix_only
+
+if sys.platform != "win32":
+    import pty
+
+ROOT = Path(__file__).parents[4]
+COMPLETION = ROOT / "templates"
+PATIENCE = 60  # seconds until a shell that says nothing is given up
+needs_bash = pytest.mark.skipif(not shutil.which("bash"), reason="not run: there is no bash")
+needs_zsh = pytest.mark.needs("zsh")
+
+
+def words(line: str, root: Path = ROOT) -> list[str]:
+    return [name for name, _ in candidates(line, root)]
+
+
+def test_a_task_is_completed_by_its_name() -> None:
+    assert words("doit bui") == ["build"]
+    assert words("doit build va") == ["validate"]
+    assert set(PAGES) <= set(words("doit "))
+
+
+def test_profiles_come_after_profile() -> None:
+    assert words("doit build profile=rtx") == [
+        f"profile={name}" for name in profiles(ROOT / "config") if name.startswith("rtx")
+    ]
+    assert "profile=" in words("doit build ")
+    assert "profile=" not in words("doit build profile=cpu ")
+
+
+def test_extensions_are_those_of_the_profile_that_is_named() -> None:
+    assert "extensions:smoke" in words("doit extensions:")
+    assert words("doit profile=rtx5090 extensions:s") == ["extensions:simple-knn"]
+
+
+def test_a_list_of_ones_own_counts_more_than_the_profile(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "config" / "profiles", tmp_path / "config" / "profiles")
+    local = tmp_path / "config" / "local.yaml"
+    local.write_text("extensions: [{name: mine, path: x}]\n", encoding="utf-8")
+    assert words("doit extensions:", tmp_path) == ["extensions:mine"]
+
+
+def test_options_are_those_of_the_command() -> None:
+    assert words("doit diagnose --") == ["--log", "--json"]
+    assert words("doit init --way s") == ["source"]
+    assert words("doit list --st") == ["--status"]
+    assert words("doit -") == ["-a"]
+    assert words("doit build -") == []
+
+
+def test_a_file_is_left_to_the_shell() -> None:
+    assert words("doit diagnose --log ") == []
+
+
+def test_what_is_broken_is_silent(tmp_path: Path) -> None:
+    """The profile that is being edited, for instance."""
+    shutil.copytree(ROOT / "tasks", tmp_path / "tasks")
+    (tmp_path / "config" / "profiles").mkdir(parents=True)
+    (tmp_path / "config" / "profiles" / "quickstart.yaml").write_text("extensions: [", "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "tasks.cli.complete", "--", "doit extensions:"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == []
+
+
+def test_nothing_that_takes_time_is_imported() -> None:
+    """Whoever presses Tab waits for it."""
+    heavy = ("pydantic", "doit", "tasks.cli.session", "tasks.planning.plan", "tasks.settings.load")
+    code = (
+        "import sys; from tasks.cli.complete import candidates;"
+        "list(candidates('doit extensions:'));"
+        f"print([name for name in {heavy!r} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """A doit on PATH, beside the Python of these tests."""
+    (folder / "doit").write_text("#!/bin/sh\n", encoding="utf-8")
+    (folder / "doit").chmod(0o755)
+    (folder / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n', encoding="utf-8")
+    (folder / "python").chmod(0o755)
+    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    kept = {"PATH": path, "HOME": str(folder), "TERM": "dumb", "PS1": "$ ", "LC_ALL": "C.UTF-8"}
+    return {**kept, "PROMPT": "$ ", "ZDOTDIR": str(folder)}
+
+
+class Shell:
+    """A shell in a terminal of its own, somebody typing."""
+
+    def __init__(self, argv: list[str], env: dict[str, str], cwd: Path) -> None:
+        self.master, slave = pty.openpty()
+        self.child = subprocess.Popen(
+            argv, stdin=slave, stdout=slave, stderr=slave, env=env, cwd=cwd, start_new_session=True
+        )
+        os.close(slave)
+
+    def type(self, text: str, until: str) -> str:
+        """What came up to `until`, a regular expression."""
+        os.write(self.master, text.encode())
+        said, begun = "", time.monotonic()
+        while not re.search(until, said):
+            assert time.monotonic() - begun < PATIENCE, said
+            if select.select([self.master], [], [], 1)[0]:
+                said += os.read(self.master, 4096).decode(errors="replace")
+        return said
+
+    def close(self) -> None:
+        self.child.kill()
+        self.child.wait()
+        os.close(self.master)
+
+
+SHELLS = [
+    pytest.param("bash", ["bash", "--norc", "--noprofile", "-i"], "", marks=needs_bash, id="bash"),
+    pytest.param(
+        "zsh", ["zsh", "-f", "-i"], "autoload -U compinit; compinit -u; ", marks=needs_zsh, id="zsh"
+    ),
+]
+TYPED = [
+    ("doit bui\t", "doit build "),
+    ("doit build profile=cu\t", "profile=cuda124-torch25"),
+    ("doit extensions:sm\t", "extensions:smoke"),
+    ("doit init --way so\t", "--way source"),
+    ("doit diagnose --log CHAN\t", "--log CHANGELOG.md"),
+]
+
+
+@posix_only
+@pytest.mark.parametrize(("name", "argv", "before"), SHELLS)
+def test_a_shell_completes_what_is_typed(
+    name: str, argv: list[str], before: str, tmp_path: Path
+) -> None:
+    shell = Shell(argv, environment(tmp_path), ROOT)
+    try:
+        shell.type(f"{before}source templates/completion.{name}; echo re''ady\n", r"ready\r")
+        for typed, whole in TYPED:
+            shell.type(typed, re.escape(whole))
+            shell.type("\x15", "")  # ^U, the line away
+    finally:
+        shell.close()
+
+
+@posix_only
+@needs_bash
+def test_outside_of_a_checkout_bash_gets_nothing(tmp_path: Path) -> None:
+    """Another project's doit, say: its own completion would have to be loaded for it."""
+    script = (
+        f"source '{COMPLETION / 'completion.bash'}'; cd '{tmp_path}'; COMP_LINE='doit bui' "
+        "COMP_POINT=8 COMP_WORDS=(doit bui) COMP_CWORD=1; _torchyard_doit; echo ${#COMPREPLY[@]}"
+    )
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script],
+        env=environment(tmp_path), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("0\n", "")

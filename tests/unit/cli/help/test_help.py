@@ -1,0 +1,166 @@
+"""doit help and doit list: every task is told, truly, and fits."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tasks.cli.doit_commands import command_tasks
+from tasks.cli.help.commands import COMMANDS, GROUPS, NEEDS
+from tasks.cli.help.page import Command, StagePage
+from tasks.cli.help.stages import BUILD, STAGES
+from tasks.cli.help.text import PAGES, Row, listed, overview, page
+from tasks.cli.running.graph import stage_tasks
+from tasks.core.formatting.bar import columns
+from tasks.core.model import Stage
+from tasks.settings.schema import Settings
+from tests.support.checkout import Heard, opened, write
+from tests.support.rows import each_row
+
+ROOT = Path(__file__).parents[4]
+SOURCE = (
+    "target: {gpus: ['12.0']}\ntorch: {strategy: source}\nextensions: [simple-knn]\n"
+    "toolkit: {version: '13.0'}\ninstall: {into: /opt/env/bin/python}\n"
+)
+
+
+@pytest.fixture
+def stages(yard: Path) -> dict[str, Stage]:
+    """All there can be, by room."""
+    write(yard, SOURCE)
+    plan = opened(yard).of_build().plan
+    return {stage.room: stage for stage in (*plan.stages, plan.validate)}
+
+
+def test_every_stage_has_a_page_in_the_order_in_which_they_run(stages: dict[str, Stage]) -> None:
+    assert [one.name for one in STAGES] == list(stages)
+
+
+@pytest.mark.parametrize("one", STAGES, ids=lambda one: one.name)
+def test_a_page_names_the_log_and_the_manifests_of_its_stage(
+    one: StagePage, stages: dict[str, Stage]
+) -> None:
+    stage = stages[one.name]
+    assert Path(stage.job.log).name == one.log.replace("NAME", "simple-knn")
+    for path in stage.leaves:
+        if one.name not in {"extensions", "env"}:
+            assert Path(path).name in one.makes
+    for path in stage.reads:
+        name = Path(path).stem
+        needed = {"cache": "deps", "surface": "wheel", "extension-env": "env"}.get(name, name)
+        if Path(path).parent.name != "extensions" and one.name != "validate":
+            assert needed in one.needs, f"{one.name} reads {name}"
+
+
+@each_row("one", [BUILD, *STAGES], ids=lambda one: one.name)
+def test_a_page_names_settings_that_there_are(one: StagePage) -> None:
+    for key in one.settings:
+        value: object = Settings()
+        for part in key.split("."):
+            value = getattr(value, part)
+
+
+def test_every_command_is_a_task_with_its_options(yard: Path) -> None:
+    tasks = {task["basename"]: task for task in command_tasks(opened(yard))}
+    assert list(tasks) == [one.name for one in COMMANDS]
+    for one in COMMANDS:
+        names = [param["long"] for param in tasks[one.name]["params"]]
+        assert names == [option.name for option in one.options]
+        assert tasks[one.name]["doc"] == one.doc
+
+
+@each_row("one", COMMANDS, ids=lambda one: one.name)
+def test_an_example_uses_options_that_there_are(one: Command) -> None:
+    assert one.example.startswith(f"doit {one.name}")
+    known = {f"--{option.name}" for option in one.options}
+    assert set(re.findall(r"--[a-z]+", one.example)) <= known
+    assert one.group in GROUPS
+
+
+def test_what_help_tells_to_type_can_be_typed() -> None:
+    for _, steps in NEEDS:
+        for line, _ in steps:
+            if line.startswith("doit "):
+                assert line.split()[1] in PAGES
+
+
+def test_the_page_of_commands_names_every_one() -> None:
+    told = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    for one in COMMANDS:
+        assert f"doit {one.name}" in told, one.name
+
+
+@pytest.mark.parametrize("room", [60, 80, 120, 200])
+def test_pages_fit_the_terminal(room: int) -> None:
+    lines = list(overview(room, "quickstart"))
+    for name in PAGES:
+        lines += page(name, "not part of this profile: strategy prebuilt", room, "mine") or ()
+    for line in lines:
+        assert columns(line) <= room or line.split()[0] == "example"
+
+
+def test_help_of_a_stage_tells_what_it_is_in_this_profile() -> None:
+    told = list(page("wheel", "fetch the official wheel", 80, "mine@cu128") or ())
+    assert "here       fetch the official wheel" in told
+    assert "log        build/mine.cu128/logs/wheel.log" in told
+
+
+def test_what_to_type_names_the_folder_and_the_profile_that_is_taken() -> None:
+    told = " ".join(" ".join(overview(200, "quickstart")).split())
+    assert "build/quickstart/run python … use it" in told
+    assert "without it that is quickstart." in told
+
+
+def test_a_subtask_is_told_with_its_group() -> None:
+    told = list(page("extensions:simple-knn", "", 80, "mine") or ())
+    assert told[0].startswith("extensions: ")
+
+
+def test_there_is_no_page_of_what_is_no_task() -> None:
+    assert page("biuld", "", 80, "mine") is None
+
+
+def test_the_list_has_the_stages_in_order_and_their_subtasks_below() -> None:
+    names = ["validate", "wheel", "extensions:b", "build", "extensions", "extensions:a", "purge"]
+    lines = list(listed([Row(name, "what it does") for name in names], 80))
+    told = " ".join(line.split()[0] for line in lines if line.startswith(" "))
+    assert told == "build wheel extensions extensions:b extensions:a validate purge"
+
+
+def test_what_nobody_knows_is_listed_too() -> None:
+    assert list(listed([Row("mine", "my own")], 80)) == ["others", "  mine  my own"]
+
+
+def test_the_state_of_a_stage_is_a_word() -> None:
+    rows = [
+        Row("deps", "tools", "up to date"),
+        Row("wheel", "torch", "runs"),
+        Row("doctor", "look"),
+    ]
+    assert list(listed(rows, 80)) == [
+        "build",
+        "  up to date  deps    tools",
+        "  runs        wheel   torch",
+        "begin",
+        "  doctor  look",
+    ]
+
+
+@pytest.mark.parametrize("room", [60, 80, 120, 200])
+def test_the_list_fits_the_terminal(room: int, yard: Path, heard: Heard) -> None:
+    rows = [Row(one.name, one.doc, "up to date") for one in (BUILD, *STAGES)]
+    rows.append(Row("extensions:diff-gaussian-rasterization-w-depth", "build it " * 12, "may run"))
+    for line in listed(rows, room):
+        assert columns(line) <= room
+
+
+def test_the_groups_of_the_graph_are_told_as_help_tells_them(yard: Path) -> None:
+    from tasks.cli.running.execution import Yard  # noqa: PLC0415
+    from tasks.system.terminal.console import Console  # noqa: PLC0415 - a yard alone needs it
+
+    profile = opened(yard).of_build()
+    found = Yard(profile.plan, profile.layout, Console(profile.plan), lambda: None)
+    docs = {task["basename"]: task["doc"] for task in stage_tasks(found) if "name" not in task}
+    assert docs["build"] == PAGES["build"].doc

@@ -1,0 +1,89 @@
+"""A command line that means nothing is told with what was meant, in our words."""
+
+from __future__ import annotations
+
+import pytest
+
+from tasks.cli.help.refused import Line, helped, option, word
+from tests.support.rows import each_row
+
+PROFILES = ("mine", "quickstart", "rtx5090")
+TASKS = ("build", "extensions:gsplat")
+
+
+def line(*words: str) -> Line:
+    return Line(words, TASKS, PROFILES)
+
+
+@each_row(
+    ("words", "stray", "told"),
+    [
+        ("biuld", "biuld", 'there is no task "biuld"; did you mean "build"?\n  → doit build;'),
+        ("buidl profile=mine", "buidl", "→ doit build profile=mine;"),
+        ("lits", "lits", "→ doit list;"),
+        ("extensions:gsplatt", "extensions:gsplatt", "→ doit extensions:gsplat;"),
+        ("build mine", "mine", '"mine" is a profile and no task\n  → doit build profile=mine'),
+        ("mine", "mine", "→ doit build profile=mine"),
+        ("explain mine@cu128", "mine@cu128", "→ doit explain profile=mine@cu128"),
+        ("build profile mine", "profile", "named with profile=NAME\n  → doit build profile=mine"),
+        ("build profile = mine", "profile", "→ doit build profile=mine"),
+        ("build profile", "profile", "→ doit build profile=NAME, NAME being one of: mine,"),
+        ("build profile mnie", "profile", 'no profile "mnie"; did you mean "mine"?'),
+        ("build rtx509", "rtx509", 'no task and no profile "rtx509"; did you mean "rtx5090"?'),
+        ("build qqq", "qqq", "→ doit list tells the tasks; profile=NAME chooses one of: mine,"),
+        ("diagnose b.log", "b.log", "→ doit help diagnose tells what it takes; doit list tells"),
+    ],
+)
+def test_a_word_that_is_no_task(words: str, stray: str, told: str) -> None:
+    assert told in str(word(line(*words.split()), stray))
+
+
+@each_row(
+    ("words", "name", "told"),
+    [
+        ("build --profile mine", "profile", "--profile is no option: a profile is named with"),
+        ("build --profile mine", "profile", "→ doit build profile=mine"),
+        ("build --profile=mine", "profile", "→ doit build profile=mine"),
+        ("--profile mine build", "profile", "→ doit build profile=mine"),
+        ("--profile mine", "profile", "→ doit build profile=mine"),
+        ("build -p mine", "p", "→ doit build profile=mine"),
+        ("build -profile mine", "p", "→ doit build profile=mine"),
+        ("build --profile", "profile", "→ doit build profile=NAME, NAME being one of"),
+        ("-p build", "p", "doit has no option -p\n  → doit help"),
+        ("-h", "h", "doit has no option -h\n  → doit help"),
+        ("build -aj4", "j", "doit build has no option -aj4\n  → doit help build; a setting goes"),
+        ("init --cards x", "cards", 'did you mean "--card"?\n  → doit help init tells'),
+    ],
+)
+def test_an_option_that_there_is_not(words: str, name: str, told: str) -> None:
+    said = f"option {name} not recognized"
+    assert told in str(option(line(*words.split()), name, said))
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "page"),
+    [
+        ("init --help", "help", "init"),
+        ("build profile=mine -h", "h", "build"),
+        ("list --help", "help", "list"),
+        ("-h", "h", ""),
+        ("init --helpp", "helpp", None),
+        ("build -ah", "h", None),
+    ],
+)
+def test_help_as_an_option_is_the_page_of_what_it_stands_behind(
+    words: str, name: str, page: str | None
+) -> None:
+    assert helped(line(*words.split()), name) == page
+
+
+def test_an_option_without_its_value_is_told_as_it_is() -> None:
+    told = str(option(line("init", "--card"), "card", "option --card requires argument"))
+    assert (
+        told == "doit init: option --card requires argument\n  → doit help init tells what it takes"
+    )
+
+
+def test_what_has_a_blank_stays_one_word() -> None:
+    told = str(word(line("int", "--card", "RTX 5090"), "int"))
+    assert '→ doit init --card "RTX 5090";' in told

@@ -1,0 +1,219 @@
+"""Stages side by side, through doit itself: who runs with whom, who waits, what a failure costs."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+
+from tasks.cli.running import execution
+from tasks.cli.running.abreast import Abreast
+from tasks.core.errors import BuildError, StoppedError
+from tasks.core.model import Command, Stage
+from tasks.system import shell
+from tasks.system.hardware import capacity
+from tasks.system.voice import say
+from tests.unit.cli.running.test_graph import Bench
+
+PATIENCE = 120.0  # seconds until it is a hang
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setattr(capacity, "cores", lambda: 2)
+    return Bench(tmp_path, monkeypatch)
+
+
+def extensions(bench: Bench, *names: str, after: dict[str, str] | None = None) -> None:
+    order = after or {}
+    bench.more = tuple(
+        bench.stage(
+            f"extensions:{name}", "wheel", *([f"extensions:{order[name]}"] if name in order else ())
+        )
+        for name in names
+    )
+
+
+def meeting(*names: str) -> dict[str, Callable[[], str]]:
+    """Actions that end only where all of them are at work at once."""
+    there = threading.Barrier(len(names))
+
+    def act() -> str:
+        there.wait(PATIENCE)
+        return "same"
+
+    return {f"extensions:{name}": act for name in names}
+
+
+def failing() -> str:
+    raise BuildError("it does not compile", where="x.log:3", todo="mend it")
+
+
+def test_extensions_that_wait_for_nobody_are_at_work_at_once(bench: Bench) -> None:
+    extensions(bench, "a", "b")
+    bench.acts = meeting("a", "b")
+    assert bench.doit() == 0
+    assert bench.doit() == 0
+    assert bench.ran == []
+    assert "Up to date" in bench.out.getvalue()
+
+
+def test_one_that_comes_after_another_finds_what_that_one_left(bench: Bench) -> None:
+    extensions(bench, "a", "b", "c", after={"b": "a"})
+    left = bench.layout.manifest("extensions:a")
+    seen: list[bool] = []
+
+    def look() -> str:
+        seen.append(Path(left).is_file())
+        return "same"
+
+    bench.acts = {"extensions:b": look}
+    assert bench.doit() == 0
+    assert seen == [True]
+    assert bench.ran.index("extensions:a") < bench.ran.index("extensions:b")
+
+
+def test_it_begins_as_soon_as_that_one_ended_and_not_when_doit_comes_to_it(bench: Bench) -> None:
+    extensions(bench, "a", "slow", "b", after={"b": "a"})
+    bench.acts = meeting("slow", "b")  # doit comes to b only when slow is over
+    assert bench.doit() == 0
+
+
+def test_one_that_fails_costs_no_other(bench: Bench) -> None:
+    extensions(bench, "a", "b", "c", after={"c": "a"})
+    bench.acts = {"extensions:a": failing}
+    assert bench.doit() == 1
+    assert "extensions:b" in bench.ran
+    assert "extensions:c" not in bench.ran
+    told = bench.out.getvalue()
+    assert told.count("Failed extensions:a") == 1
+    assert "x.log:3: it does not compile\n  → mend it" in told
+    assert "extensions:c" not in told
+    bench.acts = {}
+    assert bench.doit() == 0
+    assert sorted(bench.ran) == ["extensions:a", "extensions:c"]
+
+
+def test_a_failure_is_told_when_it_comes_and_not_at_the_end(bench: Bench) -> None:
+    extensions(bench, "slow", "a")
+    told = threading.Event()
+
+    def slow() -> str:
+        while "it does not compile" not in bench.out.getvalue():
+            assert not told.wait(0.01)
+        return "same"
+
+    bench.acts = {"extensions:slow": slow, "extensions:a": failing}
+    assert bench.doit() == 1
+
+
+def test_only_the_one_that_was_asked_for_runs_and_what_it_comes_after(bench: Bench) -> None:
+    extensions(bench, "a", "b", "c", after={"c": "a"})
+    assert bench.doit("extensions:c") == 0
+    assert bench.ran == ["deps", "wheel", "extensions:a", "extensions:c"]
+
+
+def test_each_line_says_whose_it_is_where_several_are_at_work(bench: Bench) -> None:
+    extensions(bench, "a", "b")
+    there, said = threading.Barrier(2), threading.Barrier(2)
+
+    def act(text: str) -> Callable[[], str]:
+        def run() -> str:
+            there.wait(PATIENCE)
+            say(text)
+            said.wait(PATIENCE)
+            return "same"
+
+        return run
+
+    bench.acts = {"extensions:a": act("one"), "extensions:b": act("two")}
+    assert bench.doit() == 0
+    assert "a: one\n" in bench.out.getvalue()
+    assert "b: two\n" in bench.out.getvalue()
+
+
+def test_a_bug_of_ours_in_one_is_exit_2_and_the_other_is_done(bench: Bench) -> None:
+    extensions(bench, "a", "b")
+
+    def bug() -> str:
+        raise ZeroDivisionError
+
+    bench.acts = {"extensions:a": bug}
+    assert bench.doit() == 2
+    assert "extensions:b" in bench.ran
+
+
+@dataclass
+class Interrupt:
+    """A run of two commands that a person ends while both are at work."""
+
+    stopped: bool = False
+
+
+def stage(name: str) -> Stage:
+    return Stage(name, "extensions", "", None, {}, (PurePosixPath(f"/b/{name}.json"),))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="not run: there is no alarm")
+def test_an_interrupt_ends_all_of_them_and_begins_no_other(tmp_path: Path) -> None:
+    run, ended, ready = Interrupt(), list[str](), list[int]()
+    both = threading.Barrier(3)
+
+    def act(one: Stage) -> str | None:
+        command = Command(("sh", "-c", "echo up; exec sleep 600"), shell.host_env(), one.name)
+        try:
+            shell.run(command, lambda _: ready.append(both.wait(PATIENCE)))
+        except StoppedError:
+            ended.append(one.name)
+        return None
+
+    stages = tuple(map(stage, "abc"))
+    together: Abreast[str] = Abreast(stages, act, lambda _: True, lambda: run.stopped, most=2)
+
+    def interrupt(*_: Any) -> None:
+        from tasks.system.process import process_group  # noqa: PLC0415 - as the reporter does it
+
+        run.stopped = True
+        process_group.interrupt_all()
+        raise SystemExit(130)
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    beside = threading.Thread(target=lambda: (both.wait(PATIENCE), signal.alarm(1)))
+    beside.start()
+    try:
+        with pytest.raises(SystemExit):
+            together.result(stages[0])
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        beside.join()
+    assert sorted(ended) == ["a", "b"]
+
+
+def test_no_more_than_a_few_are_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capacity, "cores", lambda: 64)
+    at_work, most = 0, 0
+    lock, two = threading.Lock(), threading.Barrier(2)
+
+    def act(_: Stage) -> str | None:
+        nonlocal at_work, most
+        with lock:
+            at_work += 1
+            most = max(most, at_work)
+        two.wait(PATIENCE)
+        with lock:
+            at_work -= 1
+        return None
+
+    stages = tuple(stage(str(number)) for number in range(12))
+    together: Abreast[str] = Abreast(
+        stages, act, lambda _: True, lambda: False, most=execution._MOST
+    )
+    for one in stages:
+        together.result(one)
+    assert 1 < most <= execution._MOST

@@ -1,0 +1,165 @@
+"""Who is told when a build is over."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.cli.running import ending
+from tasks.core.errors import BuildError
+from tasks.settings.schema import Notify
+from tasks.system import files, notify
+from tasks.system.terminal.screen import Screen
+from tests.support.terminal import Terminal
+from tests.unit.cli.running.test_graph import Bench
+
+BELL = "\a"
+NOTED = """
+import json, os, sys
+told = {name: value for name, value in os.environ.items() if name.startswith("TORCHYARD_")}
+open(sys.argv[1], "a").write(json.dumps(told) + "\\n")
+"""
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(tmp_path, monkeypatch)
+
+
+def noting(bench: Bench, path: Path) -> None:
+    bench.notify = Notify(command=(sys.executable, "-c", NOTED, str(path)))
+
+
+def fail() -> str:
+    raise BuildError("the wheel is wrong")
+
+
+def test_a_command_is_told_how_a_build_went(bench: Bench, tmp_path: Path) -> None:
+    noting(bench, tmp_path / "told")
+    bench.doit()
+    bench.inputs, bench.acts = {"flag": "B"}, {"deps": lambda: "other", "wheel": fail}
+    bench.doit()
+    done, failed = map(json.loads, (tmp_path / "told").read_text("utf-8").splitlines())
+    assert done["TORCHYARD_OUTCOME"] == "done"
+    assert done["TORCHYARD_PROFILE"] == "trial"
+    assert done["TORCHYARD_SECONDS"].isdigit()
+    assert done["TORCHYARD_MESSAGE"].startswith("torchyard: trial is done after ")
+    assert failed["TORCHYARD_OUTCOME"] == "failed"
+    assert failed["TORCHYARD_MESSAGE"].startswith("torchyard: trial failed after ")
+
+
+def test_nobody_is_told_of_a_run_that_did_nothing_or_was_interrupted(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handlers: dict[int, Any] = {}
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+    bench.asks = "always"
+    bench.doit()
+    noting(bench, tmp_path / "told")
+    bench.doit()
+    assert "Unchanged" in bench.out.getvalue()
+    bench.doit("list")
+    bench.acts["deps"] = lambda: handlers[signal.SIGINT](signal.SIGINT, None)
+    with pytest.raises(SystemExit):
+        bench.doit()
+    assert "Interrupted" in bench.out.getvalue()
+    assert not (tmp_path / "told").exists()
+
+
+def test_nobody_is_told_that_a_second_run_was_refused(bench: Bench, tmp_path: Path) -> None:
+    bench.doit()
+    noting(bench, tmp_path / "told")
+    bench.inputs = {"flag": "B"}
+    with files.lock(bench.layout.build):
+        assert bench.doit() != 0
+    assert not (tmp_path / "told").exists()
+
+
+def test_who_is_told_may_build_again(bench: Bench, tmp_path: Path) -> None:
+    looking = "import os, sys; open(sys.argv[2], 'w').write(str(os.path.exists(sys.argv[1])))"
+    holder, told = Path(bench.layout.build) / ".lock.pid", tmp_path / "told"
+    bench.notify = Notify(command=(sys.executable, "-c", looking, str(holder), str(told)))
+    bench.doit()
+    assert told.read_text("utf-8") == "False"
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("no-such-program",), "cannot start no-such-program"),
+        ((sys.executable, "-c", "raise SystemExit('no bus')"), "no bus"),
+    ],
+)
+def test_a_command_that_fails_is_a_warning(bench: Bench, argv: tuple[str, ...], said: str) -> None:
+    bench.notify = Notify(command=argv)
+    assert bench.doit() == 0
+    assert bench.out.getvalue().count("Warning notify.command: ") == 1
+    assert said in bench.out.getvalue()
+
+
+def test_a_command_that_hangs_is_ended(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notify, "_PATIENCE", 0.5)
+    bench.notify = Notify(command=(sys.executable, "-c", "import time; time.sleep(60)"))
+    started = time.monotonic()
+    assert bench.doit() == 0
+    assert time.monotonic() - started < 30
+    assert "took longer than" in bench.out.getvalue()
+
+
+def ring_of(bench: Bench, monkeypatch: pytest.MonkeyPatch, out: io.StringIO, *argv: str) -> str:
+    """What a run adds to what `out` shows."""
+    monkeypatch.setattr("tests.unit.cli.running.test_graph.io.StringIO", lambda: out)
+    before = len(out.getvalue())
+    bench.doit(*argv)
+    return out.getvalue()[before:]
+
+
+def test_a_long_build_rings_the_terminal_and_a_short_one_does_not(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, terminal: Terminal
+) -> None:
+    assert BELL not in ring_of(bench, monkeypatch, terminal)
+    monkeypatch.setattr(ending, "_LONG", 0.0)
+    assert BELL not in ring_of(bench, monkeypatch, terminal), "it was up to date"
+    bench.inputs, bench.acts["deps"] = {"flag": "B"}, lambda: "other"
+    assert ring_of(bench, monkeypatch, terminal).endswith(BELL)
+    bench.inputs, bench.acts["deps"] = {"flag": "C"}, fail
+    assert ring_of(bench, monkeypatch, terminal).endswith(BELL)
+    bench.notify = Notify(bell=False)
+    assert BELL not in ring_of(bench, monkeypatch, terminal)
+
+
+def test_neither_a_log_nor_ci_gets_a_bell(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, terminal: Terminal
+) -> None:
+    monkeypatch.setattr(ending, "_LONG", 0.0)
+    log = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert BELL not in ring_of(bench, monkeypatch, log)
+    monkeypatch.setenv("CI", "true")
+    bench.inputs = {"flag": "B"}
+    assert BELL not in ring_of(bench, monkeypatch, terminal)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
+def test_where_the_lines_go_to_a_file_the_bell_is_of_the_terminal_that_shows_errors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import pty  # noqa: PLC0415 - not on Windows
+
+    monkeypatch.delenv("CI", raising=False)
+    ours, theirs = pty.openpty()
+    log = io.StringIO()
+    with os.fdopen(theirs, "w", encoding="utf-8") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        Screen(log).ring()
+        assert os.read(ours, 10) == BELL.encode()
+    os.close(ours)
+    assert log.getvalue() == ""

@@ -1,0 +1,444 @@
+"""The graph through doit itself: what bites in doit 0.37 must not bite here."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import pytest
+from doit.cmd_base import ModuleTaskLoader
+from doit.doit_cmd import DoitMain
+
+from tasks.cli.running import execution, graph, reporter, why
+from tasks.cli.running.ending import end
+from tasks.cli.running.execution import Yard
+from tasks.cli.running.graph import stage_tasks
+from tasks.cli.running.reporter import reporter_for
+from tasks.core.errors import BuildError
+from tasks.core.model import Layout, Plan, Stage
+from tasks.runlog.recording import Recording
+from tasks.settings.schema import Notify
+from tasks.system import files, manifests
+from tasks.system.terminal.console import Console
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a stage of these tests leaves."""
+
+    value: str
+
+
+class Bench:
+    """A plan of two stages, one reading the other, whose actions the test gives."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.layout = Layout(folder, "trial", folder / "wheelhouse")
+        self.ran: list[str] = []
+        self.acts: dict[str, Callable[[], Any]] = {}
+        self.inputs: dict[str, Any] = {"flag": "A"}
+        self.asks: Literal["", "always", "moved"] = ""
+        self.moved = False
+        self.more: tuple[Stage, ...] = ()
+        self.gate: Callable[[], None] = lambda: None
+        self.notify = Notify()
+        self.healed = ""
+        self.records = self.layout.build / "records" / "runs"
+        monkeypatch.setattr(graph, "room", self._room)
+        monkeypatch.setattr(execution, "room", self._room)
+        monkeypatch.setattr(why, "room", self._room)
+        monkeypatch.setattr(signal, "signal", lambda *_: None)
+        self.out = io.StringIO()
+
+    def _room(self, stage: Stage, _: str) -> Any:
+        def run(_: Any) -> tuple[Output, ...]:
+            self.ran.append(stage.name)
+            return (Output(self.acts.get(stage.name, lambda: "same")()),)
+
+        return SimpleNamespace(run=run, moved=lambda _: self.moved)
+
+    def stage(self, name: str, *reads: str) -> Stage:
+        paths = tuple(self.layout.manifest(read) for read in reads)
+        asks: Literal["", "always", "moved"] = self.asks if name == "deps" else ""
+        room = name.partition(":")[0]
+        inputs = self.inputs if name == "deps" else {}
+        leaves = (self.layout.manifest(name),)
+        return Stage(name, room, f"{name}!", None, inputs, leaves, paths, (), asks)
+
+    def doit(self, *argv: str) -> int:
+        stages = (self.stage("deps"), self.stage("wheel", "deps"), *self.more)
+        absent = {"source": "it has none", "compile": "it has none"}
+        plan = Plan(stages, self.stage("validate"), (("profile", "trial"),), absent)
+        self.out = io.StringIO()
+        console, selected = Console(plan, self.out), set[str]()
+        graph = [{"name": stage.name, "after": []} for stage in stages]
+        record = Recording(
+            self.records,
+            lambda: {"command": sorted(selected), "profile": "trial", "stages": graph},
+        )
+        yard = Yard(plan, self.layout, console, lambda: None, self.gate)
+        yard.attempt = lambda stage, run: (run(stage.job), self.healed)
+        yard.selected, yard.record, yard.notify = selected, record, self.notify
+
+        def task_all() -> Iterator[dict[str, Any]]:
+            yield from stage_tasks(yard)
+
+        self.ran.clear()
+        config = {
+            "default_tasks": ["build"],
+            "backend": "sqlite3",
+            "dep_file": str(Path(self.layout.root) / "db"),
+            "reporter": reporter_for(console, selected, lambda code: end(yard, code)),
+            "verbosity": 2,
+            "continue": True,
+        }
+        tasks = {"task_all": task_all, "DOIT_CONFIG": config}
+        try:
+            return int(DoitMain(ModuleTaskLoader(tasks)).run(list(argv)) or 0)
+        finally:
+            yard.held.close()
+
+    def text(self, name: str) -> str:
+        return Path(self.layout.manifest(name)).read_text()
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(tmp_path, monkeypatch)
+
+
+def test_a_second_run_does_nothing_and_says_so(bench: Bench) -> None:
+    assert bench.doit() == 0
+    assert bench.ran == ["deps", "wheel"]
+    assert bench.doit("build") == 0
+    assert bench.ran == []
+    assert "Up to date" in bench.out.getvalue()
+
+
+def test_plain_doit_is_build_and_validate_builds_nothing(bench: Bench) -> None:
+    assert bench.doit() == 0
+    assert bench.ran == ["deps", "wheel"]
+    bench.inputs = {"flag": "B"}
+    assert bench.doit("validate") == 0
+    assert bench.ran == ["validate"]
+
+
+def test_validate_owns_nothing_where_nothing_is_built(bench: Bench) -> None:
+    def no_torch() -> None:
+        raise BuildError("there is no torch of profile trial yet", todo="doit build profile=trial")
+
+    bench.acts["validate"] = no_torch
+    assert bench.doit("validate") == 1
+    assert "there is no torch of profile trial yet" in bench.out.getvalue()
+    assert not Path(bench.layout.build).exists()
+    bench.doit("build")
+    assert bench.doit("validate") == 1
+    assert (Path(bench.layout.build) / "CACHEDIR.TAG").exists()
+
+
+def test_the_head_is_written_once_before_any_work(bench: Bench) -> None:
+    bench.doit()
+    lines = bench.out.getvalue().splitlines()
+    assert lines[0].split() == ["profile", "trial"]
+    assert bench.out.getvalue().count("profile trial") == 1
+
+
+def test_a_changed_input_reruns_and_is_given_as_the_reason(bench: Bench) -> None:
+    bench.doit()
+    bench.inputs = {"flag": "B"}
+    bench.doit()
+    assert bench.ran == ["deps"]
+    assert "flag: now B, was A" in bench.out.getvalue()
+
+
+def test_a_new_token_for_the_same_index_is_no_reason_to_build_again(bench: Bench) -> None:
+    bench.inputs = {"index": "https://index.example/simple?token=hunter2"}
+    bench.doit()
+    bench.inputs = {"index": "https://index.example/simple?token=hunter3"}
+    bench.ran.clear()
+    bench.doit()
+    assert bench.ran == []
+
+
+def test_identical_outputs_stop_the_rebuild_there(bench: Bench) -> None:
+    bench.doit()
+    bench.inputs = {"flag": "B"}
+    bench.acts["deps"] = lambda: "same"
+    bench.doit()
+    assert bench.ran == ["deps"]
+    bench.inputs = {"flag": "C"}
+    bench.acts["deps"] = lambda: "other"
+    bench.doit()
+    assert bench.ran == ["deps", "wheel"]
+    assert "deps.json changed" in bench.out.getvalue()
+
+
+def test_an_interrupted_rebuild_is_not_up_to_date_when_the_old_settings_return(
+    bench: Bench,
+) -> None:
+    bench.doit()
+
+    def interrupted() -> str:
+        raise SystemExit(143)
+
+    bench.inputs = {"flag": "B"}
+    bench.acts["deps"] = interrupted
+    with pytest.raises(SystemExit):
+        bench.doit()
+    assert not Path(bench.layout.manifest("deps")).exists()
+    bench.inputs = {"flag": "A"}
+    bench.acts["deps"] = lambda: "same"
+    assert bench.doit() == 0
+    assert bench.ran == ["deps"]
+
+
+def test_an_expected_failure_is_exit_1_without_a_traceback(bench: Bench) -> None:
+    def fail() -> str:
+        raise BuildError("the wheel is wrong", where="a.log:3", todo="do this")
+
+    bench.acts["wheel"] = fail
+    assert bench.doit() == 1
+    shown = bench.out.getvalue()
+    assert "a.log:3: the wheel is wrong" in shown
+    assert "→ do this" in shown
+    assert "Traceback" not in shown
+    assert bench.text("deps")
+
+
+def test_what_there_is_to_do_is_told_and_kept_for_this_profile(bench: Bench) -> None:
+    def fail() -> str:
+        raise BuildError("the wheel is wrong", todo="doit clean wheel, then doit build")
+
+    bench.acts["wheel"] = fail
+    assert bench.doit() == 1
+    todo = "doit clean wheel profile=trial, then doit build profile=trial"
+    assert f"→ {todo}" in " ".join(bench.out.getvalue().split())
+    (record,) = Path(bench.records).iterdir()
+    assert todo in record.read_text(encoding="utf-8")
+
+
+def test_what_keeps_a_build_from_beginning_is_told_for_this_profile(bench: Bench) -> None:
+    def stop() -> None:
+        raise BuildError("it cannot be built here", todo="doit doctor --accept")
+
+    bench.gate = stop
+    assert bench.doit() == 1
+    assert "→ doit doctor --accept profile=trial" in bench.out.getvalue()
+
+
+def test_second_run_reports_busy_once_and_fails_no_stage(bench: Bench) -> None:
+    bench.doit()
+    bench.inputs = {"flag": "B"}
+    bench.acts["deps"] = lambda: "other"
+    bench.more = (bench.stage("extensions:toy"),)
+    with files.lock(bench.layout.build):
+        assert bench.doit() == 1
+    shown = bench.out.getvalue()
+    assert bench.ran == []
+    assert "Failed" not in shown
+    assert [line.split() for line in shown.splitlines() if "Busy" in line] == [["Busy", "trial"]]
+    assert shown.count("is using this folder") == 1
+    assert f"end process {os.getpid()}, then run the same command again" in shown
+
+
+def test_stage_runs_without_an_optional_manifest_and_the_run_fails(bench: Bench) -> None:
+    good, bad, after = (bench.stage(f"extensions:{name}") for name in ("good", "bad", "after"))
+    after = replace(after, reads=bad.leaves)
+    may_lack = (*good.leaves, *bad.leaves, *after.leaves)
+    reads = (bench.layout.manifest("wheel"), *may_lack)
+    install = replace(bench.stage("install"), job=SimpleNamespace(into="x"), reads=reads)
+    bench.more = (good, bad, after, replace(install, may_lack=may_lack))
+
+    def fail() -> str:
+        raise BuildError("it does not compile")
+
+    bench.acts["extensions:bad"] = fail
+    for command in ("build", "install"):
+        assert bench.doit(command) == 1
+        assert bench.ran[-1] == "install"
+        assert "extensions:after" not in bench.ran
+        assert bench.out.getvalue().count("it does not compile") == 1
+        assert bench.text("install")
+    bench.acts["extensions:bad"] = lambda: "better"
+    assert bench.doit("install") == 0
+    assert bench.ran == ["extensions:bad", "extensions:after", "install"]
+    assert "bad.json" in bench.out.getvalue()
+    assert bench.doit() == 0
+    assert bench.ran == []
+    bench.acts["extensions:good"] = lambda: "other"
+    Path(good.leaves[0]).unlink()
+    assert bench.doit() == 0
+    assert bench.ran == ["extensions:good", "install"]
+
+
+def test_a_bug_of_ours_is_exit_2_and_keeps_its_traceback(bench: Bench) -> None:
+    def bug() -> str:
+        raise ZeroDivisionError("ours")
+
+    bench.acts["wheel"] = bug
+    assert bench.doit() == 2
+    assert "ZeroDivisionError" in bench.out.getvalue()
+
+
+def test_a_full_disk_is_told_as_one(bench: Bench) -> None:
+    def full() -> str:
+        raise OSError(28, "No space left on device", "/somewhere")
+
+    bench.acts["wheel"] = full
+    assert bench.doit() == 1
+    assert "the disk is full" in bench.out.getvalue()
+
+
+def test_a_place_that_cannot_be_written_is_told_as_one(bench: Bench) -> None:
+    def locked() -> str:
+        raise OSError(30, "Read-only file system", "/wheelhouse/x.whl")
+
+    bench.acts["wheel"] = locked
+    assert bench.doit() == 1
+    assert "/wheelhouse/x.whl: read-only file system" in bench.out.getvalue()
+    assert "Traceback" not in bench.out.getvalue()
+
+
+def test_a_stage_that_always_looks_runs_and_costs_nothing_downstream(bench: Bench) -> None:
+    bench.asks = "always"
+    bench.doit()
+    bench.doit()
+    assert bench.ran == ["deps"]
+    assert "Unchanged deps" in " ".join(bench.out.getvalue().split())
+    assert "Up to date" in bench.out.getvalue()
+
+
+def test_a_stage_that_is_asked_runs_only_when_something_moved(bench: Bench) -> None:
+    bench.asks = "moved"
+    bench.doit()
+    bench.doit()
+    assert bench.ran == []
+    bench.moved = True
+    bench.doit()
+    assert bench.ran == ["deps"]
+
+
+def test_losing_the_database_costs_a_rerun_and_loses_nothing(bench: Bench) -> None:
+    bench.doit()
+    (Path(bench.layout.root) / "db").unlink()
+    assert bench.doit() == 0
+    assert bench.ran == ["deps", "wheel"]
+
+
+def test_clean_withdraws_the_claims_alone(bench: Bench) -> None:
+    bench.doit()
+    kept = Path(bench.layout.build) / "work"
+    kept.write_text("hours")
+    assert bench.doit("clean") == 0
+    assert not Path(bench.layout.manifest("wheel")).exists()
+    assert kept.exists()
+
+
+def test_a_stage_the_strategy_lacks_says_why(bench: Bench) -> None:
+    assert bench.doit("compile") == 0
+    assert "not part of this profile: it has none" in bench.out.getvalue()
+
+
+def test_a_record_says_why_and_how_long_and_the_manifest_does_not(bench: Bench) -> None:
+    bench.doit()
+    record = json.loads(Path(manifests.record_of(bench.layout.manifest("wheel"))).read_text())
+    assert record["reason"] == "first time"
+    assert record["seconds"] >= 0
+    assert set(json.loads(bench.text("wheel"))) == {"value"}
+
+
+def test_names_of_tasks_are_none_of_doits_own(bench: Bench) -> None:
+    taken = set(DoitMain(ModuleTaskLoader({})).get_cmds().to_dict())
+    stages = {"deps", "source", "env", "compile", "wheel", "extensions", "validate"}
+    assert not taken & (stages | {"build", "doctor", "settings", "purge", "check"})
+
+
+def test_the_extensions_are_a_group_that_can_be_built_and_cleaned_as_one(bench: Bench) -> None:
+    bench.more = (bench.stage("extensions:a", "wheel"), bench.stage("extensions:b", "wheel"))
+    assert bench.doit("extensions") == 0
+    assert bench.ran[:2] == ["deps", "wheel"]
+    assert set(bench.ran[2:]) == {"extensions:a", "extensions:b"}  # doit keeps no order of theirs
+    assert bench.doit("clean", "extensions") == 0
+    assert not Path(bench.layout.manifest("extensions:a")).exists()
+    assert Path(bench.layout.manifest("wheel")).exists()
+    assert bench.doit("extensions:b") == 0
+    assert bench.ran == ["extensions:b"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGHUP")
+def test_a_closed_terminal_ends_the_run_unless_nohup_prevents_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_DFL)
+    assert signal.SIGHUP in reporter.leaving()
+    monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_IGN)
+    assert signal.SIGHUP not in reporter.leaving()
+
+
+def test_a_signal_after_the_run_changes_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handlers: dict[int, object] = {}
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+    bench.acts["deps"] = lambda: str(signal.SIG_IGN in handlers.values())
+    assert bench.doit() == 0
+    assert "False" in bench.text("deps")
+    assert {handlers[number] for number in reporter.leaving()} == {signal.SIG_IGN}
+
+
+def test_a_problem_stops_build_and_writes_nothing(bench: Bench, tmp_path: Path) -> None:
+    def stop() -> None:
+        raise BuildError("1 problem: disk", todo="doctor.ignore: [disk]")
+
+    bench.gate = stop
+    assert bench.doit("build") == 1
+    assert bench.ran == []
+    assert {path.name.partition(".")[0] for path in tmp_path.iterdir()} <= {"db", "db-wal"}
+    assert "1 problem: disk" in bench.out.getvalue()
+    assert "doctor.ignore: [disk]" in bench.out.getvalue()
+
+
+def test_what_the_doctor_found_is_told_once_however_many_stages_it_stops(bench: Bench) -> None:
+    asked: list[str] = []
+
+    def stop() -> None:
+        asked.append("now")
+        raise BuildError("1 problem: disk", todo="doctor.ignore: [disk]")
+
+    bench.gate = stop
+    bench.more = (bench.stage("source"), bench.stage("env"))
+    assert bench.doit("build") == 1
+    assert bench.ran == []
+    assert bench.out.getvalue().count("1 problem: disk") == 1
+    assert asked == ["now"]
+
+
+def test_nothing_to_do_runs_no_doctor(bench: Bench) -> None:
+    asked: list[str] = []
+    bench.gate = lambda: asked.append("now")
+    bench.doit()
+    assert asked == ["now"], "once, whatever the number of stages"
+    bench.doit()
+    assert asked == ["now"]
+    bench.inputs = {"flag": "B"}
+    bench.doit()
+    assert asked == ["now", "now"]
+
+
+def test_a_stage_that_only_looks_runs_no_doctor(bench: Bench) -> None:
+    asked: list[str] = []
+    bench.gate = lambda: asked.append("now")
+    bench.asks = "always"
+    bench.doit()
+    assert asked == ["now"], "the first time it makes what it looks at later"
+    bench.doit()
+    bench.doit("validate")
+    assert asked == ["now"]

@@ -1,0 +1,197 @@
+"""doit's database on a disk that is full, or read-only, or not there: no run ends for it."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from doit.cmd_base import ModuleTaskLoader
+from doit.dependency import Dependency, JSONCodec, SqliteDB
+from doit.doit_cmd import DoitMain
+
+from tasks.cli.database import see_that_it_can_be_read
+from tasks.cli.running.uptodate import go_on_without_saving
+from tasks.cli.session import open_yard
+from tasks.core.errors import BuildError
+from tests.support.checkout import write
+from tests.unit.cli.running.test_graph import Bench
+
+FULL = "pragma page_size = 512; vacuum; pragma max_page_count = 1"  # no more than there is
+READ_ONLY = "pragma query_only = 1"
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def doits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """doit's own class, which is as it was when the test is over."""
+    for name in ("_sqlite3", "_get_task_data", "in_", "remove", "remove_all", "dump"):
+        monkeypatch.setattr(SqliteDB, name, getattr(SqliteDB, name))
+
+
+@pytest.fixture
+def going_on(doits: None) -> None:
+    go_on_without_saving()
+
+
+def opening(monkeypatch: pytest.MonkeyPatch, pragma: str) -> None:
+    """Whoever opens doit's database next finds it so."""
+    whole: Callable[..., Any] = SqliteDB._sqlite3
+
+    def opened(self: Any, name: str) -> Any:
+        connection = whole(self, name)
+        connection.executescript(pragma)
+        return connection
+
+    monkeypatch.setattr(SqliteDB, "_sqlite3", opened)
+
+
+@pytest.mark.parametrize("pragma", [FULL, READ_ONLY])
+def test_a_failure_is_told_where_nothing_can_be_saved(
+    bench: Bench, going_on: None, monkeypatch: pytest.MonkeyPatch, pragma: str
+) -> None:
+    def fail() -> str:
+        raise BuildError("nvcc is not there", where="deps.log")
+
+    opening(monkeypatch, pragma)
+    assert bench.doit() == 0  # what it made is there, and only not saved
+    bench.inputs, bench.acts["deps"] = {"flag": "x" * 9999}, fail
+    assert bench.doit() == 1
+    out = bench.out.getvalue()
+    assert "nvcc is not there" in out
+    assert "Stopped" in out
+    assert "Traceback" not in out
+
+
+@pytest.mark.parametrize("pragma", [FULL, READ_ONLY])
+def test_that_it_could_not_be_saved_is_said_once(
+    bench: Bench, going_on: None, monkeypatch: pytest.MonkeyPatch, pragma: str
+) -> None:
+    opening(monkeypatch, pragma)
+    bench.inputs = {"flag": "x" * 9999}
+    assert bench.doit() == 0
+    assert bench.out.getvalue().count("what is up to date could not be saved: ") == 1
+
+
+def test_one_that_cannot_be_opened_is_done_without(
+    tmp_path: Path, going_on: None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "nowhere" / "db"
+    known = Dependency(SqliteDB, str(path))
+    known._set("deps", "result:", "1")
+    known.close()
+    assert f"warning: {path} cannot be opened: unable to open" in capfd.readouterr().err
+
+
+def test_reports_work_where_nothing_can_be_kept(
+    yard: Path, doits: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    write(yard, "target: {gpus: ['12.0']}\n")
+    (yard / ".doit.db.mine").mkdir()
+    opened = open_yard(yard, "mine", {}, ["settings"])
+    tasks = {"DOIT_CONFIG": opened.doit_config, "task_all": opened.tasks}
+    assert DoitMain(ModuleTaskLoader(tasks)).run(["settings"]) == 0
+    said = capfd.readouterr()
+    assert "target.gpus" in said.out
+    assert "cannot be opened" in said.err
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("error", "damaged"),
+    [
+        (sqlite3.OperationalError("unable to open database file"), False),
+        (sqlite3.OperationalError("disk I/O error"), False),
+        (sqlite3.OperationalError("attempt to write a readonly database"), False),
+        (sqlite3.OperationalError("database is locked"), False),
+        (sqlite3.OperationalError("database disk image is malformed"), True),
+        (sqlite3.DatabaseError("file is not a database"), True),
+    ],
+)
+def test_only_what_is_damaged_is_put_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: sqlite3.Error, damaged: bool
+) -> None:
+    path = tmp_path / "db"
+    with closing(sqlite3.connect(path)) as made:
+        made.execute("create table doit (task_id text)")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(sqlite3, "connect", fail)
+    see_that_it_can_be_read(path)
+    assert path.exists() is not damaged
+
+
+def test_a_damaged_one_that_cannot_be_moved_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    path = tmp_path / "db"
+    path.write_bytes(b"none" * 999)
+    monkeypatch.setattr(Path, "replace", fail)
+    see_that_it_can_be_read(path)
+    assert path.exists()
+
+
+@pytest.mark.parametrize("data", ["{half", "[1]", "\\x00"])
+def test_what_is_damaged_since_it_was_opened_is_not_known(
+    bench: Bench, going_on: None, tmp_path: Path, data: str
+) -> None:
+    assert bench.doit() == 0
+    with closing(sqlite3.connect(tmp_path / "db")) as opened:
+        opened.execute("update doit set task_data = ?", (data,))
+        opened.commit()
+    assert bench.doit() == 0
+    assert "Traceback" not in bench.out.getvalue()
+
+
+def test_a_database_whose_table_is_another_is_not_known_and_is_forgotten(
+    going_on: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "db")) as opened:
+        opened.execute("create table doit (x)")
+        opened.commit()
+    known = SqliteDB(str(tmp_path / "db"), JSONCodec())
+    known._conn.execute("drop table doit")
+    assert known.get("wheel", "deps:") is None
+    assert not known.in_("deps")
+    known.remove_all()
+    known.set("wheel", "result:", "1")
+    known.dump()
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "good": lambda data: data,
+    "no database": lambda _: b"none" * 999,
+    "a page of zeros": lambda data: data[:4096] + bytes(4096) + data[8192:],
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+@pytest.mark.parametrize("command", ["forget", "forget --all", "forget deps", "clean"])
+def test_forget_and_clean_end_well_and_the_next_build_is_right(
+    bench: Bench, going_on: None, tmp_path: Path, how: str, command: str
+) -> None:
+    assert bench.doit() == 0
+    database = tmp_path / "db"
+    database.write_bytes(DAMAGE[how](database.read_bytes()))
+    assert bench.doit(*command.split()) == 0  # doit ends a traceback with another code
+    assert database.with_name("db.damaged").exists() is (how != "good")
+    bench.inputs, bench.acts["deps"] = {"flag": "B"}, lambda: "moved"
+    assert bench.doit() == 0
+    assert bench.ran == ["deps", "wheel"]
+    assert '"moved"' in bench.text("deps")
+    assert bench.doit() == 0
+    assert bench.ran == []

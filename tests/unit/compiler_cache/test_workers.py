@@ -1,0 +1,303 @@
+"""Machines that compile for this one: as the settings name them, and who is left out."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from tasks.compiler_cache import distributed as distribute
+from tasks.compiler_cache.distributed import fit
+from tasks.core.errors import BuildError, SettingsError
+from tasks.runlog.report.private import Private
+from tasks.settings.load import load
+from tasks.settings.workers import (
+    SCRIPT,
+    VARIABLE,
+    Counts,
+    Kind,
+    Worker,
+    Workers,
+    asked,
+    counted,
+    named,
+    variables,
+    worker,
+)
+from tests.support.checkout import Heard, OnSystem, write
+from tests.support.systems import posix_only
+
+FOLDER = PurePosixPath("/y/build/p")
+Handing = AbstractContextManager[distribute.Handed]
+
+
+@pytest.fixture(autouse=True)
+def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a run that has asked nobody yet."""
+    monkeypatch.setattr(fit, "_known", {})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("10.0.0.5", Worker("10.0.0.5", 3632, 4)),
+        ("10.0.0.5/8", Worker("10.0.0.5", 3632, 8)),
+        ("builder-2:4000/16,lzo", Worker("builder-2", 4000, 16, packed=True)),
+        ("me@builder/8", Worker("builder", 3632, 8, user="me")),
+    ],
+)
+def test_a_host_is_what_distcc_takes_for_one(text: str, expected: Worker) -> None:
+    assert worker(text) == expected
+
+
+def test_distcc_is_told_what_this_machine_stands_and_no_more() -> None:
+    hosts = [worker(text) for text in ("10.0.0.5/8", "b:4000/16,lzo", "me@c/2")]
+    assert variables("distcc", hosts, 2)["DISTCC_HOSTS"] == (
+        "--localslots=2 --localslots_cpp=2 10.0.0.5:3632/8 b:4000/16,lzo me@c/2"
+    )
+
+
+def told(folder: Path, build: str) -> str:
+    config = folder / "config"
+    (config / "profiles").mkdir(parents=True)
+    for name in ("default", "profiles/mine"):
+        (config / f"{name}.yaml").write_text("target:\n  ptx: false\n", encoding="utf-8")
+    (config / "local.yaml").write_text(f"build: {build}\n", encoding="utf-8")
+    with pytest.raises(SettingsError) as found:
+        load(config, "mine", {})
+    return str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        ("{hosts: [--localslots=9]}", "build.hosts.0"),
+        ("{hosts: ['@builder:rm -rf /']}", "build.hosts.0"),
+        ("{hosts: ['me@builder:/tmp/evil']}", "build.hosts.0"),
+        ("{hosts: ['a b/4']}", "build.hosts.0"),
+        ("{hosts: ['a/4,cpp']}", "build.hosts.0"),
+        ("{hosts: ['me@builder:22/4']}", "~/.ssh/config"),
+        ("{hosts: [a/2, localhost/2]}", "build.hosts.1: this machine has its own slots"),
+        ("{hosts: [a:99999/2]}", 'build.hosts.0: "a:99999/2": a port is a number from 1 to 65535'),
+        ("{hosts: [a:0]}", "a port is a number from 1"),
+        ("{distribute: distcc}", "build.distribute: distcc needs build.hosts"),
+        ("{distribute: distcc, hosts: [a/2, a/4]}", "build.hosts: a host is listed twice"),
+        (
+            "{distribute: distcc, hosts: [a/2], cache: sccache}",
+            "build.distribute: sccache hands nothing on to distcc: take build.cache",
+        ),
+        ("{distribute: icecream, hosts: [a/2, b/2]}", "one entry, the scheduler"),
+        ("{distribute: icecream, hosts: ['a/2,lzo']}", "takes its scheduler and a number"),
+        (
+            "{distribute: sccache-dist, hosts: [a/2], cache: sccache}",
+            "sccache-dist is no longer supported: set build.distribute: distcc or icecream",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_told_at_load(tmp_path: Path, build: str, message: str) -> None:
+    assert message in told(tmp_path, build)
+
+
+def test_a_mistake_in_the_hosts_is_told_with_its_line_or_variable(yard: Path) -> None:
+    config = yard / "config"
+    write(yard, "build: {type: Release}\n")
+    (config / "local.yaml").write_text(
+        'build:\n  hosts: ["a/2",\n    "localhost/4"]\n', encoding="utf-8"
+    )
+    with pytest.raises(
+        SettingsError, match=r"^config/local\.yaml:3: build\.hosts\.1: this machine"
+    ):
+        load(config, "mine", {})
+    (config / "local.yaml").unlink()
+    name = "TORCHYARD__BUILD__DISTRIBUTE"
+    with pytest.raises(SettingsError, match=rf"^{name}: build\.distribute: distcc needs"):
+        load(config, "mine", {name: "distcc"})
+
+
+def test_who_did_what_is_read_from_distccs_log() -> None:
+    log = [
+        "distcc[7] (dcc_lock_host) got cpu lock on 10.0.0.5/4 slot 0 as fd4",
+        "distcc[7] cpp a.cpp on localhost completed ok",
+        "distcc[7] compile a.cpp on 10.0.0.5:3632/4 completed ok",
+        "distcc[8] compile b.cpp on me@b/4,lzo completed ok",
+        "distcc[9] compile c.cpp on localhost completed ok",
+        "distcc[10] compile (null) on localhost completed ok",
+        "distcc[11] compile d.cpp on 10.0.0.5:3632/4 failed",
+    ]
+    counts = counted("distcc", log)
+    assert counts == Counts({"10.0.0.5": 1, "b": 1, "here": 1})
+    assert counts.told("distcc") == "distcc had 1 at 10.0.0.5, 1 at b, 1 here compiled"
+
+
+def test_compilations_per_host_are_read_from_the_icecream_log() -> None:
+    log = [
+        "ICECC[7] 2026-11-22 21:37:36: asking for host to use",
+        "ICECC[7] 2026-11-22 21:37:36: Have to use host 10.0.0.5:10245 - Job ID: 17 - env: x86_64",
+        "ICECC[8] 2026-11-22 21:37:36: building myself, but telling localhost",
+        "ICECC[9] 2026-11-22 21:37:56: neither -c nor -S argument, building locally",
+    ]
+    assert counted("icecream", log) == Counts({"10.0.0.5": 1, "here": 1})
+
+
+def test_a_report_leaves_the_machines_out() -> None:
+    hosts = named({"build.hosts": ["me@builder2/8", "10.0.0.5:3632/4,lzo"], "build.jobs": 4})
+    assert hosts == ("builder2", "10.0.0.5")
+    told = Private(hosts=hosts).clean("distcc had 3 at 10.0.0.5, 4 at builder2, 0 here compiled")
+    assert told == "distcc had 3 at HOST, 4 at HOST, 0 here compiled"
+
+
+@posix_only
+@pytest.mark.parametrize(
+    ("compiler", "handed", "expected"),
+    [
+        ("g++", "echo", "{tmp}/g++ -c a.cpp"),
+        ("nvcc", "echo", "called nvcc -c a.cpp"),
+        ("g++", "", "called g++ -c a.cpp"),
+    ],
+)
+def test_the_script_hands_on_all_but_nvcc_and_nothing_where_nobody_asks(
+    tmp_path: Path, compiler: str, handed: str, expected: str
+) -> None:
+    script = tmp_path / "distribute"
+    distribute.prepare(str(script))
+    assert script.read_text(encoding="utf-8") == SCRIPT
+    program = tmp_path / compiler
+    program.write_text(f'#!/bin/sh\necho called {compiler} "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    env = {"PATH": "/usr/bin:/bin", **({VARIABLE: handed} if handed else {})}
+    argv = [str(script), str(program), "-c", "a.cpp"]
+    done = subprocess.run(argv, env=env, check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == expected.format(tmp=tmp_path)
+
+
+def _handing(
+    workers: Workers, launcher: str, env: dict[str, str], tmp_path: Path
+) -> dict[str, str]:
+    compilers = ("/usr/bin/gcc", "/usr/bin/g++")
+    with distribute.handing_on(workers, launcher, compilers, env, tmp_path / "log") as handed:
+        return dict(handed.env)
+
+
+@posix_only
+@pytest.mark.parametrize(
+    ("kind", "launcher", "warning"),
+    [
+        ("distcc", "/usr/bin/sccache", "sccache caches here"),
+        ("distcc", "", "nothing before its compilers"),
+        ("distcc", "/usr/bin/ccache", "CCACHE_PREFIX is set already, to mine"),
+    ],
+)
+def test_where_nothing_can_be_handed_on_that_is_a_warning_and_the_same_environment(
+    tmp_path: Path, heard: Heard, kind: Kind, launcher: str, warning: str
+) -> None:
+    (tmp_path / "distcc").write_text("#!/bin/sh\n", encoding="utf-8")
+    (tmp_path / "distcc").chmod(0o755)
+    env = {"PATH": str(tmp_path), "CCACHE_PREFIX": "mine"}
+    assert _handing(asked(kind, ["a/2"], FOLDER), launcher, env, tmp_path) == env
+    assert [text for text in heard if warning in text]
+
+
+@pytest.fixture
+def handing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Handing]:
+    """Handing on by a distcc that is there, behind ccache, to machines that can all be used."""
+    monkeypatch.setattr(distribute, "usable", lambda asked, *_: asked.hosts)
+    for name in ("distcc", "icecc"):
+        program(tmp_path / name, "")
+
+    def begun(kind: Kind = "distcc", **env: str) -> Handing:
+        compilers = ("/usr/bin/gcc", "/usr/bin/g++")
+        given = {"PATH": str(tmp_path), **env}
+        machines = asked(kind, ["a/2"], tmp_path)
+        return distribute.handing_on(
+            machines, "/usr/bin/ccache", compilers, given, tmp_path / "log"
+        )
+
+    return begun
+
+
+COMPILED = "distcc[7] compile a.cpp on a:3632/2 completed ok\n"
+
+
+@posix_only
+def test_also_of_a_build_that_fails_it_is_known_who_did_what(
+    handing: Callable[..., Handing], tmp_path: Path, heard: Heard
+) -> None:
+    def build(handed: distribute.Handed) -> None:
+        assert handed.env["DISTCC_LOG"] == str(tmp_path / "log")
+        (tmp_path / "log").write_text(COMPILED, encoding="utf-8")
+        raise BuildError("no more")
+
+    begun = handing()
+    with pytest.raises(BuildError, match="no more"), begun as handed:
+        build(handed)
+    assert handed.noted == {"workers": {"kind": "distcc", "by_host": {"a": 1}}}
+    assert list(heard) == ["distcc had 1 at a, 0 here compiled"]
+    assert not (tmp_path / "log").exists()
+
+
+@posix_only
+@pytest.mark.parametrize(
+    ("kind", "theirs", "ours"),
+    [
+        ("distcc", {"DISTCC_LOG": "mine", "DISTCC_VERBOSE": "0"}, "DISTCC_LOG"),
+        ("distcc", {"DISTCC_LOG": "mine"}, "DISTCC_VERBOSE"),
+        ("distcc", {"DISTCC_VERBOSE": "1"}, "DISTCC_LOG"),
+        ("icecream", {"ICECC_DEBUG": "warn"}, "ICECC_LOGFILE"),
+    ],
+)
+def test_a_log_of_a_persons_own_stays_and_nothing_is_counted(
+    handing: Callable[..., Handing], heard: Heard, kind: Kind, theirs: dict[str, str], ours: str
+) -> None:
+    with handing(kind, **theirs) as handed:
+        assert {**handed.env, **theirs} == handed.env
+        assert handed.env.get(ours) == theirs.get(ours)
+    assert handed.noted == {}
+    names = " and ".join(theirs)
+    assert list(heard) == [f"who compiles what is not counted: {names} of build.env stays as it is"]
+
+
+@posix_only
+@pytest.mark.parametrize(
+    ("daemon", "warning"),
+    [
+        ("asking for host to use", ""),
+        ("connect failed", "iceccd is not running on this machine: sudo systemctl start iceccd"),
+    ],
+)
+def test_icecream_is_used_where_its_scheduler_and_a_daemon_here_answer(
+    tmp_path: Path, heard: Heard, daemon: str, warning: str
+) -> None:
+    program(
+        tmp_path / "bin" / "icecc", f'echo "ICECC[1] 12:00: {daemon}" >"$ICECC_LOGFILE"; exec "$@"'
+    )
+    with socket.create_server(("127.0.0.1", 0)) as scheduler:
+        machines = asked("icecream", [f"127.0.0.1:{scheduler.getsockname()[1]}/32"], tmp_path)
+        env = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
+        compilers = ("/usr/bin/gcc", "/usr/bin/g++")
+        with distribute.handing_on(
+            machines, "/usr/bin/ccache", compilers, env, tmp_path / "log"
+        ) as found:
+            assert found.slots == (0 if warning else 32)
+    assert any(warning in text for text in heard) if warning else list(heard) == []
+
+
+def program(path: Path, text: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+@posix_only
+def test_without_the_program_it_is_named_with_its_command(
+    tmp_path: Path, heard: Heard, on_system: OnSystem
+) -> None:
+    on_system("debian")
+    env = {"PATH": str(tmp_path)}
+    assert _handing(asked("distcc", ["a/2"], FOLDER), "/usr/bin/ccache", env, tmp_path) == env
+    assert heard == [
+        "nothing is handed to other machines: distcc is not here (sudo apt install distcc)"
+    ]

@@ -1,0 +1,117 @@
+"""What made a stage run, in a person's words."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from tasks.core.digest import changes
+from tasks.core.formatting.moved import INPUTS, inputs
+from tests.support.rows import each_row
+from tests.unit.planning.test_decide import existing, host
+from tests.unit.test_plan import every_stage, plan_of
+
+EXTENSIONS: list[dict[str, Any] | str] = [
+    {"name": "a", "path": "a"},
+    {"name": "b", "sdist": "b==1.0", "requires": ["numpy"]},
+    {"name": "c", "git": "https://git.example/c", "patches": ["c.patch"]},
+    "gsplat",
+]
+SOURCE = {"torch": {"strategy": "source"}, "extensions": EXTENSIONS}
+TOOLS = ["ninja>=1.13.1", "pip", "wheel", "build", "numpy", "cmake>=3.27"]
+DISTCC = {"distribute": "distcc", "hosts": ["builder:3632/16"]}
+
+
+def told(room: str, before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    return list(inputs(room, changes(before, after)))
+
+
+def asked() -> dict[str, set[str]]:
+    """Of each room the inputs that its stages have, whatever is asked for."""
+    tree = {**SOURCE, "install": {"into": "/envs/gs/bin/python", "partial": True}}
+    plans = (
+        plan_of(host(), extensions=EXTENSIONS, companions=["torchvision"]),
+        plan_of(host(), **tree, wheel={"cuda": "packages"}, build=DISTCC),
+        plan_of(host(), **SOURCE, source={"path": "/src/pytorch"}, build={"env": {"CXX": "clang"}}),
+        plan_of(host(), **SOURCE, source={"tarball": "/src/pytorch.tar"}),
+        plan_of(host(), target={"gpus": []}),
+        plan_of(host(), torch={"index": "https://index.example/"}, companions=["torchvision"]),
+        plan_of(existing("2.11.0+cu130", "13.0"), torch={"strategy": "existing"}),
+        plan_of(host(system="windows"), **SOURCE),
+    )
+    found: dict[str, set[str]] = defaultdict(set)
+    for plan in plans:
+        for stage in every_stage(plan):
+            found[stage.room] |= stage.inputs.keys()
+    return found
+
+
+def test_every_input_of_every_stage_has_words_and_no_word_is_left_over() -> None:
+    found = asked()
+    everywhere = {"recipe", *INPUTS[""]}
+    assert found.keys() == INPUTS.keys() - {""}
+    for room, keys in found.items():
+        assert keys - everywhere == INPUTS[room].keys() - everywhere, room
+
+
+@each_row(
+    ("room", "before", "after", "lines"),
+    [
+        (
+            "source",
+            {"kind": "git", "location": "https://git.example/p", "ref": "v2.6.0"},
+            {"kind": "path", "location": "/src/p"},
+            [
+                "source: now a folder, was a git address",
+                "source: now /src/p, was https://git.example/p",
+            ],
+        ),
+        ("compile", {"type": "Debug"}, {"type": "Release"}, ["build.type: now Release, was Debug"]),
+        (
+            "compile",
+            {"flags": {}},
+            {"flags": {"USE_NCCL": False}},
+            ["build.flags.USE_NCCL: now false, was not set"],
+        ),
+        (
+            "env",
+            {"targets": ["9.0"], "arch_lists": {"torch": "9.0"}, "runtime": {}},
+            {"targets": ["12.0"], "arch_lists": {"torch": "12.0"}, "runtime": {"A": "1"}},
+            ["targets: now 12.0, was 9.0", "variables of programs A: now 1, was not set"],
+        ),
+        ("env", {"cache": ["auto", "20G", {}]}, {"cache": ["off", "20G", {}]},
+         ["build.cache, build.cache_size: now off, 20G, was auto, 20G"]),
+        ("wheel", {"recipe": 2}, {"recipe": 3},
+         ["this version of torchyard does it in another way"]),
+        (
+            "wheel",
+            {"kind": "PrebuiltJob", "requirement": "torch==2.15.0", "cuda": "13.2"},
+            {"kind": "BuiltJob", "release": "2.15.0", "cuda": "12.8"},
+            ["CUDA: now 12.8, was 13.2", "torch: now built here, was an official wheel"],
+        ),
+        ("deps", {"gcc_max": 14}, {"gcc_max": 15}, ["newest GCC that is taken: now 15, was 14"]),
+        (
+            "deps",
+            {"tools": [*TOOLS, "setuptools>=70"]},
+            {"tools": [*TOOLS, "setuptools>=77"]},
+            ["build tools: now with setuptools>=77, without setuptools>=70"],
+        ),
+        ("extensions", {"ref": "main", "patches": []}, {"ref": "v2", "patches": ["/p"]},
+         ["ref: now v2, was main", "patches: now /p, was none"]),
+    ],
+)  # fmt: skip
+def test_what_moved_is_told_in_a_persons_words(
+    room: str, before: dict[str, Any], after: dict[str, Any], lines: list[str]
+) -> None:
+    assert told(room, before, after) == lines
+
+
+def test_an_input_that_is_not_known_any_more_is_told_by_its_name() -> None:
+    assert told("deps", {"venom": 1}, {}) == ["venom: now not set, was 1"]
+    assert told("deps", {"a": [1]}, {"a": {"b": 1}}) == ["a: now b=1, was 1"]
+    assert list(inputs("deps", changes([], {"a": 1}))) == [": now a=1, was none"]
+
+
+def test_a_password_is_not_told() -> None:
+    (line,) = told("compile", {"env": {}}, {"env": {"URL": "https://me:secret@host/"}})
+    assert line == "build.env.URL: now https://***@host/, was not set"

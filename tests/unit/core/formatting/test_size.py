@@ -1,0 +1,32 @@
+"""Sizes in words: the unit that a person would take, and no more digits than are of use."""
+
+from __future__ import annotations
+
+import pytest
+
+from tasks.core.formatting.size import gib, size
+from tests.support.rows import each_row
+
+
+@each_row(
+    ("mib", "text"),
+    [
+        (0, "0 MiB"),
+        (511.6, "512 MiB"),
+        (1023, "1023 MiB"),
+        (1023.7, "1 GiB"),
+        (1024, "1 GiB"),
+        (4710, "4.6 GiB"),
+        (9.9 * 1024, "9.9 GiB"),
+        (9.96 * 1024, "10 GiB"),
+        (32_607, "32 GiB"),
+        (1200 * 1024, "1,200 GiB"),
+    ],
+)
+def test_a_size_has_the_unit_that_fits_it(mib: float, text: str) -> None:
+    assert size(mib) == text
+
+
+@pytest.mark.parametrize(("mib", "text"), [(512, "0.5"), (10_035, "9.8"), (24_576, "24")])
+def test_a_number_of_gib_stands_alone_where_the_unit_is_beside_it(mib: int, text: str) -> None:
+    assert gib(mib) == text

@@ -1,0 +1,223 @@
+"""`build.heal`: a failure with a safe remedy gets it once, aloud, and the record says so."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest_mock import MockerFixture
+
+from tasks.core.errors import BuildError, CommandFailedError, MissingCodeError
+from tasks.core.model import Command, Stage
+from tasks.doctor.failures import diagnosed
+from tasks.doctor.failures.healing import attempt
+from tasks.lock.profile import Profile
+from tasks.runlog import records
+from tasks.system import git, shell
+from tasks.system.manifests import record_of
+from tests.support.checkout import Heard, opened, write
+
+EXTENSION = """target: {gpus: ['12.0']}
+torch: {strategy: source}
+build: {heal: HEAL, jobs: 4}
+extensions: [{name: rast, git: u, submodules: false, requires: [spam]}]
+"""
+CSTDINT = 'k.cu(9): error: identifier "uint32_t" is undefined'
+SUBMODULE = "a.cpp:3:10: fatal error: glm/glm.hpp: No such file or directory"
+MEMORY = "cc1plus: out of memory allocating 65536 bytes"
+ISOLATED = "  File \"<string>\", line 1\nModuleNotFoundError: No module named 'torch'\nmetadata"
+
+
+def profile_of(yard: Path, heal: bool = True) -> Profile:
+    write(yard, EXTENSION.replace("HEAL", str(heal).lower()))
+    subject = opened(yard)
+    assert subject.opened is not None
+    return subject.opened
+
+
+def stage_of(profile: Profile, name: str = "extensions:rast") -> Stage:
+    return next(one for one in profile.plan.stages if one.name == name)
+
+
+class Action:
+    """A stage's action that prints and fails until its job is as it should be."""
+
+    def __init__(self, log: Path, said: str, healthy: Callable[[Any], bool]) -> None:
+        self.jobs: list[Any] = []
+        self._log, self._said, self._healthy = log, said, healthy
+
+    def __call__(self, job: Any) -> tuple[str]:
+        self.jobs.append(job)
+        if not self._healthy(job):
+            argv = (sys.executable, "-c", f"print({self._said!r}); raise SystemExit(1)")
+            shell.run(Command(argv, shell.host_env(), "build rast", log=self._log))
+        return ("made",)
+
+
+@pytest.mark.parametrize(
+    ("said", "healthy", "told"),
+    [
+        (CSTDINT, lambda job: "cstdint" in job.includes, "includes: [cstdint]"),
+        (SUBMODULE, lambda job: job.submodules, "submodules: true"),
+        (MEMORY, lambda job: job.jobs < 4, "build.jobs: "),
+        (ISOLATED, lambda job: not job.isolated, "--no-build-isolation for spam"),
+    ],
+    ids=["forced-include", "submodules", "fewer-jobs", "no-build-isolation"],
+)
+def test_a_safe_remedy_is_applied_once_aloud_and_told(
+    yard: Path, heard: Heard, said: str, healthy: Callable[[Any], bool], told: str
+) -> None:
+    profile = profile_of(yard)
+    action = Action(yard / "a.log", said, healthy)
+    outputs, healed = attempt(stage_of(profile), action, profile)
+    assert outputs == ("made",)
+    assert healed.startswith(told)
+    assert len(action.jobs) == 2
+    assert f"By build.heal, once: {healed}" in heard.text
+    assert heard[-1] == f"extensions:rast went well after {healed}"
+
+
+def test_wheel_without_code_for_a_target_suggests_another(yard: Path) -> None:
+    write(yard, "target: {gpus: ['12.0']}\ntorch: {version: 2.15.9, index: /wheels}\n")
+    profile = opened(yard).opened
+    assert profile
+
+    def refuse(_: Any) -> tuple[str]:
+        raise MissingCodeError("torch-2.15.9.whl holds machine code for 9.0 and none for 12.0")
+
+    with pytest.raises(MissingCodeError) as caught:
+        attempt(stage_of(profile, "wheel"), refuse, profile)
+    assert caught.value.todo.startswith('set torch.index: auto and torch.version: "2.15.0": ')
+
+
+def test_without_the_setting_the_remedy_is_only_told(yard: Path) -> None:
+    profile = profile_of(yard, heal=False)
+    action = Action(yard / "a.log", CSTDINT, lambda _: False)
+    with pytest.raises(CommandFailedError) as caught:
+        attempt(stage_of(profile), action, profile)
+    assert len(action.jobs) == 1
+    assert "includes: [cstdint] with rast" in caught.value.todo
+    assert "build.heal: true" in caught.value.todo
+
+
+def test_what_does_not_help_is_not_tried_twice(yard: Path, heard: Heard) -> None:
+    profile = profile_of(yard)
+    action = Action(yard / "a.log", CSTDINT, lambda _: False)
+    with pytest.raises(CommandFailedError) as caught:
+        attempt(stage_of(profile), action, profile)
+    assert len(action.jobs) == 2
+    assert caught.value.cause.endswith("(rasterizer-cstdint)")
+    assert "failed again, after includes: [cstdint]" in heard[-1]
+    assert "build.heal: true" not in caught.value.todo
+    assert caught.value.todo.endswith("; build.heal has tried: includes: [cstdint]")
+
+
+@pytest.mark.parametrize(
+    ("said", "changed"),
+    [
+        (CSTDINT, {"includes": ("cstdint",)}),
+        (SUBMODULE, {"submodules": True}),
+        (SUBMODULE, {"kind": "path"}),
+        (MEMORY, {"jobs": 1}),
+        (ISOLATED, {"requires": ()}),
+        ("a.cpp:7:3: error: expected ';'", {}),
+    ],
+)
+def test_what_is_done_already_is_not_done_again(
+    yard: Path, said: str, changed: dict[str, Any]
+) -> None:
+    profile = profile_of(yard)
+    stage = stage_of(profile)
+    stage = replace(stage, job=replace(stage.job, **changed))
+    action = Action(yard / "a.log", said, lambda _: False)
+    with pytest.raises(CommandFailedError):
+        attempt(stage, action, profile)
+    assert len(action.jobs) == 1
+
+
+def test_who_failed_knowing_what_to_do_is_left_alone(yard: Path) -> None:
+    profile = profile_of(yard)
+
+    def run(_: Any) -> tuple[Any, ...]:
+        try:
+            Action(yard / "a.log", MEMORY, lambda _: False)(None)
+        except CommandFailedError as error:
+            error.todo = "a.o needs more memory than there is"
+            raise
+        return ()
+
+    with pytest.raises(CommandFailedError) as caught:
+        attempt(stage_of(profile), run, profile)
+    assert caught.value.todo == "a.o needs more memory than there is"
+
+
+def test_submodules_of_our_own_tree_are_brought(
+    yard: Path, heard: Heard, mocker: MockerFixture
+) -> None:
+    profile = profile_of(yard)
+    update = mocker.patch.object(git, "update_submodules", autospec=True)
+    action = Action(yard / "a.log", SUBMODULE, lambda _: update.called)
+    _, healed = attempt(stage_of(profile, "compile"), action, profile)
+    assert healed == "git submodule sync and update"
+    (tree,) = update.call_args.args
+    assert tree == profile.layout.build / "src" / "pytorch"
+
+
+def test_a_persons_own_tree_is_never_touched(yard: Path) -> None:
+    write(yard, EXTENSION.replace("HEAL", "true") + f"source: {{path: {yard / 'mine'}}}\n")
+    profile = opened(yard).opened
+    assert profile is not None
+    action = Action(yard / "a.log", SUBMODULE, lambda _: False)
+    with pytest.raises(CommandFailedError) as caught:
+        attempt(stage_of(profile, "compile"), action, profile)
+    assert len(action.jobs) == 1
+    assert f"git -C {yard / 'mine'} submodule update" in caught.value.todo
+
+
+def test_an_error_without_a_log_goes_through(yard: Path) -> None:
+    profile = profile_of(yard)
+
+    def run(_: Any) -> tuple[Any, ...]:
+        raise BuildError("no tree", where="source.path")
+
+    with pytest.raises(BuildError, match="no tree"):
+        attempt(stage_of(profile), run, profile)
+
+
+def test_a_log_that_cannot_be_read_hides_nothing(
+    yard: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(*_: Any) -> None:
+        raise BuildError("the log cannot be read")
+
+    monkeypatch.setattr(diagnosed, "explained", unreadable)
+    profile = profile_of(yard)
+    with pytest.raises(CommandFailedError, match="uint32_t"):
+        attempt(stage_of(profile), Action(yard / "a.log", CSTDINT, lambda _: False), profile)
+
+
+def test_a_bug_in_the_diagnosis_hides_nothing(
+    yard: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard
+) -> None:
+    def wrong(*_: Any) -> None:
+        raise KeyError("first_error")
+
+    monkeypatch.setattr(diagnosed, "explained", wrong)
+    profile = profile_of(yard)
+    with pytest.raises(CommandFailedError, match="uint32_t"):
+        attempt(stage_of(profile), Action(yard / "a.log", CSTDINT, lambda _: False), profile)
+    assert heard[-1] == (
+        "why extensions:rast failed could not be looked for: KeyError: 'first_error'"
+    )
+
+
+def test_the_record_says_what_was_done(yard: Path) -> None:
+    stage = stage_of(profile_of(yard))
+    records.write(stage, "first time", 1.0, "0", "includes: [cstdint]")
+    record = json.loads(Path(record_of(stage.leaves[0])).read_text(encoding="utf-8"))
+    assert record["healed"] == "includes: [cstdint]"

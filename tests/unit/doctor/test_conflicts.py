@@ -1,0 +1,58 @@
+"""Merge conflicts in the user's own sources are a problem before a build begins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from subprocess import CalledProcessError
+
+import pytest
+
+from tasks.core.check_ids import GATE, CheckId
+from tasks.doctor.ask import ask
+from tasks.doctor.judging import judge
+from tasks.doctor.probes import look
+from tests.integration.conftest import commit, git
+from tests.support.checkout import KNOWLEDGE
+from tests.support.surroundings import LINUX, LINUX_HOST, profile_on
+from tests.support.systems import needs_git
+from tests.support.toyextension import make_extension
+from tests.support.toytree import make_tree
+
+WANTED: frozenset[CheckId] = frozenset({"conflicts"})
+
+
+def with_conflict(tree: Path) -> Path:
+    """Make a checkout of a folder, with a merge that ended in a conflict."""
+    git(tree, "init", "-q", "-b", "main")
+    commit(tree, "first")
+    for branch in ("theirs", "ours"):
+        git(tree, "checkout", "-q", "-b", branch, "main")
+        (tree / "setup.py").write_text(branch, "utf-8")
+        commit(tree, branch)
+    with pytest.raises(CalledProcessError):
+        git(tree, "merge", "theirs")
+    return tree
+
+
+@needs_git
+def test_conflicts_in_the_tree_and_in_an_extension_are_problems(tmp_path: Path) -> None:
+    torch = with_conflict(make_tree(tmp_path / "pytorch"))
+    rast = with_conflict(make_extension(tmp_path / "rast"))
+    extension = {"name": "toy", "path": str(rast), "imports": ["toy"]}
+    profile = profile_on(
+        LINUX, torch={"strategy": "source"}, source={"path": str(torch)}, extensions=[extension]
+    )
+    asked = replace(ask(tmp_path, LINUX_HOST, profile), build=tmp_path)
+    found = judge(look(asked, WANTED), profile, KNOWLEDGE, WANTED)
+    assert [(one.level, one.subject) for one in found] == [
+        ("problem", "source.path"),
+        ("problem", "extensions (toy).path"),
+    ]
+    assert found[0].seen == f"in {torch} 1 file has merge conflicts: setup.py"
+    assert f"git -C {torch} merge --abort" in found[0].todo
+    assert WANTED <= GATE
+    for tree in (torch, rast):
+        git(tree, "merge", "--abort")
+    (clean,) = judge(look(asked, WANTED), profile, KNOWLEDGE, WANTED)
+    assert clean.level == "ok"

@@ -1,0 +1,177 @@
+"""Folders of extensions that were cloned without their submodules: found, and told early."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+
+from tasks.cli.commands import doctor
+from tasks.core.check_ids import CheckId
+from tasks.core.errors import BuildError
+from tasks.doctor.ask import ask
+from tasks.doctor.host_facts import Asked, Surroundings, Unfetched
+from tasks.doctor.judging import judge
+from tasks.doctor.probes import look
+from tasks.doctor.symptom import Symptom
+from tasks.system.files import write_atomic
+from tests.support.checkout import KNOWLEDGE, Heard, opened, write
+from tests.support.surroundings import LINUX, LINUX_HOST, profile_on
+
+RAST = "diff-gaussian-rasterization"
+GLM = '[submodule "third_party/glm"]\n\tpath = third_party/glm\n\turl = https://git.example/glm\n'
+WANTED: frozenset[CheckId] = frozenset({"submodules"})
+
+
+def seen(folder: Path, within: str = "") -> tuple[Unfetched, ...]:
+    own = (("toy", folder, folder / within),)
+    found = look(Asked(folder, LINUX_HOST, (), build=folder, own=own), WANTED).unfetched
+    assert found is not None
+    return found
+
+
+def clone(folder: Path, gitmodules: str = GLM) -> Path:
+    """As `git clone` leaves it: a folder for each submodule, and nothing in it."""
+    folder = folder.resolve()
+    write_atomic(folder / ".gitmodules", gitmodules)
+    write_atomic(folder / ".git" / "HEAD", "ref: refs/heads/main\n")
+    write_atomic(folder / "setup.py", "")
+    (folder / "third_party" / "glm").mkdir(parents=True)
+    return folder
+
+
+def test_an_empty_submodule_of_a_clone_is_found_and_so_is_one_that_is_not_there(
+    tmp_path: Path,
+) -> None:
+    tree = clone(tmp_path)
+    glm = tree / "third_party" / "glm"
+    (found,) = seen(tree)
+    assert found == Unfetched("toy", tree, tree, (glm,), cloned=True)
+    glm.rmdir()
+    assert seen(tree) == (found,)
+
+
+def test_a_submodule_that_was_fetched_and_a_folder_without_any_are_silent(tmp_path: Path) -> None:
+    tree = clone(tmp_path / "toy")
+    write_atomic(tree / "third_party" / "glm" / "glm.hpp", "")
+    assert seen(tree) == ()
+    (tmp_path / "plain").mkdir()
+    assert seen(tmp_path / "plain") == seen(tmp_path / "away") == ()
+
+
+@pytest.mark.parametrize(
+    ("section", "found"),
+    [
+        ("path = third_party/a b", ["third_party/a b"]),
+        ('  PATH="third_party/quoted"  ; where it is', ["third_party/quoted"]),
+        ("path = third_party/glm # of the CPU\r", ["third_party/glm"]),
+        ("path = tools\n\tupdate = none", []),
+        ("url = https://git.example/path = x", []),
+    ],
+)
+def test_gitmodules_is_read_as_git_reads_it(tmp_path: Path, section: str, found: list[str]) -> None:
+    tree = clone(tmp_path, f'[core]\n\tbare = false\n[submodule "x"]\n\t{section}\n')
+    folders = [folder for one in seen(tree) for folder in one.folders]
+    assert folders == [tree / path for path in found]
+
+
+def test_of_the_work_tree_around_it_only_what_concerns_the_extension_counts(tmp_path: Path) -> None:
+    """gaussian-splatting without --recursive: the extensions are submodules themselves, and the
+    viewers are no part of them.
+    """
+    paths = ("submodules/rast", "submodules/simple-knn", "SIBR_viewers")
+    project = clone(tmp_path, "".join(f'[submodule "{p}"]\n\tpath = {p}\n' for p in paths))
+    rast = project / "submodules" / "rast"
+    rast.mkdir(parents=True)
+    assert seen(rast) == (Unfetched("toy", rast, project, (rast,), cloned=True),)
+    clone(rast)
+    glm = rast / "third_party" / "glm"
+    assert seen(rast) == (Unfetched("toy", rast, rast, (glm,), cloned=True),)
+    inner, outer = seen(project, "submodules/rast")
+    assert (inner.tree, inner.folders) == (rast, (glm,))
+    assert (outer.tree, len(outer.folders)) == (project, 2)
+
+
+def test_a_project_that_names_the_submodule_of_a_folder_in_it_is_found(tmp_path: Path) -> None:
+    project = clone(tmp_path, '[submodule "glm"]\n\tpath = rast/third_party/glm\n')
+    rast = project / "rast"
+    (rast / "third_party").mkdir(parents=True)
+    (found,) = seen(rast)
+    assert (found.tree, found.folders) == (project, (rast / "third_party" / "glm",))
+
+
+def test_in_a_folder_that_is_no_clone_git_is_not_the_remedy(tmp_path: Path) -> None:
+    write_atomic(tmp_path / "zip" / ".gitmodules", GLM)
+    (found,) = seen(tmp_path / "zip")
+    assert not found.cloned
+    assert "git clone --recursive" in told(found).todo
+
+
+HERE = PurePosixPath("/proj/rast")
+EMPTY = Unfetched(RAST, HERE, HERE, (HERE / "third_party/glm",), cloned=True)
+
+
+def told(one: Unfetched, **more: Any) -> Symptom:
+    s = replace(LINUX, unfetched=(one,))
+    extension = {"name": one.extension, "path": str(one.source), "imports": ["x"], **more}
+    (found,) = judge(s, profile_on(s, extensions=[extension]), KNOWLEDGE, WANTED)
+    return found
+
+
+def test_one_that_is_known_to_be_needed_is_a_problem_with_the_command_that_mends_it() -> None:
+    found = told(EMPTY)
+    assert (found.level, found.subject) == ("problem", RAST)
+    assert "/proj/rast/third_party/glm is empty or not there" in found.seen
+    assert found.todo == "  git -C /proj/rast submodule update --init --recursive"
+    assert told(EMPTY, optional=True).level == "warning"
+
+
+def test_one_that_may_be_empty_on_purpose_is_a_warning() -> None:
+    assert told(replace(EMPTY, extension="toy")).level == "warning"
+    other = replace(EMPTY, folders=(HERE / "third_party/docs",))
+    assert told(other).level == "warning"
+    many = replace(other, folders=tuple(HERE / f"third_party/{n}" for n in range(5)))
+    assert "third_party/2 and 2 more are empty" in told(many).seen
+
+
+def test_an_extension_that_is_itself_an_empty_submodule_is_a_problem() -> None:
+    one = Unfetched("toy", HERE, HERE.parent, (HERE,), cloned=True)
+    assert told(one).level == "problem"
+
+
+def test_a_command_holds_a_folder_with_a_blank_together() -> None:
+    one = replace(EMPTY, tree=PurePosixPath("/my proj"))
+    assert told(one).todo == '  git -C "/my proj" submodule update --init --recursive'
+
+
+def test_folders_of_a_person_alone_are_looked_at_and_what_is_built_in_them() -> None:
+    clone = {"name": "c", "git": "https://git.example/c.git", "ref": "v1", "imports": ["c"]}
+    own = {"name": "o", "path": "/src/o", "subdirectory": "python", "imports": ["o"]}
+    asked = ask(LINUX.root, LINUX_HOST, profile_on(LINUX, extensions=[clone, own]))
+    assert asked.own == (("o", PurePosixPath("/src/o"), PurePosixPath("/src/o/python")),)
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_build_is_told_before_its_first_stage(
+    yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch, ignored: bool
+) -> None:
+    ignore = "doctor: {ignore: [submodules, python]}\n" if ignored else ""
+
+    def gate(name: str) -> None:
+        def around(asked: Asked, _: object) -> Surroundings:
+            one = replace(EMPTY, extension=name)
+            return replace(LINUX, host=asked.host, root=asked.root, unfetched=(one,))
+
+        monkeypatch.setattr(doctor, "look", around)
+        write(yard, f"{ignore}extensions: [{{name: {name}, path: rast, imports: [x]}}]\n")
+        doctor.gate(opened(yard))
+
+    gate("toy")
+    assert ("git -C /proj/rast submodule update" in heard.text) != ignored
+    if ignored:
+        gate(RAST)
+    else:
+        with pytest.raises(BuildError, match="1 problem: submodules"):
+            gate(RAST)

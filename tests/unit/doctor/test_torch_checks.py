@@ -1,0 +1,247 @@
+"""What torch's cpp_extension says of compilers, read out of its text and judged before a build."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.core.check_ids import ALL
+from tasks.core.model import Interpreter, TorchFound
+from tasks.doctor.ask import ask
+from tasks.doctor.host_facts import Asked, Surroundings, Tool, TorchSeen
+from tasks.doctor.judging import judge
+from tasks.doctor.probes import look
+from tasks.doctor.symptom import Symptom
+from tasks.knowledge.cppextension import PLACE, SWITCH, Bounds, CppExtension, parse, switched_off
+from tasks.system.files import write_atomic
+from tests.support.checkout import KNOWLEDGE
+from tests.support.situations import ASKED_2_11, CUDA_12_8
+from tests.support.surroundings import CL, EXTENSION, LINUX, LINUX_HOST, SAYS, WINDOWS, profile_on
+
+# Out of torch/utils/cpp_extension.py of three releases, each shortened
+TORCH_2_6 = """
+MINIMUM_GCC_VERSION = (5, 0, 0)
+MINIMUM_MSVC_VERSION = (19, 0, 24215)
+
+VersionRange = Tuple[Tuple[int, ...], Tuple[int, ...]]
+VersionMap = Dict[str, VersionRange]
+# The second value is the exclusive(!) upper bound, i.e. min <= version < max
+CUDA_GCC_VERSIONS: VersionMap = {
+    '11.0': (MINIMUM_GCC_VERSION, (10, 0)),
+    '11.7': ((6, 0, 0), (12, 0)),
+}
+
+MINIMUM_CLANG_VERSION = (3, 3, 0)
+CUDA_CLANG_VERSIONS: VersionMap = {
+    '11.1': (MINIMUM_CLANG_VERSION, (11, 0)),
+    '11.7': (MINIMUM_CLANG_VERSION, (14, 0)),
+}
+BUILT_FROM_SOURCE_VERSION_PATTERN = re.compile(r'\\d+\\.\\d+\\.\\d+\\w+\\+\\w+')
+
+def append_std17_if_no_std_present(cflags) -> None:
+    '''Appends -std=c++17 where there is none.'''
+    cpp_flag = cpp_flag_prefix + 'c++17'
+    cflags = cflags + ['/std:c++17'] if IS_WINDOWS else ['-std=c++17']
+"""
+TORCH_2_11 = TORCH_2_6.replace(
+    "    '11.7': ((6, 0, 0), (12, 0)),\n",
+    "    '12.8': ((6, 0, 0), (14, 0)),\n    '13.0': ((6, 0, 0), (16, 0)),\n",
+)
+TORCH_2_15 = """
+MINIMUM_GCC_VERSION = (5, 0, 0)
+MINIMUM_MSVC_VERSION = (19, 20, 0)
+CUDA_GCC_VERSIONS: VersionMap = {
+    '12.8': ((6, 0, 0), (15, 0)),
+    '13.0': ((6, 0, 0), (16, 0)),
+}
+CUDA_CLANG_VERSIONS: VersionMap = {
+    '12.8': ((7, 0), (19, 0)),
+}
+BUILT_FROM_SOURCE_VERSION_PATTERN = re.compile(r'\\d+\\.\\d+\\.\\d+\\w+\\+\\w+')
+cflags = common_cflags + ['-fPIC', '-std=c++20'] + extra_cflags
+"""
+
+
+def test_the_tables_of_releases_are_read() -> None:
+    old, strict, new = map(parse, (TORCH_2_6, TORCH_2_11, TORCH_2_15))
+    assert old.gcc == {"11.0": Bounds("5.0.0", "10.0"), "11.7": Bounds("6.0.0", "12.0")}
+    assert old.clang["11.1"] == Bounds("3.3.0", "11.0")
+    assert strict.gcc["12.8"] == Bounds("6.0.0", "14.0")
+    assert new.gcc["12.8"] == Bounds("6.0.0", "15.0")
+    assert (old.least_msvc, new.least_msvc, new.least_gcc) == ("19.0.24215", "19.20.0", "5.0.0")
+    assert (old.standard, strict.standard, new.standard) == (17, 17, 20)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "def (",
+        "a\0b",
+        "CUDA_GCC_VERSIONS = bounds()\nMINIMUM_GCC_VERSION = '5'",
+        "CUDA_GCC_VERSIONS = {'12.8': 14, 12: ((6,), (7,)), **more, '13.0': ((a,), (7,))}",
+        "flags = ['-std=c++17', '-std=c++20']",
+    ],
+)
+def test_what_cannot_be_seen_is_left_out(text: str) -> None:
+    assert parse(text) == CppExtension()
+
+
+@pytest.mark.parametrize(
+    ("version", "checked"),
+    [
+        ("2.15.0+cu132", True),
+        ("2.6.0+cu130.sm120.g1a2b3c4", True),
+        ("2.6.0+cpu.g1a2b3c4.d123456", True),
+        ("2.16.0a0+git1a2b3c4", False),
+        ("2.6.10+cu130", False),  # two digits are enough for that pattern
+    ],
+)
+def test_a_torch_is_checked_by_what_it_calls_itself(version: str, checked: bool) -> None:
+    assert parse(TORCH_2_15).checks(version) is checked
+
+
+def test_a_version_is_compared_as_torch_does_it() -> None:
+    bounds = Bounds("6.0.0", "14.0")
+    versions = ("5.9.9", "6.0.0", "13.3.0", "14.0.0", "14.2.0")
+    assert [v for v in versions if bounds.hold(v)] == ["6.0.0", "13.3.0"]
+
+
+def test_the_switch_is_off_by_the_words_that_torch_knows() -> None:
+    words = ("1", "ON", "0", "true", "")
+    assert [word for word in words if switched_off({SWITCH: word})] == ["1", "ON"]
+
+
+def told(s: Surroundings, **asked: Any) -> Symptom:
+    (found,) = judge(s, profile_on(s, **asked), KNOWLEDGE, frozenset({"torch-checks"}))
+    return found
+
+
+REFUSING = replace(LINUX, **CUDA_12_8)
+
+
+def test_a_compiler_that_torch_refuses_is_told_with_both_ways_out() -> None:
+    found = told(REFUSING, **ASKED_2_11)
+    assert found.level == "problem"
+    assert found.seen == (
+        "torch 2.11.0+cu128 takes GCC >=6.0, <14.0 with CUDA 12.8, and would refuse "
+        "/usr/bin/g++ 14.2.0 for toy"
+    )
+    assert found.todo.splitlines() == [
+        "nvcc takes it, so turn its look off:",
+        '  extensions (toy).env: {TORCH_DONT_CHECK_COMPILER_ABI: "1"}',
+        "or take an older one (sudo apt install gcc-13 g++-13):",
+        "  build.env: {CC: gcc-13, CXX: g++-13}",
+    ]
+    fits = replace(REFUSING, cxx=Tool("/usr/bin/g++-13", "13.3.0"))
+    assert told(fits, **ASKED_2_11).level == "ok"
+    ancient = replace(REFUSING, cxx=Tool("/usr/bin/g++-5", "5.5.0"))
+    assert told(ancient, **ASKED_2_11).todo == "install a g++ of 6.0 or later"
+
+
+@pytest.mark.parametrize("env", [{SWITCH: "1"}, {"CXX": "g++-13"}])
+def test_an_extension_that_is_not_checked_is_no_problem(env: dict[str, str]) -> None:
+    other = {**EXTENSION, "name": "other", "env": env}
+    assert told(REFUSING, **ASKED_2_11, extensions=[other]).level == "ok"
+    both = told(REFUSING, **ASKED_2_11, extensions=[other, EXTENSION])
+    assert (both.level, both.seen.endswith("for toy")) == ("problem", True)
+
+
+def test_a_clang_by_its_path_is_held_to_the_bounds_of_gcc() -> None:
+    clang = replace(REFUSING, cxx=Tool("/usr/bin/clang++-18", "18.1.3"))
+    found = told(clang, **ASKED_2_11)
+    assert (found.level, "takes GCC >=6.0, <14.0" in found.seen) == ("problem", True)
+    assert "apt install" not in found.todo
+    assert SAYS.table("clang++-18") == ("clang", SAYS.clang)
+
+
+def test_nvcc_of_another_major_is_refused_whatever_is_turned_off() -> None:
+    off = {**EXTENSION, "env": {SWITCH: "1"}}
+    found = told(replace(LINUX, nvcc=Tool("/usr/local/cuda/bin/nvcc", "12.9.86")), extensions=[off])
+    assert found.level == "problem"
+    assert found.seen == "torch 2.15.0+cu132 is of CUDA 13.2 and refuses nvcc 12.9.86"
+    assert found.todo == 'set toolkit.version: "13.2"'
+    minor = replace(LINUX, nvcc=Tool("/usr/local/cuda/bin/nvcc", "13.0.88"))
+    assert told(minor).level == "ok"
+
+
+def test_a_compiler_that_torch_only_warns_of_is_a_warning() -> None:
+    old = replace(LINUX, cxx=Tool("/usr/bin/g++", "4.9.2"))
+    found = told(old)
+    assert (found.level, "wants 5.0.0 or later" in found.seen) == ("warning", True)
+    msvc = replace(WINDOWS, cxx=Tool(CL.path, "14.16.27023"))
+    assert (told(msvc).level, told(WINDOWS).level) == ("warning", "ok")
+    assert "cl.exe 19.16" in told(msvc).seen
+
+
+def test_a_torch_of_another_plan_is_not_judged() -> None:
+    for other in (TorchSeen("2.14.1+cu132", "13.2", SAYS), TorchSeen("2.15.0+cu126", "12.6", SAYS)):
+        found = told(replace(LINUX, torch=other))
+        assert (found.level, found.seen) == (*("not checked", "torch 2.15.0 is not installed yet"),)
+
+
+def test_where_no_cuda_extension_is_built_nothing_is_asked() -> None:
+    assert told(REFUSING, **ASKED_2_11, extensions=[]).seen.startswith("not needed")
+    assert told(replace(LINUX, torch=None), target={"gpus": []}).seen.startswith("not needed")
+
+
+def test_an_extension_without_cuda_sources_is_no_problem() -> None:
+    cpp = replace(REFUSING, without_cuda=frozenset({"toy"}))
+    assert told(cpp, **ASKED_2_11).seen.startswith("not needed: no CUDA extension")
+    other = {**EXTENSION, "name": "other"}
+    assert told(cpp, **ASKED_2_11, extensions=[other, EXTENSION]).seen.endswith("for other")
+
+
+def test_sources_that_are_here_already_are_looked_at(tmp_path: Path) -> None:
+    for name in ("toy/csrc/toy.cpp", "rast/csrc/rast.cu", "rast/rast.cpp"):
+        write_atomic(tmp_path / name, "")
+    sources = tuple((name, tmp_path / name) for name in ("toy", "rast", "not-fetched-yet"))
+    asked = Asked(tmp_path, LINUX_HOST, (), build=tmp_path, sources=sources)
+    assert look(asked, frozenset({"torch-checks"})).without_cuda == frozenset({"toy"})
+
+
+def test_a_companion_that_comes_as_a_wheel_is_not_compiled() -> None:
+    companion: dict[str, Any] = {**ASKED_2_11, "companions": ["torchvision"], "extensions": []}
+    stages = profile_on(REFUSING, **companion).plan.stages
+    (job,) = [stage.job for stage in stages if stage.room == "extensions"]
+    assert job.kind == "wheel"
+    assert told(REFUSING, **companion).seen.startswith("not needed")
+
+
+def install(site: Path, text: str | None) -> Path:
+    torch = site / "torch"
+    (torch / "utils").mkdir(parents=True)
+    (torch / "version.py").write_text("__version__ = '2.15.0+cu132'\ncuda = '13.2'\n")
+    if text is not None:
+        (torch / PLACE).write_text(text, encoding="utf-8")
+    return torch
+
+
+@pytest.mark.parametrize("site", ["lib/python3.12/site-packages", "Lib/site-packages"])
+def test_the_torch_of_the_environment_is_read_and_not_run(tmp_path: Path, site: str) -> None:
+    venv = tmp_path / "venv"
+    install(venv / site, f"{TORCH_2_15}\nraise SystemExit('never run')\n")
+    asked = Asked(tmp_path, LINUX_HOST, (), build=tmp_path, venv=venv)
+    found = look(asked, frozenset({"torch-checks"}))
+    assert found.torch == TorchSeen("2.15.0+cu132", "13.2", parse(TORCH_2_15))
+
+
+def test_an_existing_torch_is_read_where_it_is(tmp_path: Path) -> None:
+    asked = Asked(tmp_path, LINUX_HOST, (), build=tmp_path, venv=tmp_path / "venv")
+    assert look(asked, frozenset({"torch-checks"})).torch == TorchSeen()
+    there = replace(asked, torch=install(tmp_path / "conda", None))
+    found = look(there, frozenset({"torch-checks"})).torch
+    assert found == TorchSeen("2.15.0+cu132", "13.2")
+    assert look(there, ALL - {"torch-checks", "index", "git-hosts"}).torch is None
+
+
+def test_with_an_existing_torch_its_own_place_is_asked() -> None:
+    torch = TorchFound("2.15.0+cu132", "13.2", "/conda/lib/python3.12/site-packages/torch")
+    host = replace(LINUX_HOST, python=Interpreter("/conda/bin/python", "3.12.4", torch))
+    s = replace(LINUX, host=host)
+    existing = profile_on(s, torch={"strategy": "existing"})
+    assert str(ask(s.root, host, existing).torch) == torch.folder
+    assert ask(s.root, host, profile_on(s)).torch is None

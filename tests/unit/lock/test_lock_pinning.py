@@ -1,0 +1,143 @@
+"""What a plan takes of torchyard.lock, and what is said of the rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tasks.core.model import Host, Interpreter, Plan
+from tasks.knowledge import load
+from tasks.lock.pinning import pinned
+from tasks.lock.section import Made, Profile
+from tasks.planning.plan import layout_of, make_plan
+from tasks.settings.schema import Settings
+
+ROOT = Path(__file__).parents[3]
+HOST = Host("linux", "x86_64", Interpreter("/usr/bin/python3", "3.12.4"))
+KNOWLEDGE = load(ROOT / "config" / "knowledge")
+DIGEST, COMMIT = "a" * 64, "1" * 40
+GIT = "https://git.example/toy"
+ASKED: dict[str, Any] = {
+    "target": {"gpus": []},
+    "torch": {"strategy": "prebuilt"},
+    "extensions": [
+        {"name": "toy", "git": GIT, "ref": "main"},
+        {"name": "packed", "sdist": "packed==1.0"},
+    ],
+}
+TOOLS = {f"{name}==99.0": (DIGEST,) for name in ("ninja", "pip", "wheel", "build", "numpy")}
+HELD = Profile(
+    python="3.12",
+    platform="linux x86_64",
+    strategy="prebuilt",
+    release="2.15.0",
+    torch=Made(wheel="torch-2.15.0-py3-none-any.whl", sha256=DIGEST, packages={"a==1": (DIGEST,)}),
+    extensions={
+        "toy": Made(git=GIT, ref="main", commit=COMMIT, packages={"b==1": (DIGEST,)}),
+        "packed": Made(sdist="packed==1.0", sha256=DIGEST, requires={"c==1": (DIGEST,)}),
+    },
+    packages={**TOOLS, "setuptools==81.0": (DIGEST,), "cmake==3.31.6": (DIGEST,)},
+)
+
+
+def plans(held: Profile = HELD, host: Host = HOST, **asked: Any) -> tuple[Plan, Plan]:
+    """Without the lock, and with it."""
+    settings = Settings.model_validate({**ASKED, **asked})
+    layout = layout_of(Path("/yard"), "mine", settings)
+    choice, plan = make_plan(settings, host, KNOWLEDGE, layout)
+    return plan, pinned(plan, held, choice)
+
+
+def job(plan: Plan, name: str) -> Any:
+    return next(stage.job for stage in plan.stages if stage.name == name)
+
+
+def told(**more: Any) -> list[str]:
+    _, plan = plans(**more)
+    return [
+        line.removeprefix("torchyard.lock: ").partition(": resolved")[0] for line in plan.warnings
+    ]
+
+
+def test_every_part_gets_what_is_locked_and_no_input_moves() -> None:
+    bare, plan = plans()
+    assert plan.warnings == bare.warnings == ()
+    assert [stage.inputs for stage in plan.stages] == [stage.inputs for stage in bare.stages]
+    assert job(plan, "deps").locked == HELD.packages
+    wheel = job(plan, "wheel")
+    assert (wheel.locked_sha256, wheel.locked) == (DIGEST, {"a==1": (DIGEST,)})
+    toy, packed = job(plan, "extensions:toy"), job(plan, "extensions:packed")
+    assert (toy.ref, toy.commit, toy.locked) == ("main", COMMIT, {"b==1": (DIGEST,)})
+    assert (packed.locked_sha256, packed.locked_requires) == (DIGEST, {"c==1": (DIGEST,)})
+
+
+def test_another_torch_is_said_and_the_rest_is_taken() -> None:
+    older = HELD.model_copy(update={"release": "2.14.1"})
+    assert told(held=older) == ["torch prebuilt 2.14.1 is locked, and prebuilt 2.15.0 is asked for"]
+    _, plan = plans(held=older)
+    assert job(plan, "wheel").locked_sha256 == ""
+    assert job(plan, "extensions:toy").commit == COMMIT
+
+
+def test_another_rebuild_of_the_same_release_is_another_torch() -> None:
+    made = HELD.torch.model_copy(update={"wheel": "torch-2.15.0+cu132.sm90-py3-none-any.whl"})
+    held = HELD.model_copy(update={"torch": made})
+    for local in (None, "cu132.sm90"):  # null is whichever there is: the one that is locked
+        torch = {"strategy": "prebuilt", "local": local}
+        assert not told(held=held, torch=torch)
+    torch = {"strategy": "prebuilt", "local": "cu132.sm120"}
+    assert told(held=held, torch=torch) == [
+        "torch prebuilt 2.15.0+cu132.sm90 is locked, and prebuilt 2.15.0+cu132.sm120 is asked for"
+    ]
+    _, plan = plans(held=held, torch=torch)
+    assert (job(plan, "wheel").locked_sha256, job(plan, "wheel").locked) == ("", {})
+    assert job(plan, "extensions:toy").commit == COMMIT
+
+
+def test_a_wheel_whose_name_is_none_is_another_torch() -> None:
+    made = HELD.torch.model_copy(update={"wheel": "torch.whl"})
+    assert told(held=HELD.model_copy(update={"torch": made})) == [
+        "torch prebuilt torch.whl is locked, and prebuilt 2.15.0 is asked for"
+    ]
+
+
+def test_another_python_or_platform_takes_nothing() -> None:
+    host = replace(HOST, python=Interpreter("/usr/bin/python3", "3.11.2"))
+    there, here = (f"Python 3.{minor} on linux x86_64" for minor in (12, 11))
+    assert told(host=host) == [f"this profile is locked for {there}, and this is {here}"]
+    _, plan = plans(host=host)
+    assert job(plan, "extensions:toy").commit == ""
+
+
+def test_an_extension_that_is_not_locked_and_one_that_is_not_asked_for_are_said() -> None:
+    extensions = [
+        {"name": "toy", "git": GIT, "ref": "v2"},
+        {"name": "new", "sdist": "new==1.0"},
+    ]
+    assert told(extensions=extensions) == [
+        f"of toy {GIT} at main is locked, and {GIT} at v2 is asked for",
+        "new is not in it",
+        "packed is locked, and the settings do not list it",
+    ]
+
+
+def test_tools_that_no_longer_fit_are_resolved_anew_together() -> None:
+    old = HELD.model_copy(update={"packages": {**HELD.packages, "cmake==3.0": (DIGEST,)}})
+    del old.packages["cmake==3.31.6"]
+    (line,) = told(held=old)
+    assert line.startswith("cmake 3.0 is locked, and cmake")
+    _, plan = plans(held=old)
+    assert job(plan, "deps").locked == {}
+
+
+def test_a_source_tree_is_held_at_its_commit() -> None:
+    git = "https://github.com/pytorch/pytorch.git"
+    made = Made(git=git, ref="v2.15.0", commit=COMMIT)
+    held = HELD.model_copy(update={"strategy": "source", "torch": made})
+    asked = {"torch": {"strategy": "source"}, "extensions": ASKED["extensions"]}
+    _, plan = plans(held=held, **asked)
+    assert job(plan, "source").at == COMMIT
+    assert told(held=held, **asked, source={"ref": "main"}) == [
+        f"of PyTorch's tree {git} at v2.15.0 is locked, and {git} at main is asked for"
+    ]

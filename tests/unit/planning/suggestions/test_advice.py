@@ -1,0 +1,166 @@
+"""What a refusal names is applied here, and planned: no line leads nowhere, and where a combination
+of torch, CUDA and Python works, one is named.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tasks.core.errors import BuildError, SettingsError
+from tasks.core.model import Host, System, ToolkitFound
+from tasks.planning.decide import attempt, decide
+from tasks.planning.suggestions import known_bad
+from tasks.settings.schema import Settings
+from tests.unit.planning.test_decide import CUDA_124, CUDA_132, KNOWLEDGE, host
+
+Given = dict[str, Any]
+CUDAS = list(KNOWLEDGE.toolkits)
+PATCHES = [found.patch for found in KNOWLEDGE.releases.values()]
+EXTENSIONS: tuple[list[Given], ...] = ([], [{"name": "smoke", "path": "templates/smoke"}])
+GPUS = ("V100", "RTX 4090", "RTX 5090", "11.0", "10.7", "3.7", "12.1", "9.0a", "8.8", "12.0f")
+LISTS = [*([gpu] for gpu in GPUS), ["V100", "11.0"], ["V100", "RTX 5090"]]
+SYSTEMS: tuple[tuple[System, str], ...] = (
+    ("linux", "x86_64"),
+    ("windows", "AMD64"),
+    ("linux", "aarch64"),
+)
+REPORTED = [  # each was refused with advice that was refused in turn, or with none
+    (["RTX 5090"], "2.15.0", "auto", "auto", "path", "3.12.4", "13.6.1"),
+    (["V100", "11.0"], "2.15.0", "auto", "auto", "auto", "3.16.0", ""),
+    (["RTX 4090"], "2.99.0", "prebuilt", "13.5", "path", "3.7.9", "11.8.89"),
+    (["12.1"], "2.5.1", "source", "13.0", "auto", "3.7.9", ""),
+    (["10.7"], "2.6.0", "auto", "13.6", "system", "3.16.0", ""),
+    (["RTX 4090"], "2.2.2", "prebuilt", "12.4", "pypi", "3.15.0", ""),
+]
+
+
+def situation(  # noqa: PLR0917 - all that is asked for
+    gpus: list[str], torch: str, strategy: str, cuda: str, provider: str, python: str, own: str
+) -> tuple[Given, Host]:
+    toolkit = {"version": cuda, "provider": provider}
+    kits: tuple[ToolkitFound, ...] = ()
+    if provider == "path":
+        toolkit["path"] = "/opt/cuda"
+        kits = (ToolkitFound("/opt/cuda", own, asked=True),)
+    asked = {"torch": {"version": torch, "strategy": strategy}, "target": {"gpus": gpus}}
+    return {**asked, "toolkit": toolkit}, host(python=python, toolkits=kits)
+
+
+def sampled(count: int) -> Iterator[tuple[Given, Host]]:
+    pick = random.Random(19).choice
+    for _ in range(count):
+        asked, on = situation(
+            pick(LISTS),
+            pick(["2.0.1", "2.2.2", "2.5.1", "2.6.0", "2.9.1", "2.13.0", "2.15.0", "2.99.0"]),
+            pick(["auto", "prebuilt", "source"]),
+            pick(["auto", "auto", "11.8", "12.4", "12.8", "13.0", "13.5", "13.6"]),
+            pick(["auto", "system", "pypi", "path"]),
+            pick(["3.7.9", "3.9.1", "3.12.4", "3.13.1", "3.15.0", "3.16.0"]),
+            pick(["12.4.131", "13.6.1", "13.2.86", "11.8.89"]),
+        )
+        system, machine = pick(SYSTEMS)
+        kits = on.toolkits or pick([(), (CUDA_124,), (CUDA_132,)])
+        there = replace(on, system=system, machine=machine, toolkits=kits)
+        yield {**asked, "extensions": pick(EXTENSIONS)}, there
+
+
+def plans(asked: Given, on: Host) -> bool:
+    """Whether it is planned, and not known to fail."""
+    settings = Settings.model_validate(asked)
+    try:
+        choice = attempt(settings, on, KNOWLEDGE)
+    except BuildError:
+        return False
+    return not known_bad(KNOWLEDGE, choice, on)
+
+
+def applied(line: str, asked: Given, on: Host) -> list[tuple[Given, Host]]:
+    """The settings and the machine of one alternative; [] where it names none."""
+    line = line.partition(", or name it with")[0]
+    changed: Given = {key: dict(part) for key, part in asked.items() if key != "extensions"}
+    changed["extensions"] = asked.get("extensions", [])
+    python = re.search(r'(?:python: "|environment of Python )(\d\.\d+)', line)
+    gpus = re.search(r"target\.gpus: \[(.*?)\]", line)
+    torch = re.search(r'(?:take torch |torch\.version: ")(\d\.\d+\.\d+)', line)
+    keys = dict(re.findall(r'toolkit\.(version|provider): "?([\w.]+)', line))
+    install = re.search(r"install CUDA (\d+\.\d+)", line)
+    own = re.search(r"name CUDA (.+?) in toolkit\.path", line)
+    source = "torch.strategy: source" in line
+    if not any((python, gpus, torch, keys, install, own, source)):
+        return []
+    there = replace(on, python=replace(on.python, version=python[1])) if python else on
+    if gpus:
+        changed["target"]["gpus"] = re.findall(r'"(.+?)"', gpus[1])
+    if torch:
+        changed["torch"]["version"] = torch[1]
+    if source:
+        changed["torch"]["strategy"] = "source"
+    changed["toolkit"].update(keys)
+    if install:
+        kit = ToolkitFound("/new", f"{install[1]}.1")
+        there = replace(there, toolkits=(kit, *there.toolkits))
+    if own:
+        kits = [ToolkitFound("/opt/cuda", f"{cuda}.1", asked=True) for cuda in spanned(own[1])]
+        return [(changed, replace(there, toolkits=(kit,))) for kit in kits]
+    return [(changed, there)]
+
+
+def spanned(text: str) -> list[str]:
+    named = re.findall(r"\d+\.\d+", text)
+    if " or later" in text:
+        return [*CUDAS[CUDAS.index(named[0]) :], "13.6"]
+    if " to " in text:
+        return CUDAS[CUDAS.index(named[0]) : CUDAS.index(named[1]) + 1]
+    return named
+
+
+def any_combination(asked: Given, on: Host) -> bool:
+    """Whether any torch, CUDA and Python would do here. Every release is for Python 3.11."""
+    provider = asked["toolkit"]["provider"]
+    every = tuple(ToolkitFound(f"/k{cuda}", f"{cuda}.1") for cuda in CUDAS)
+    kits = [on.toolkits]
+    if provider == "path":
+        kits += [(ToolkitFound("/opt/cuda", f"{cuda}.1", asked=True),) for cuda in CUDAS]
+    elif provider != "pypi":
+        kits.append(every)
+    changes = itertools.product(
+        (on.python.version, "3.11"),
+        (asked["torch"]["version"], *PATCHES),
+        dict.fromkeys((asked["toolkit"]["version"], "auto", *CUDAS)),
+        kits,
+    )
+    return any(
+        plans(
+            {
+                **asked,
+                "torch": {**asked["torch"], "version": torch},
+                "toolkit": {**asked["toolkit"], "version": cuda},
+            },
+            replace(on, python=replace(on.python, version=python), toolkits=there),
+        )
+        for python, torch, cuda, there in changes
+    )
+
+
+@pytest.mark.parametrize(("asked", "on"), [*(situation(*one) for one in REPORTED), *sampled(24)])
+def test_suggestions_of_a_refusal_can_be_planned_and_none_is_missed(asked: Given, on: Host) -> None:
+    told = ""
+    try:
+        decide(Settings.model_validate(asked), on, KNOWLEDGE)
+    except SettingsError as error:
+        told = error.todo
+    if not told:
+        return
+    lines = [line for line in told.split("; or ") if "doctor --accept" not in line]
+    tries = {line: applied(line, asked, on) for line in lines}
+    for line, tried in tries.items():
+        assert all(plans(*one) for one in tried), line
+    if not any(tries.values()) and "profiles" not in told:
+        assert not any_combination(asked, on), told

@@ -1,0 +1,247 @@
+"""Over all facts: what is advised works, and what is planned can be made."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as budget
+from hypothesis import strategies as st
+
+from tasks.core.errors import BuildError, SettingsError
+from tasks.core.model import Arch, Gpu, Host, System, ToolkitFound
+from tasks.core.resolution import Choice, Combination
+from tasks.knowledge.combinations import judge
+from tasks.knowledge.toolkits import fails_to_build, known_to_build, toolkits_for
+from tasks.planning.decide import attempt
+from tasks.planning.suggestions import instead_of_wheel, known_bad, remedies
+from tasks.settings.schema import Settings
+from tests.support.rows import each_row
+from tests.unit.planning.test_decide import CUDA_130, KNOWLEDGE, host, refused
+
+# A wheel that was fetched and lacks code → what is said to be taken instead on a machine with 5090
+INSTEAD: list[tuple[dict[str, Any], str]] = [
+    (
+        {"version": "2.15.9", "index": "/wheels", "local": "mine"},
+        (
+            'set torch.index: auto and torch.version: "2.15.0" and torch.local: null: '
+            "PyPI's torch 2.15.0 (CUDA 13.2) holds sm_120; or "
+            "set torch.strategy: source and torch.local: null, to build it"
+        ),
+    ),
+    (
+        {"version": "2.15.0"},
+        (
+            'set torch.version: "2.14.1": PyPI\'s torch 2.14.1 (CUDA 13.0) holds sm_120; or '
+            "set torch.strategy: source, to build it"
+        ),
+    ),
+]
+SMOKE = {"name": "smoke", "path": "templates/smoke"}
+ARCHS = sorted({arch for kit in KNOWLEDGE.toolkits.values() for arch in kit.makes})
+PLAIN = [str(arch) for arch in ARCHS if not arch.suffix]
+FEW = ["3.5", "7.0", "8.6", "9.0", "10.0", "12.0"]
+RELEASES = list(KNOWLEDGE.releases.values())
+PATCHES = [found.patch for found in RELEASES]
+ALL_TOOLKITS = tuple(ToolkitFound(f"/cuda-{cuda}", f"{cuda}.1") for cuda in KNOWLEDGE.toolkits)
+
+
+def asking(torch: str, gpus: list[str], strategy: str, **more: Any) -> Settings:
+    """A Python that the release has wheels for is `python_of`."""
+    given = {"torch": {"version": torch, "strategy": strategy}, "target": {"gpus": gpus}, **more}
+    return Settings.model_validate(given)
+
+
+def python_of(torch: str) -> str:
+    return next(found.python[1] for found in RELEASES if found.patch == torch)
+
+
+def tried(settings: Settings, on: Host) -> tuple[Choice | None, str]:
+    """The choice, or why there is none."""
+    try:
+        return attempt(settings, on, KNOWLEDGE), ""
+    except SettingsError as error:
+        return None, error.what
+
+
+@pytest.mark.parametrize(("torch", "told"), INSTEAD)
+def test_suggestions_for_a_wheel_without_code_are_accepted_by_planning(
+    torch: dict[str, Any], told: str
+) -> None:
+    asked = Settings.model_validate({"torch": torch, "target": {"gpus": ["12.0"]}})
+    on = host(toolkits=ALL_TOOLKITS)
+    assert instead_of_wheel(asked, on, KNOWLEDGE, attempt) == told
+    for advice in told.split("; or "):
+        keys = dict(re.findall(r"torch\.(\w+): ([^\s,:]+)", advice))
+        changed = {key: json.loads(text) if text[0] in '"n' else text for key, text in keys.items()}
+        again = {"torch": {**torch, **changed}, "target": {"gpus": ["12.0"]}}
+        choice, refused = tried(Settings.model_validate(again), on)
+        assert choice, refused
+
+
+def is_bad(choice: Choice, extensions: object) -> bool:
+    findings = judge(
+        KNOWLEDGE,
+        Combination(
+            system=choice.system,
+            cuda=choice.toolkit.version or None,
+            torch=choice.torch,
+            archs=choice.targets,
+            strategy=choice.strategy,
+            extensions=bool(extensions),
+        ),
+    )
+    return any(finding.level == "error" for finding in findings)
+
+
+@pytest.mark.parametrize("archs", [FEW, pytest.param(PLAIN, marks=pytest.mark.long)])
+@pytest.mark.parametrize("strategy", ["auto", "source", "prebuilt"])
+@each_row("torch", PATCHES)
+def test_no_remedy_is_itself_known_bad(torch: str, strategy: str, archs: list[str]) -> None:
+    for here, arch in itertools.product((False, True), archs):
+        on = host(python=python_of(torch), toolkits=(CUDA_130,) if here else ())
+        extensions = [SMOKE] if here else []
+        settings = asking(torch, [arch], strategy, extensions=extensions)
+        try:
+            attempt(settings, on, KNOWLEDGE)
+        except BuildError:
+            for remedy in remedies(settings, on, KNOWLEDGE, attempt):
+                choice = remedy.choice
+                assert not is_bad(choice, extensions), (arch, remedy)
+                if choice.strategy == "source":
+                    found = next(item for item in RELEASES if item.patch == choice.torch)
+                    assert choice.cuda in known_to_build(
+                        KNOWLEDGE, found, choice.targets, choice.system
+                    )
+
+
+def test_the_toolkit_that_is_needed_is_advised_before_another_with_a_setting() -> None:
+    on = host(python=python_of("2.6.0"), toolkits=(CUDA_130,))
+    settings = asking("2.6.0", ["9.0"], "auto", extensions=[SMOKE])
+    told = [remedy.todo for remedy in remedies(settings, on, KNOWLEDGE, attempt)]
+    assert any(todo.startswith("install CUDA 12.4 ") for todo in told), told
+    assert not any("11.8" in todo for todo in told)
+
+
+def test_an_old_card_beside_a_new_one_is_advised_to_be_left_out() -> None:
+    cards = (Gpu("NVIDIA GeForce GT 710", "3.5"), Gpu("NVIDIA GeForce RTX 5090", "12.0"))
+    on = replace(host(python="3.12.1"), gpus=cards)
+    settings = Settings.model_validate({"extensions": [SMOKE]})
+    with pytest.raises(BuildError):
+        attempt(settings, on, KNOWLEDGE)
+    told = {remedy.todo: remedy.choice for remedy in remedies(settings, on, KNOWLEDGE, attempt)}
+    choice = told['write target.gpus: ["12.0"], which leaves out 3.5']
+    assert choice.strategy == "prebuilt"
+
+
+def test_the_known_bad_is_what_the_remedies_are_judged_by() -> None:
+    settings = asking("2.6.0", ["9.0"], "source", toolkit={"version": "13.0"})
+    assert known_bad(KNOWLEDGE, attempt(settings, host(), KNOWLEDGE), host())
+
+
+def test_torch_2_6_for_blackwell_is_never_sent_to_cuda_13() -> None:
+    for strategy in ("auto", "prebuilt", "source"):
+        told = refused(host(), torch={"version": "2.6.0", "strategy": strategy})
+        assert "toolkit.version" not in told
+        assert "install" not in told
+
+
+@each_row("cuda", KNOWLEDGE.toolkits)
+@each_row("torch", PATCHES)
+def test_every_release_with_every_toolkit_is_built_or_refused_with_a_reason(
+    torch: str, cuda: str
+) -> None:
+    on = host(python=python_of(torch), toolkits=ALL_TOOLKITS)
+    for gpu in PLAIN:
+        settings = asking(torch, [gpu], "source", toolkit={"version": cuda})
+        arch = Arch.parse(gpu)
+        able = arch in KNOWLEDGE.toolkits[cuda].makes
+        choice, why = tried(settings, on)
+        if choice is None:
+            assert not able or f"does not accept {gpu}" in why
+        else:
+            assert (choice.cuda, choice.toolkit.version, able) == (cuda, cuda, True)
+
+
+@each_row("torch", PATCHES)
+def test_auto_builds_with_a_toolkit_that_the_release_is_known_with_where_it_is_here(
+    torch: str,
+) -> None:
+    found = next(item for item in RELEASES if item.patch == torch)
+    on = host(python=python_of(torch), toolkits=ALL_TOOLKITS)
+    for gpu in PLAIN:
+        arch = Arch.parse(gpu)
+        known = known_to_build(KNOWLEDGE, found, [arch], "linux")
+        choice, why = tried(asking(torch, [gpu], "source"), on)
+        if choice is None:
+            assert "does not accept" in why
+            continue
+        assert choice.cuda in (known or toolkits_for(KNOWLEDGE, [arch]))
+        others = [
+            cuda
+            for cuda in toolkits_for(KNOWLEDGE, [arch])
+            if not fails_to_build(KNOWLEDGE, torch, cuda, [arch], "linux")
+        ]
+        assert not is_bad(choice, ()) or not others, "a bad one only where there is no other"
+
+
+@st.composite
+def situations(draw: st.DrawFn) -> tuple[Settings, Host]:
+    kits = draw(st.lists(st.sampled_from(ALL_TOOLKITS), max_size=3, unique=True))
+    version = draw(st.sampled_from(["auto", *KNOWLEDGE.toolkits]))
+    provider = draw(st.sampled_from(["auto", "system", "pypi"]))
+    gpus = draw(st.lists(st.sampled_from(list(map(str, ARCHS))), min_size=1, max_size=3))
+    torch = draw(st.sampled_from(PATCHES))
+    extensions = draw(st.sampled_from([[], [SMOKE]]))
+    strategy = draw(st.sampled_from(["auto", "source", "prebuilt"]))
+    toolkit = {"version": version, "provider": provider}
+    systems: list[System] = ["linux", "windows"]
+    system = draw(st.sampled_from(systems))
+    settings = asking(torch, gpus, strategy, toolkit=toolkit, extensions=extensions)
+    return settings, host(system=system, python=python_of(torch), toolkits=tuple(kits))
+
+
+@given(situations())
+@budget(max_examples=400, deadline=None)
+def test_a_plan_never_names_an_arch_the_toolkit_lacks(situation: tuple[Settings, Host]) -> None:
+    settings, on = situation
+    try:
+        choice = attempt(settings, on, KNOWLEDGE)
+    except SettingsError:
+        return
+    assert choice.targets
+    if choice.toolkit.provider == "none":
+        assert choice.strategy != "source"
+        assert not settings.extensions
+        return
+    makes = KNOWLEDGE.toolkits[choice.toolkit.version].makes
+    assert set(choice.targets) <= makes
+    assert choice.cuda is not None
+    assert choice.cuda.partition(".")[0] == choice.toolkit.version.partition(".")[0]
+
+
+@given(situations())
+@budget(max_examples=60, deadline=None)
+def test_what_is_advised_is_never_known_bad_whatever_is_asked(
+    situation: tuple[Settings, Host],
+) -> None:
+    settings, on = situation
+    try:
+        attempt(settings, on, KNOWLEDGE)
+    except SettingsError:
+        for remedy in remedies(settings, on, KNOWLEDGE, attempt):
+            assert not is_bad(remedy.choice, settings.extensions)
+
+
+@pytest.mark.parametrize("torch", ["2.0.1", "2.6.0", "2.15.0"])
+def test_a_refusal_always_says_what_to_do(torch: str) -> None:
+    on = host(python=python_of(torch))
+    for gpu in PLAIN:
+        asked = {"torch": {"version": torch}, "target": {"gpus": [gpu]}, "extensions": [SMOKE]}
+        if tried(Settings.model_validate(asked), on)[0] is None:
+            assert "\n  → " in refused(on, **asked)

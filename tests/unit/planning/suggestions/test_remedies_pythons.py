@@ -1,0 +1,55 @@
+"""Another Python is advised where the release is not for the one that is meant, and only there."""
+
+from __future__ import annotations
+
+import pytest
+
+from tasks.core.errors import SettingsError
+from tasks.planning.decide import attempt
+from tasks.planning.suggestions import remedies
+from tasks.settings.schema import Settings
+from tests.unit.planning.test_decide import KNOWLEDGE, host, refused
+
+
+@pytest.mark.parametrize(
+    ("python", "torch", "nearest"),
+    [
+        *(("3.8.1", "2.15.0", "3.11"), ("3.10.2", "2.15.0", "3.11")),
+        *(("3.14.0", "2.6.0", "3.13"), ("3.15.0", "2.0.1", "3.11")),
+    ],
+)
+def test_the_nearest_python_of_the_release_is_advised_with_how_to_get_it(
+    python: str, torch: str, nearest: str
+) -> None:
+    asked = {"torch": {"version": torch}, "target": {"gpus": ["9.0"]}}
+    way = f'set python: "{nearest}" (uv python install {nearest} where it is not installed)'
+    assert f"\n  → {way}" in refused(host(python=python), **asked)
+
+
+def test_for_an_environment_of_an_old_python_another_environment_is_advised() -> None:
+    """`python:` alone would be refused next: what it makes does not go into that environment."""
+    into = {"into": "/envs/gs/bin/python"}
+    told = refused(host(python="3.8.18"), target={"gpus": ["12.0"]}, install=into)
+    assert "\n  → make an environment of Python 3.11 (conda create -n NAME python=3.11, " in told
+    assert "name its Python in install.into and python" in told
+    assert 'set python: "3.11"' not in told
+
+
+def test_no_other_python_alone_is_advised_where_the_release_is_for_this_one() -> None:
+    for minor, found in KNOWLEDGE.releases.items():
+        for python in found.python:
+            given = {"torch": {"version": found.patch}, "target": {"gpus": ["12.0", "7.0"]}}
+            settings, on = Settings.model_validate(given), host(python=f"{python}.1")
+            try:
+                attempt(settings, on, KNOWLEDGE)
+            except SettingsError:
+                hints = [remedy.todo for remedy in remedies(settings, on, KNOWLEDGE, attempt)]
+                alone = [hint for hint in hints if "python" in hint and "torch" not in hint]
+                assert not alone, (minor, python, hints)
+
+
+def test_a_python_and_a_toolkit_are_advised_together_where_neither_alone_helps() -> None:
+    asked = {"torch": {"version": "2.6.0", "strategy": "source"}, "target": {"gpus": ["9.0"]}}
+    told = refused(host(python="3.7.9"), **asked)
+    assert 'set python: "3.9" (uv python install 3.9 where it is not installed)' in told
+    assert "and install CUDA 12.4" in told

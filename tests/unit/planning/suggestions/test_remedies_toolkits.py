@@ -1,0 +1,142 @@
+"""What is advised where the toolkit is one's own, or could have been installed since."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tasks.core.errors import SettingsError
+from tasks.core.model import ToolkitFound
+from tasks.planning.decide import attempt
+from tasks.planning.suggestions import known_bad, remedies
+from tasks.settings.schema import Settings
+from tests.unit.planning.test_decide import CUDA_124, KNOWLEDGE, chosen, existing, host, refused
+
+EXTENSION: dict[str, Any] = {"extensions": [{"name": "smoke", "path": "templates/smoke"}]}
+SOURCE: dict[str, Any] = {"torch": {"strategy": "source"}}
+KITS = list(KNOWLEDGE.toolkits)
+ACCEPT = "; or if what is missing was installed since: doit doctor --accept"
+ARCHIVE = "(https://developer.nvidia.com/cuda-toolkit-archive)"
+
+
+def own(version: str) -> ToolkitFound:
+    return ToolkitFound("/opt/cuda", version, asked=True)
+
+
+def at_path(**more: str) -> dict[str, Any]:
+    return {"toolkit": {"provider": "path", "path": "/opt/cuda", **more}}
+
+
+def advised(told: str) -> str:
+    return told.partition("\n  → ")[2]
+
+
+def test_the_torch_that_suits_ones_own_toolkit_is_tried_before_another_release() -> None:
+    on = host(toolkits=(own("12.6.85"),))
+    asked = {"target": {"gpus": ["9.0"]}, **at_path(), **EXTENSION}
+    assert advised(refused(on, **asked)).startswith(
+        'toolkit.version: "12.6", which is in toolkit.path: torch 2.15.0 of '
+        "download.pytorch.org/whl/cu126 holds sm_90; or "
+    )
+    choice = chosen(on, **{**asked, **at_path(version="12.6")})
+    assert (choice.torch, choice.cuda, choice.toolkit.provider) == ("2.15.0", "12.6", "path")
+
+
+@pytest.mark.parametrize("version", ["11.8.89", "12.4.131", "12.6.85"])
+def test_a_toolkit_too_old_for_the_card_says_from_which_on(version: str) -> None:
+    assert advised(refused(host(toolkits=(own(version),)), **at_path())) == (
+        "name CUDA 13.0 to 13.5 in toolkit.path; "
+        "or toolkit.provider: auto (CUDA 13.2 from Python packages)"
+    )
+
+
+def test_a_build_is_sent_to_the_toolkits_that_the_release_is_published_with() -> None:
+    told = advised(refused(host(toolkits=(own("12.4.131"),)), **SOURCE, **at_path()))
+    assert told.startswith("name CUDA 13.0, 13.2 or 13.4 in toolkit.path; or ")
+
+
+def test_a_toolkit_too_new_for_the_card_says_up_to_which() -> None:
+    asked = {"target": {"gpus": ["V100"]}, **at_path(), **EXTENSION}
+    told = advised(refused(host(toolkits=(own("13.0.88"),)), **asked))
+    assert told == "name CUDA 12.0 to 12.9 in toolkit.path"
+
+
+def test_a_version_that_toolkit_path_does_not_hold_is_advised_upon_as_well() -> None:
+    asked = {**at_path(version="13.0"), **EXTENSION}
+    told = refused(host(toolkits=(own("13.4.59"),)), **asked)
+    assert told.startswith("toolkit.version: CUDA 13.4.59 is at /opt/cuda, and 13.0 was asked for")
+    assert advised(told) == (
+        'toolkit.version: "13.4", which is in toolkit.path: torch 2.15.0 of '
+        "download.pytorch.org/whl/cu134 holds sm_120; "
+        "or toolkit.provider: auto (CUDA 13.0 from Python packages)"
+    )
+
+
+def test_a_torch_that_is_there_wants_a_toolkit_of_its_own_major_in_the_path() -> None:
+    on = existing("2.6.0+cu124", "12.4", toolkits=(own("13.0.88"),))
+    asked = {"torch": {"strategy": "existing"}, "target": {"gpus": ["9.0"]}, **at_path()}
+    assert advised(refused(on, **asked, **EXTENSION)) == "name CUDA 12.0 to 12.9 in toolkit.path"
+
+
+def test_toolkit_path_alone_is_no_way_out_of_provider_pypi() -> None:
+    asked = {"target": {"gpus": ["9.0"]}, "torch": {"strategy": "source", "version": "2.5.0"}}
+    told = refused(host(), **asked, toolkit={"version": "12.4", "provider": "pypi"})
+    assert (
+        f"install CUDA 12.4 {ARCHIVE} and write toolkit.provider: system, or name it with " in told
+    )
+    assert "toolkit.path and toolkit.provider: path" in told
+    here = host(toolkits=(own("12.4.131"),))
+    with pytest.raises(SettingsError):
+        chosen(here, **asked, toolkit={"version": "12.4", "provider": "pypi", "path": "/opt/cuda"})
+    assert chosen(here, **asked, **at_path(version="12.4")).toolkit.home == "/opt/cuda"
+
+
+@pytest.mark.parametrize("strategy", ["auto", "source", "prebuilt"])
+@pytest.mark.parametrize("versions", [KITS[::4], pytest.param(KITS, marks=pytest.mark.long)])
+def test_no_advice_about_toolkit_path_is_known_bad(strategy: str, versions: list[str]) -> None:
+    """Over cards of every toolkit, with extensions and without."""
+    cards = ("7.0", "9.0", "12.0")
+    for version, card, torch, more in itertools.product(
+        versions, cards, ("2.6.0", "2.15.0"), ({}, EXTENSION)
+    ):
+        on = host(toolkits=(own(f"{version}.1"),))
+        given = {"torch": {"strategy": strategy, "version": torch}, "target": {"gpus": [card]}}
+        settings = Settings.model_validate({**given, **at_path(), **more})
+        try:
+            attempt(settings, on, KNOWLEDGE)
+        except SettingsError:
+            for remedy in remedies(settings, on, KNOWLEDGE, attempt):
+                assert not known_bad(KNOWLEDGE, remedy.choice, on), remedy
+                if "in toolkit.path" in remedy.todo and "torch.version" not in remedy.todo:
+                    assert remedy.choice.torch == torch
+
+
+def test_a_pinned_machine_is_looked_at_again_for_what_was_installed_since() -> None:
+    asked = {"torch": {"strategy": "source", "version": "2.5.0"}, "target": {"gpus": ["9.0"]}}
+    for on in (host(), host(toolkits=(CUDA_124,))):
+        told = refused(on, **asked, toolkit={"version": "12.6"})
+        assert ACCEPT not in told
+        pinned = refused(replace(on, pinned=True), **asked, toolkit={"version": "12.6"})
+        assert pinned == told + ACCEPT
+
+
+def test_a_toolkit_path_whose_toolkit_was_replaced_since_is_looked_at_again() -> None:
+    on = replace(host(toolkits=(own("12.4.131"),)), pinned=True)
+    assert refused(on, **at_path()).endswith(ACCEPT)
+    assert ACCEPT not in refused(replace(on, pinned=False), **at_path())
+
+
+def test_what_no_installation_cures_needs_no_second_look() -> None:
+    on = replace(host(), pinned=True)
+    assert "doctor" not in refused(on, torch={"version": "2.6.0", "strategy": "prebuilt"})
+
+
+@pytest.mark.parametrize(("python", "again"), [("auto", True), ("3.10", False)])
+def test_a_pinned_python_is_looked_at_again_unless_a_setting_names_another(
+    python: str, again: bool
+) -> None:
+    on = replace(host(python="3.10.2"), pinned=True)
+    assert (ACCEPT in refused(on, python=python)) is again

@@ -1,0 +1,48 @@
+"""What follows from a choice alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tasks.core.model import Arch, ToolkitFound
+from tasks.core.resolution import Combination, ToolkitChoice
+from tests.unit.planning.test_decide import CUDA_132, RTX_5090, chosen, host
+
+SMOKE = {"extensions": [{"name": "smoke", "path": "templates/smoke"}]}
+SOURCE: dict[str, Any] = {"torch": {"strategy": "source", "version": "2.15.0"}}
+
+
+def test_a_combination_is_all_that_planning_knows() -> None:
+    here = host(RTX_5090, toolkits=(CUDA_132,))
+    assert chosen(here, **SOURCE, **SMOKE).combination(here) == Combination(
+        system="linux",
+        cuda="13.2.86",
+        torch="2.15.0",
+        archs=(Arch(12, 0),),
+        strategy="source",
+        python="3.12.4",
+        extensions=True,
+    )
+
+
+def test_a_toolkit_that_is_yet_to_come_is_known_by_its_release() -> None:
+    elsewhere = host(RTX_5090, toolkits=(ToolkitFound("", "13.1.80"),))
+    assert chosen(elsewhere, **SMOKE).combination(elsewhere).cuda == "13.2"
+    assert ToolkitChoice("none").full(elsewhere) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "extended"),
+    [
+        (SMOKE, True),
+        ({}, False),
+        ({**SOURCE, **SMOKE}, True),
+        ({**SOURCE, **SMOKE, "build": {"target": "c10"}}, False),
+    ],
+)
+def test_extensions_are_built_where_there_will_be_a_torch_for_them(
+    asked: dict[str, Any], extended: bool
+) -> None:
+    assert chosen(host(RTX_5090), **asked).extensions is extended

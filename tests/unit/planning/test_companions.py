@@ -1,0 +1,328 @@
+"""torchvision, torchaudio and triton: fetched or built, for every torch and each way to one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tasks.core.errors import SettingsError
+from tasks.core.model import Host, Stage, ToolkitFound, TorchFound
+from tasks.planning.decide import decide
+from tasks.settings.schema import Settings
+from tasks.stages.companions import Companion, companions
+from tests.support.rows import each_row
+from tests.unit.planning.test_decide import KNOWLEDGE, host
+from tests.unit.test_plan import plan_of
+
+RELEASES = tuple(KNOWLEDGE.releases.values())
+ALIVE = tuple(found for found in RELEASES if found.torchaudio)
+ENDED = tuple(found for found in RELEASES if not found.torchaudio)
+CUDA_13 = {"toolkit": {"provider": "pypi", "version": "13.0"}}
+
+
+def of(on: Host, *names: str, **asked: Any) -> tuple[Companion, ...]:
+    settings = Settings.model_validate({"companions": list(names), **asked})
+    return companions(settings, decide(settings, on, KNOWLEDGE), KNOWLEDGE)
+
+
+def one(on: Host, name: str, **asked: Any) -> Companion:
+    (found,) = of(on, name, **asked)
+    return found
+
+
+def refused(on: Host, name: str, **asked: Any) -> str:
+    with pytest.raises(SettingsError) as told:
+        of(on, name, **asked)
+    return str(told.value)
+
+
+def prebuilt(patch: str) -> dict[str, Any]:
+    """An official wheel with code for a card that every release knows."""
+    return {"torch": {"strategy": "prebuilt", "version": patch}, "target": {"gpus": ["8.0"]}}
+
+
+def source(patch: str, **tree: Any) -> dict[str, Any]:
+    """A build of a release, with a toolkit that PyPI has."""
+    torch = {"strategy": "source", "version": patch}
+    return {"torch": torch, "target": {"gpus": ["8.0"]}, "source": tree, **CUDA_13}
+
+
+def python_of(release: Any) -> str:
+    return f"{release.python[1]}.0"
+
+
+def there(version: str, cuda: str | None = "13.0", **more: Any) -> Host:
+    return host(torch=TorchFound(version, cuda, "/s/torch"), **more)
+
+
+@each_row("release", RELEASES, ids=lambda found: found.minor)
+def test_beside_an_official_torch_everything_is_fetched(release: Any) -> None:
+    on = host(python=python_of(release))
+    asked = prebuilt(release.patch)
+    settings = Settings.model_validate({"companions": ["torchvision"], **asked})
+    index = decide(settings, on, KNOWLEDGE).index
+    vision, triton = of(on, "torchvision", "triton", **asked)
+    assert (vision.way, vision.requirement) == ("wheel", f"torchvision{release.torchvision}")
+    assert vision.index == index
+    assert triton.way == "with torch"
+    assert release.triton in triton.why
+
+
+@each_row("release", RELEASES, ids=lambda found: found.minor)
+def test_beside_a_built_torch_libraries_are_built_and_triton_is_fetched(release: Any) -> None:
+    on = host(python=python_of(release))
+    vision, triton = of(on, "torchvision", "triton", **source(release.patch))
+    if release.minor in {"2.14", "2.15"}:
+        assert (vision.way, vision.requirement) == ("wheel", "torchvision==0.29.2")
+        assert "stable ABI" in vision.why
+        assert vision.why.endswith("with a torch that is no official wheel that is not verified")
+    else:
+        version = release.torchvision.removeprefix("==")
+        assert (vision.way, vision.ref, vision.version) == ("git", f"v{version}", version)
+    assert (triton.way, triton.requirement) == ("wheel", f"triton{release.triton}")
+    assert (triton.index, triton.pinned) == ("", False)
+
+
+@each_row("release", RELEASES, ids=lambda found: found.minor)
+def test_beside_an_official_torch_that_is_there_everything_is_fetched(release: Any) -> None:
+    digits = release.pypi_cuda.replace(".", "")
+    on = there(f"{release.patch}+cu{digits}", release.pypi_cuda, python=python_of(release))
+    asked = {"torch": {"strategy": "existing"}, "target": {"gpus": ["8.0"]}}
+    vision, triton = of(on, "torchvision", "triton", **asked)
+    assert (vision.way, vision.requirement) == ("wheel", f"torchvision{release.torchvision}")
+    assert vision.index == ""
+    assert triton.way == "with torch"
+
+
+@each_row("release", ALIVE, ids=lambda found: found.minor)
+def test_torchaudio_goes_with_every_torch_that_has_one(release: Any) -> None:
+    on = host(python=python_of(release))
+    fetched = one(on, "torchaudio", **prebuilt(release.patch))
+    assert (fetched.way, fetched.requirement) == ("wheel", f"torchaudio{release.torchaudio}")
+    built = one(on, "torchaudio", **source(release.patch))
+    assert (built.way, built.ref) == ("git", f"v{release.torchaudio.removeprefix('==')}")
+
+
+@each_row("release", ENDED, ids=lambda found: found.minor)
+@each_row("asked", [prebuilt, source])
+def test_torchaudio_has_ended_and_says_so_at_load(release: Any, asked: Any) -> None:
+    told = refused(host(python=python_of(release)), "torchaudio", **asked(release.patch))
+    assert told == (
+        f"companions: there is no torchaudio for torch {release.patch}: its last is 2.11.0, "
+        'for 2.11\n  → leave it out, or take torch 2.11.0 (torch.version: "2.11.0")'
+    )
+
+
+@pytest.mark.parametrize(
+    ("torch", "vision", "audio", "triton"),
+    [
+        ("2.0.0", "==0.15.1", "==2.0.1", "==2.0.0"),
+        ("2.1.1", "==0.16.1", "==2.1.1", "==2.1.0"),
+        ("2.7.0", "==0.22.0", "==2.7.0", "==3.3.0"),
+        ("2.9.0", "==0.24.0", "==2.9.0", "==3.5.0"),
+    ],
+)
+def test_an_older_patch_has_its_own(torch: str, vision: str, audio: str, triton: str) -> None:
+    on = host(python="3.11.4")
+    found = of(on, "torchvision", "torchaudio", **prebuilt(torch))
+    asked = [f"torchvision{vision}", f"torchaudio{audio}"]
+    assert [each.requirement for each in found] == asked
+    assert one(on, "triton", **source(torch)).requirement == f"triton{triton}"
+
+
+@pytest.mark.parametrize(
+    ("version", "cuda", "index"),
+    [
+        ("2.15.0+cu130", "13.0", "https://download.pytorch.org/whl/cu130"),
+        ("2.15.0+cu132", "13.2", ""),
+        ("2.7.1+cu128", "12.8", "https://download.pytorch.org/whl/cu128"),
+        ("2.15.0+cpu", None, "https://download.pytorch.org/whl/cpu"),
+    ],
+)
+def test_an_official_torch_that_is_there_is_known_by_its_version(
+    version: str, cuda: str | None, index: str
+) -> None:
+    found = one(there(version, cuda), "torchvision", torch={"strategy": "existing"})
+    assert (found.way, found.index) == ("wheel", index)
+
+
+@pytest.mark.parametrize(
+    "version",
+    [
+        "2.7.1",
+        "2.7.1+cu128.sm120.g1a2b3c4",
+        "2.6.0+debian",
+        "2.7.0a0+79aa174.nv25.4",
+        "2.7.1.post3",
+    ],
+)
+def test_beside_any_other_torch_that_is_there_it_is_built(version: str) -> None:
+    asked: dict[str, Any] = {"torch": {"strategy": "existing"}, "target": {"gpus": ["9.0"]}}
+    found = one(there(version), "torchvision", **asked, **CUDA_13)
+    assert found.way == "git"
+    assert found.why.startswith(("torch 2.", "which torchvision"))
+
+
+def test_a_torch_without_any_known_companion_is_told() -> None:
+    on = there("1.13.1+cu117", "11.7", python="3.10.4")
+    told = refused(on, "torchvision", torch={"strategy": "existing"}, target={"gpus": []})
+    assert told.startswith(
+        "companions: which torchvision goes with torch 1.13.1+cu117 is not known"
+    )
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cuda", "way"),
+    [
+        (["12.0"], "13.0", "wheel"),
+        (["8.9", "12.1"], "13.2", "wheel"),
+        (["11.0"], "13.0", "git"),
+        (["9.0"], "12.6", "git"),
+        ([], "13.0", "git"),
+    ],
+)
+def test_a_wheel_of_the_stable_abi_counts_where_it_has_code_for_every_card(
+    gpus: list[str], cuda: str, way: str
+) -> None:
+    asked = {
+        "torch": {"strategy": "source", "version": "2.15.0"},
+        "target": {"gpus": gpus},
+        "toolkit": {"provider": "path", "version": cuda, "path": "/cuda"},
+    }
+    on = host(toolkits=(ToolkitFound("/cuda", f"{cuda}.1", asked=True),))
+    assert one(on, "torchvision", **asked).way == way
+
+
+def test_a_machine_of_another_kind_builds_it() -> None:
+    asked = source("2.15.0")
+    assert one(host(machine="aarch64"), "torchvision", **asked).way == "git"
+    assert one(host(machine="x86_64"), "torchvision", **asked).way == "wheel"
+
+
+@pytest.mark.parametrize(
+    ("tree", "pinned"),
+    [
+        ({}, False),
+        ({"ref": "v2.15.0"}, False),
+        ({"ref": "v2.15.0-rc2"}, False),
+        ({"ref": "main"}, True),
+        ({"ref": "1a2b3c4d"}, True),
+        ({"path": "/src/pytorch"}, True),
+        ({"tarball": "/src/pytorch.tar.gz"}, True),
+    ],
+)
+def test_a_tree_that_is_no_release_by_its_tag_says_itself_which_triton(
+    tree: dict[str, Any], pinned: bool
+) -> None:
+    found = one(host(), "triton", **source("2.15.0", **tree))
+    assert found.pinned == pinned
+    assert found.requirement == ("triton" if pinned else "triton~=3.9.0")
+
+
+def test_a_torch_newer_than_the_facts_is_for_its_tree() -> None:
+    vision, triton = of(host(), "torchvision", "triton", **source("2.16.0a0", ref="main"))
+    assert (vision.way, vision.requirement) == ("wheel", "torchvision==0.29.2")
+    assert (triton.pinned, triton.index) == (True, "https://download.pytorch.org/whl/nightly/")
+    built = one(host(machine="aarch64"), "torchvision", **source("2.16.0a0", ref="main"))
+    assert (built.way, built.ref, built.version) == ("git", "main", "")
+
+
+def test_an_alpha_of_a_release_that_is_out_is_of_that_release() -> None:
+    built = one(host(machine="aarch64"), "torchvision", **source("2.9.0a0", path="/src/pytorch"))
+    assert (built.way, built.ref) == ("git", "v0.24.1")
+
+
+def test_windows_has_a_triton_of_others_and_macos_none() -> None:
+    windows = one(host(system="windows"), "triton", **prebuilt("2.14.1"))
+    assert (windows.way, windows.requirement) == ("wheel", "triton-windows==3.8.*")
+    assert "not verified" in windows.why
+    mac = host(system="macos", machine="arm64")
+    told = refused(mac, "triton", torch={"strategy": "prebuilt"})
+    assert told == "companions: there is no triton for macos\n  → leave it out"
+
+
+def test_a_torch_for_the_cpu_asks_for_no_triton() -> None:
+    found = one(host(), "triton", target={"gpus": []}, torch={"strategy": "prebuilt"})
+    assert (found.way, found.requirement) == ("wheel", "triton~=3.9.0")
+
+
+def test_an_index_of_a_persons_own_is_asked_for_both() -> None:
+    asked = {"torch": {"strategy": "prebuilt", "index": "/wheels"}}
+    vision, triton = of(host(), "torchvision", "triton", **asked)
+    assert (vision.index, triton.way) == ("/wheels", "wheel")
+
+
+def stages(on: Host, *names: str, **asked: Any) -> dict[str, Stage]:
+    plan = plan_of(on, companions=list(names), **asked)
+    return {stage.name: stage for stage in plan.stages if stage.room == "extensions"}
+
+
+def test_each_has_a_stage_like_an_extension_and_its_modules_are_imported() -> None:
+    found = stages(host(), "torchvision", "triton", **source("2.13.0"))
+    vision, triton = found["extensions:torchvision"], found["extensions:triton"]
+    job = vision.job
+    assert (job.kind, job.ref, job.optional) == ("git", "v0.28.0", False)
+    assert job.location == "https://github.com/pytorch/vision.git"
+    assert (job.env["FORCE_CUDA"], job.env["BUILD_VERSION"]) == ("1", "0.28.0")
+    assert job.env["TORCHVISION_USE_NVJPEG"] == "0"
+    assert job.imports == ("torchvision", "torchvision.ops")
+    assert job.requires == ("packaging",)
+    assert job.why == "official wheels of torchvision are made for the official torch"
+    assert (triton.job.kind, triton.job.imports) == ("wheel", ("triton",))
+    assert [path.stem for path in triton.reads] == ["deps", "surface"]
+    assert "fetch triton for this torch" in triton.doc
+
+
+def test_torchaudio_has_names_of_its_own_for_cuda() -> None:
+    asked = source("2.11.0")
+    job = stages(host(), "torchaudio", **asked)["extensions:torchaudio"].job
+    assert (job.env["USE_CUDA"], job.env["BUILD_VERSION"]) == ("1", "2.11.0")
+    on_cpu = stages(host(), "torchaudio", **{**asked, "target": {"gpus": []}, "toolkit": {}})
+    assert "USE_CUDA" not in on_cpu["extensions:torchaudio"].job.env
+
+
+def test_a_pinned_one_waits_for_the_tree() -> None:
+    stage = stages(host(), "triton", **source("2.15.0", ref="main"))["extensions:triton"]
+    assert [path.stem for path in stage.reads] == ["deps", "surface", "source"]
+    assert stage.job.pinned.stem == "source"
+
+
+def test_what_came_with_torch_has_no_stage() -> None:
+    assert stages(host(), "triton") == {}
+    plan = plan_of(host(), companions=["triton"])
+    assert (
+        plan.absent["extensions"] == "this profile lists no extensions, and triton came with torch"
+    )
+
+
+def test_validate_looks_at_them_and_only_at_those_that_have_a_stage() -> None:
+    plan = plan_of(host(), companions=["torchvision", "triton"], extensions=["simple-knn"])
+    assert list(plan.validate.job.extensions) == ["torchvision", "simple-knn"]
+
+
+def test_what_is_built_needs_compilers_and_git() -> None:
+    asked: dict[str, Any] = {"torch": {"strategy": "existing"}, "target": {"gpus": ["9.0"]}}
+    on = there("2.6.0", "13.0")
+    settings = Settings.model_validate({**asked, **CUDA_13, "companions": ["torchvision"]})
+    assert decide(settings, on, KNOWLEDGE).compiles
+    deps = plan_of(on, **asked, **CUDA_13, companions=["torchvision"]).stages[0]
+    assert deps.job.git_needed == "to fetch the extension torchvision"
+    official = there("2.6.0+cu126", "12.6")
+    asked["target"] = {"gpus": []}
+    assert not decide(
+        Settings.model_validate({**asked, "companions": ["torchvision"]}), official, KNOWLEDGE
+    ).compiles
+
+
+def test_the_same_name_twice_is_refused() -> None:
+    mine = {"name": "torchvision", "path": "/src/vision"}
+    with pytest.raises(SettingsError, match='the name "torchvision" is used twice'):
+        plan_of(host(), companions=["torchvision"], extensions=[mine])
+
+
+def test_libraries_for_cpp_alone_have_no_companions() -> None:
+    asked = {"torch": {"strategy": "source"}, "build": {"backend": "cmake"}}
+    with pytest.raises(SettingsError) as told:
+        plan_of(host(), companions=["triton"], **asked)
+    assert str(told.value).startswith("companions: backend cmake makes no torch for Python")

@@ -1,0 +1,315 @@
+"""What settings mean on a host: values in, a choice or one clear message out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.core.errors import SettingsError
+from tasks.core.model import Arch, Gpu, Host, Interpreter, System, ToolkitFound, TorchFound
+from tasks.core.resolution import Choice, ToolkitChoice
+from tasks.knowledge import load
+from tasks.planning.decide import decide
+from tasks.settings.schema import Settings
+
+KNOWLEDGE = load(Path(__file__).parents[3] / "config" / "knowledge")
+RTX_5090 = Gpu("NVIDIA GeForce RTX 5090", "12.0", 32_607)
+RTX_4090 = Gpu("NVIDIA GeForce RTX 4090", "8.9", 24_564)
+H200 = Gpu("NVIDIA H200", "9.0", 143_771)
+CUDA_124 = ToolkitFound("/usr/local/cuda-12.4", "12.4.131")
+CUDA_130 = ToolkitFound("/usr/local/cuda-13.0", "13.0.88")
+CUDA_132 = ToolkitFound("/usr/local/cuda-13.2", "13.2.86")
+
+
+def host(
+    *gpus: Gpu,
+    system: System = "linux",
+    machine: str = "x86_64",
+    python: str = "3.12.4",
+    torch: TorchFound | None = None,
+    toolkits: tuple[ToolkitFound, ...] = (),
+) -> Host:
+    return Host(system, machine, Interpreter("/usr/bin/python3", python, torch), gpus, toolkits)
+
+
+def chosen(on: Host, **asked: Any) -> Choice:
+    return decide(Settings.model_validate(asked), on, KNOWLEDGE)
+
+
+def refused(on: Host, **asked: Any) -> str:
+    with pytest.raises(SettingsError) as found:
+        chosen(on, **asked)
+    return str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("on", "targets", "why"),
+    [
+        (host(), ["12.0"], "no NVIDIA card seen here: RTX 5090 assumed"),
+        (host(RTX_5090), ["12.0"], "NVIDIA GeForce RTX 5090 in this machine"),
+        (host(H200), ["9.0"], "NVIDIA H200 in this machine"),
+        (host(RTX_5090, RTX_5090), ["12.0"], "NVIDIA GeForce RTX 5090 in this machine"),
+        (
+            host(RTX_5090, RTX_4090),
+            ["8.9", "12.0"],
+            "NVIDIA GeForce RTX 4090, NVIDIA GeForce RTX 5090 in this machine",
+        ),
+        (host(system="macos", machine="arm64"), [], "macOS has no CUDA"),
+    ],
+)
+def test_auto_targets_are_the_cards_here(on: Host, targets: list[str], why: str) -> None:
+    choice = chosen(on)
+    assert ([str(arch) for arch in choice.targets], choice.targets_why) == (targets, why)
+
+
+def test_named_targets_go_before_the_cards_here() -> None:
+    choice = chosen(host(RTX_5090), target={"gpus": ["RTX 4090", "sm_89", "H200"]})
+    assert choice.targets == (Arch(8, 9), Arch(9, 0))
+    assert choice.targets_why == "RTX 4090, sm_89, H200"
+
+
+@pytest.mark.parametrize("strategy", ["auto", "source", "prebuilt"])
+@pytest.mark.parametrize(("card", "name"), [("Jetson AGX Orin",) * 2, ("NVIDIA Thor", "Thor")])
+def test_a_card_that_is_in_no_such_machine_is_refused(card: str, name: str, strategy: str) -> None:
+    asked = {"target": {"gpus": [card]}, "torch": {"strategy": strategy}}
+    assert refused(host(), **asked) == (
+        f"target.gpus: {name} is in aarch64 machines, and this is Linux x86_64: "
+        "what is built here does not run there\n  → build on a machine of that kind (aarch64)"
+    )
+    assert chosen(host(machine="aarch64"), **asked).targets_why == card
+
+
+def test_a_card_of_another_machine_is_advised_to_be_left_out() -> None:
+    told = refused(host(), target={"gpus": ["Jetson AGX Orin", "RTX 5090"]})
+    assert told.endswith('→ write target.gpus: ["RTX 5090"], which leaves out Jetson AGX Orin')
+
+
+def test_grace_is_arm_where_the_card_of_the_same_capability_is_not() -> None:
+    assert "GH200 is in aarch64 machines" in refused(host(), target={"gpus": ["GH200"]})
+    assert chosen(host(), target={"gpus": ["H100"]}).targets == (Arch(9, 0),)
+    assert chosen(host(), target={"gpus": ["9.0"]}).targets == (Arch(9, 0),)
+
+
+def test_an_unknown_card_is_told_with_the_nearest() -> None:
+    assert refused(host(), target={"gpus": ["RTX 5900"]}) == (
+        'target.gpus: "RTX 5900" is not a known GPU\n  → did you mean "RTX 5090" (12.0)?'
+    )
+
+
+def test_cuda_is_refused_on_macos() -> None:
+    told = refused(host(system="macos", machine="arm64"), target={"gpus": ["RTX 5090"]})
+    assert told == "target.gpus: CUDA builds are not for macOS\n  → write gpus: []"
+
+
+@pytest.mark.parametrize(
+    ("on", "why", "index"),
+    [
+        (host(RTX_5090), "PyPI's torch 2.15.0 (CUDA 13.2) holds sm_120", ""),
+        (host(RTX_4090), "PyPI's torch 2.15.0 (CUDA 13.2) holds sm_86 for 8.9", ""),
+        (
+            host(system="windows"),
+            (
+                "torch 2.15.0 of download.pytorch.org/whl/cu132 is expected to hold sm_120 "
+                "(by our facts, not verified)"
+            ),
+            "https://download.pytorch.org/whl/cu132",
+        ),
+        (
+            host(system="macos", machine="arm64"),
+            "PyPI's torch for macOS is the CPU and MPS one",
+            "",
+        ),
+    ],
+)
+def test_auto_takes_the_official_wheel_that_covers_the_targets(
+    on: Host, why: str, index: str
+) -> None:
+    choice = chosen(on)
+    assert (choice.strategy, choice.strategy_why, choice.index) == ("prebuilt", why, index)
+
+
+def test_auto_builds_where_no_wheel_covers_the_targets() -> None:
+    cuda_128 = ToolkitFound("/usr/local/cuda", "12.8.93")
+    choice = chosen(host(RTX_5090, toolkits=(cuda_128,)), torch={"version": "2.6.0"})
+    assert choice.strategy == "source"
+    assert choice.strategy_why == (
+        "no official wheel of torch 2.6.0 holds code for 12.0: its newest is 9.0"
+    )
+    assert (choice.cuda, choice.toolkit.provider) == ("12.8", "system")
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ({"source": {"path": "/src"}}, "source.path"),
+        ({"source": {"tarball": "a.zip"}}, "source.tarball"),
+        ({"source": {"patches": ["a.patch"]}}, "source.patches"),
+        ({"build": {"target": "c10"}}, "build.target"),
+        (
+            {"source": {"path": "/src"}, "build": {"flags": {"USE_NCCL": False}}},
+            "source.path and build.flags",
+        ),
+    ],
+)
+def test_auto_builds_where_a_build_is_described(asked: dict[str, Any], named: str) -> None:
+    choice = chosen(host(), **asked)
+    assert choice.strategy == "source"
+    assert choice.strategy_why == f"{named} set: no official wheel has that"
+
+
+def test_prebuilt_that_cannot_be_is_told_with_a_torch_that_can() -> None:
+    assert refused(host(RTX_5090), torch={"version": "2.6.0", "strategy": "prebuilt"}) == (
+        "torch: no official wheel of torch 2.6.0 holds code for 12.0: its newest is 9.0\n"
+        "  → take torch 2.8.0: PyPI's torch 2.8.0 (CUDA 12.8) holds sm_120"
+    )
+
+
+def test_prebuilt_of_another_cuda_is_told_with_the_toolkit_and_the_strategy_that_can() -> None:
+    asked = {"toolkit": {"version": "13.1"}, "torch": {"strategy": "prebuilt"}}
+    assert refused(host(), **asked) == (
+        "torch: no official wheel of torch 2.15.0 is built with CUDA 13.1: "
+        "there are 12.6, 13.0, 13.2, 13.4\n"
+        "  → toolkit.version: auto (CUDA 13.2 from Python packages); "
+        "or torch.strategy: source, to build it"
+    )
+
+
+@pytest.mark.parametrize("strategy", ["auto", "source", "prebuilt"])
+def test_a_torch_that_nobody_knows_is_told_with_the_newest(strategy: str) -> None:
+    told = refused(host(), torch={"version": "3.1.0", "strategy": strategy})
+    assert told.startswith(
+        "torch.version: torch 3.1.0 is newer than 2.15.0, the newest known\n  → take torch 2.15.0: "
+    )
+
+
+def test_an_index_of_ones_own_is_used_and_its_password_not_shown() -> None:
+    choice = chosen(host(), torch={"index": "https://me:secret@host/simple"})
+    assert (choice.strategy, choice.cuda) == ("prebuilt", "13.2")
+    assert choice.index == "https://me:secret@host/simple"
+    assert choice.strategy_why == "from https://***@host/simple"
+
+
+def test_a_cpu_build_needs_no_toolkit() -> None:
+    choice = chosen(host(RTX_5090, toolkits=(CUDA_132,)), target={"gpus": []})
+    assert (choice.targets, choice.cuda, choice.toolkit.provider) == ((), None, "none")
+    assert choice.targets_why == "a build for the CPU was asked for"
+    assert choice.index == "https://download.pytorch.org/whl/cpu"
+
+
+@pytest.mark.parametrize("python", ["3.11.0", "3.14.2", "3.15.0"])
+def test_a_python_that_the_torch_has_wheels_for(python: str) -> None:
+    assert chosen(host(python=python)).python.version == python
+
+
+NO_WHEEL_310 = "no official wheel of torch 2.15.0 is for Python 3.10 (they are for 3.11 to 3.15)"
+NO_BUILD_310 = "torch 2.15.0 is for Python 3.11 to 3.15, and /usr/bin/python3 is 3.10.2"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "message"),
+    [
+        ("prebuilt", f"torch: {NO_WHEEL_310}"),
+        ("source", f"python: {NO_BUILD_310}"),
+        ("auto", f"python: {NO_WHEEL_310}; and for a build, {NO_BUILD_310}"),
+    ],
+)
+def test_a_python_that_the_torch_is_not_for(strategy: str, message: str) -> None:
+    told = refused(host(python="3.10.2"), torch={"strategy": strategy})
+    nearest = 'set python: "3.11" (uv python install 3.11 where it is not installed)'
+    assert told.startswith(f"{message}\n  → {nearest}; or take torch 2.14.1: ")
+
+
+def test_a_wheel_for_another_python_and_other_cards_is_told_both() -> None:
+    told = refused(host(python="3.14.0"), torch={"version": "2.6.0", "strategy": "prebuilt"})
+    assert told == (
+        "torch: no official wheel of torch 2.6.0 holds code for 12.0: its newest is 9.0; "
+        "no official wheel of torch 2.6.0 is for Python 3.14 (they are for 3.9 to 3.13)\n"
+        "  → take torch 2.9.1: PyPI's torch 2.9.1 (CUDA 12.8) holds sm_120"
+    )
+
+
+def test_a_source_build_has_the_cuda_that_the_release_is_published_with() -> None:
+    choice = chosen(host(RTX_5090), torch={"strategy": "source"})
+    assert (choice.strategy_why, choice.cuda) == ("asked for in torch.strategy", "13.2")
+
+
+def test_a_build_takes_a_cuda_of_the_release_that_can_be_had_here() -> None:
+    asked = {"torch": {"strategy": "source", "version": "2.9.1"}}
+    cuda_128 = ToolkitFound("/usr/local/cuda", "12.8.93")
+    assert chosen(host(), **asked).toolkit.why == "CUDA 13.0 from Python packages"
+    assert chosen(host(toolkits=(cuda_128,)), **asked).toolkit.why.startswith("CUDA 12.8.93 is at")
+
+
+def test_targets_that_no_toolkit_makes_together_are_told() -> None:
+    asked = {"target": {"gpus": ["3.5", "12.0"]}, "torch": {"strategy": "source"}}
+    assert refused(host(), **asked).startswith(
+        "target.gpus: no known CUDA toolkit makes code for 3.5 and 12.0\n"
+    )
+
+
+def test_targets_of_two_eras_are_built_apart() -> None:
+    asked = {"target": {"gpus": ["V100", "B300"]}, "torch": {"strategy": "prebuilt"}}
+    assert refused(host(), **asked).endswith("or build for B300 and V100 in 2 profiles")
+
+
+def test_a_card_older_than_every_toolkit_is_told_alone() -> None:
+    assert refused(host(Gpu("NVIDIA GeForce GTX 680", "3.0"))) == (
+        "target.gpus: no official wheel of torch 2.15.0 holds code for 3.0: its oldest is 5.0; "
+        "and for a build, no known CUDA toolkit makes code for 3.0\n  → name another card"
+    )
+
+
+def test_the_reason_for_source_survives_a_missing_toolkit() -> None:
+    assert refused(host(RTX_5090), torch={"version": "2.6.0"}) == (
+        "toolkit: no official wheel of torch 2.6.0 holds code for 12.0: its newest is 9.0; "
+        "and for a build, CUDA 12.8 is needed and is not on this machine (found: none)\n"
+        "  → take torch 2.8.0: PyPI's torch 2.8.0 (CUDA 12.8) holds sm_120"
+    )
+
+
+def test_a_wheel_that_was_not_looked_at_is_told_so() -> None:
+    assert chosen(host(), target={"gpus": ["8.9"]}).strategy_why.endswith("sm_86 for 8.9")
+    old = chosen(host(), target={"gpus": ["8.9"]}, torch={"version": "2.9.1"})
+    given = chosen(
+        host(),
+        target={"gpus": ["8.9"]},
+        torch={"version": "2.9.1"},
+        toolkit={"version": "13.0"},
+    )
+    assert old.strategy_why == "PyPI's torch 2.9.1 (CUDA 12.8) holds sm_86 for 8.9"
+    assert given.strategy_why == (
+        "torch 2.9.1 of download.pytorch.org/whl/cu130 is expected to hold sm_86 for 8.9 "
+        "(by our facts, not verified)"
+    )
+
+
+def existing(version: str, cuda: str | None, **more: Any) -> Host:
+    return host(RTX_4090, torch=TorchFound(version, cuda, "/s/torch"), **more)
+
+
+def test_existing_takes_the_torch_as_it_is() -> None:
+    choice = chosen(existing("2.11.0+cu130", "13.0"), torch={"strategy": "existing"})
+    assert (choice.torch, choice.cuda) == ("2.11.0+cu130", "13.0")
+    assert choice.strategy_why == "asked for: torch 2.11.0+cu130 in /usr/bin/python3"
+    assert choice.toolkit == ToolkitChoice("pypi", "13.0", "", "CUDA 13.0 from Python packages")
+
+
+def test_existing_without_torch_is_told() -> None:
+    assert refused(host(), torch={"strategy": "existing"}) == (
+        "python: /usr/bin/python3 holds no torch\n"
+        "  → name the interpreter that has it (python: /path/to/python), "
+        "or choose another torch.strategy"
+    )
+
+
+def test_existing_torch_for_the_cpu_has_no_targets() -> None:
+    choice = chosen(existing("2.9.1+cpu", None), torch={"strategy": "existing"})
+    assert (choice.targets, choice.cuda, choice.toolkit.provider) == ((), None, "none")
+    assert choice.targets_why == "the torch in /usr/bin/python3 was built without CUDA"
+
+
+def test_existing_torch_is_not_held_to_what_wheels_support() -> None:
+    old = existing("2.11.0+cu130", "13.0", python="3.9.1")
+    assert chosen(old, torch={"strategy": "existing"}).python.version == "3.9.1"

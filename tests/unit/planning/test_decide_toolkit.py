@@ -1,0 +1,207 @@
+"""Which CUDA toolkit compiles, and what is told where it cannot."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Any
+
+import pytest
+
+from tasks.core.model import ToolkitFound
+from tasks.core.resolution import ToolkitChoice
+from tasks.planning.plan import layout_of, make_plan
+from tasks.settings.schema import Settings
+from tests.unit.planning.test_decide import (
+    CUDA_124,
+    CUDA_130,
+    CUDA_132,
+    KNOWLEDGE,
+    chosen,
+    existing,
+    host,
+    refused,
+)
+
+EXTENSION: dict[str, Any] = {"extensions": [{"name": "smoke", "path": "templates/smoke"}]}
+PYPI = ToolkitChoice("pypi", "13.2", "", "CUDA 13.2 from Python packages")
+OWN = ToolkitFound("/opt/cuda", "13.4.59", asked=True)
+
+
+@pytest.mark.parametrize("found", [(), (CUDA_124,), (CUDA_130,), (CUDA_130, CUDA_124)])
+def test_auto_takes_packages_where_the_system_has_another(found: tuple[ToolkitFound, ...]) -> None:
+    assert chosen(host(toolkits=found)).toolkit == PYPI
+
+
+def test_auto_takes_the_systems_where_it_is_equal() -> None:
+    assert chosen(host(toolkits=(CUDA_130, CUDA_132))).toolkit == ToolkitChoice(
+        "system", "13.2", "/usr/local/cuda-13.2", "CUDA 13.2.86 is at /usr/local/cuda-13.2"
+    )
+
+
+def test_pypi_is_taken_though_the_system_has_it() -> None:
+    assert chosen(host(toolkits=(CUDA_132,)), toolkit={"provider": "pypi"}).toolkit == PYPI
+
+
+def test_a_version_that_is_asked_for_decides_the_wheel_too() -> None:
+    choice = chosen(host(toolkits=(CUDA_130,)), toolkit={"version": "13.0"})
+    assert (choice.cuda, choice.toolkit.provider) == ("13.0", "system")
+    assert choice.index == "https://download.pytorch.org/whl/cu130"
+
+
+SOURCE_124: dict[str, Any] = {
+    "target": {"gpus": ["RTX 4090"]},
+    "torch": {"strategy": "source", "version": "2.5.0"},
+}
+
+
+@pytest.mark.parametrize(
+    ("provider", "also", "path"),
+    [
+        *(("auto", "", ""), ("system", "", "")),
+        ("pypi", " and write toolkit.provider: system", " and toolkit.provider: path"),
+    ],
+)
+def test_cuda_12_4_that_is_not_here_is_told_with_every_way_out(
+    provider: str, also: str, path: str
+) -> None:
+    asked = {**SOURCE_124, "toolkit": {"version": "12.4", "provider": provider}}
+    way = (
+        "install CUDA 12.4 (https://developer.nvidia.com/cuda-toolkit-archive)"
+        f"{also}, or name it with toolkit.path{path}"
+    )
+    newer = "; or take torch 2.9.1 with toolkit.version: auto: it builds with CUDA 13.0"
+    needed = "toolkit: CUDA 12.4 is needed and is not on this machine"
+    told = f"{needed} (found: none)\n  → {way}"
+    assert refused(host(), **asked) == told + (newer if provider != "system" else "")
+    here = "(found: 13.0.88 at /usr/local/cuda-13.0)"
+    assert refused(host(toolkits=(CUDA_130,)), **asked) == f"{needed} {here}\n  → {way}{newer}"
+
+
+def test_the_toolkit_to_install_is_the_one_that_is_said_to_be_needed() -> None:
+    torch = {"strategy": "source", "version": "2.6.0"}
+    told = refused(host(toolkits=(CUDA_130,)), target={"gpus": ["H100"]}, torch=torch)
+    assert told.startswith("toolkit: CUDA 12.4 is needed")
+    assert "install CUDA 12.4 (" in told
+
+
+def test_cuda_12_4_of_the_system_builds_torch_2_5() -> None:
+    asked = {**SOURCE_124, "toolkit": {"version": "12.4", "provider": "system"}}
+    choice = chosen(host(toolkits=(CUDA_130, CUDA_124)), **asked)
+    assert (choice.cuda, choice.toolkit.home) == ("12.4", "/usr/local/cuda-12.4")
+
+
+def test_an_arch_that_the_toolkit_cannot_make_names_those_that_can() -> None:
+    asked = {"torch": {"strategy": "source"}, "toolkit": {"version": "12.4"}}
+    assert refused(host(toolkits=(CUDA_124,)), **asked) == (
+        "toolkit.version: CUDA 12.4 cannot make 12.0 (sm_120); 12.8 is the first that can\n"
+        "  → toolkit.version: auto (CUDA 13.2 from Python packages)"
+    )
+    old = {**asked, "target": {"gpus": ["7.0"]}, "toolkit": {"version": "13.0"}}
+    told = refused(host(), **old)
+    assert "CUDA 13.0 dropped 7.0 (sm_70); 12.9 is the last that can" in told
+    assert "install CUDA 12.6" in told, "the one that 2.15 is published with"
+
+
+NONE_126 = "nothing is compiled, and CUDA 12.6 is not to be had here"
+
+
+@pytest.mark.parametrize("card", ["V100", "6.1"])
+def test_a_v100_gets_its_wheel_without_a_toolkit(card: str) -> None:
+    choice = chosen(host(), target={"gpus": [card]})
+    assert (choice.strategy, choice.cuda) == ("prebuilt", "12.6")
+    assert choice.index == "https://download.pytorch.org/whl/cu126"
+    assert choice.toolkit == ToolkitChoice("none", why=NONE_126)
+
+
+def test_without_a_toolkit_its_machine_code_is_read_all_the_same() -> None:
+    settings = Settings.model_validate({"target": {"gpus": ["V100"]}})
+    layout = layout_of(PurePosixPath("/yard"), "p", settings)
+    _, plan = make_plan(settings, host(), KNOWLEDGE, layout)
+    deps = plan.stages[0].job
+    assert (deps.toolkit_provider, deps.toolkit_packages, deps.gcc_max) == ("none", (), None)
+    assert deps.with_cuda, "cuobjdump comes alone, for validate"
+    assert dict(plan.headline)["toolkit"] == f"none: {NONE_126}"
+
+
+def test_an_existing_torch_with_nothing_to_compile_needs_no_toolkit() -> None:
+    choice = chosen(existing("2.6.0+cu124", "12.4"), torch={"strategy": "existing"})
+    assert (choice.cuda, choice.toolkit.provider) == ("12.4", "none")
+
+
+def test_a_v100_with_an_extension_needs_the_toolkit_that_makes_its_code() -> None:
+    told = refused(host(), target={"gpus": ["V100"]}, **EXTENSION)
+    assert told == (
+        "toolkit: CUDA 12.6 is needed and is not on this machine (found: none)\n"
+        "  → install CUDA 12.6 (https://developer.nvidia.com/cuda-toolkit-archive), "
+        "or name it with toolkit.path"
+    )
+
+
+def test_a_provider_that_is_asked_for_is_no_wish_to_do_without() -> None:
+    told = refused(host(), target={"gpus": ["V100"]}, toolkit={"provider": "system"})
+    assert told.startswith("toolkit: CUDA 12.6 is needed")
+
+
+def test_two_eras_together_take_the_last_torch_whose_wheel_holds_both() -> None:
+    both = {"target": {"gpus": ["7.0", "12.0"]}}
+    lacking = (
+        "toolkit: no official wheel of torch 2.15.0 holds code for 7.0 and 12.0 together; "
+        "and for a build, CUDA 12.8 is needed and is not on this machine (found: none)"
+    )
+    torch = "take torch 2.10.0: PyPI's torch 2.10.0 (CUDA 12.8) holds sm_120, sm_70"
+    assert refused(host(), **both).startswith(f"{lacking}\n  → {torch}; or build for")
+    assert refused(host(), **both, **EXTENSION) == (
+        f"{lacking}\n  → install CUDA 12.8 "
+        f"(https://developer.nvidia.com/cuda-toolkit-archive) and {torch}"
+    )
+
+
+def test_a_toolkit_that_this_torch_cannot_use_is_no_advice() -> None:
+    on = existing("2.5.1+cu124", "12.4", toolkits=(CUDA_124,))
+    asked = {"torch": {"strategy": "existing"}, "target": {"gpus": ["12.0"]}, **EXTENSION}
+    assert refused(on, **asked) == (
+        "toolkit.version: CUDA 12.4 cannot make 12.0 (sm_120); 12.8 is the first that can\n"
+        "  → choose another torch, or other cards in target.gpus"
+    )
+
+
+def test_an_unknown_toolkit_is_told_with_the_known_ones() -> None:
+    told = refused(host(), torch={"strategy": "source"}, toolkit={"version": "11.7"})
+    assert told.startswith("toolkit.version: CUDA 11.7 is not known; known are 11.8, ")
+
+
+def test_a_path_of_ones_own_is_used_as_asked() -> None:
+    asked = {"provider": "path", "path": "~/../opt/cuda"}
+    choice = chosen(host(toolkits=(OWN, CUDA_132)), toolkit=asked, torch={"strategy": "source"})
+    assert (choice.toolkit.provider, choice.toolkit.home) == ("path", "/opt/cuda")
+    assert choice.cuda == "13.4", "a torch that is built has the CUDA of its toolkit"
+
+
+@pytest.mark.parametrize(
+    ("asked", "found", "message"),
+    [
+        ({}, (), ("toolkit.path: provider path needs a path\n"
+         "  → name the folder that has bin/nvcc")),
+        ({"path": "/opt/x"}, (CUDA_132,), ("toolkit.path: no CUDA toolkit at /opt/x\n"
+         "  → name the folder that has bin/nvcc")),
+    ],
+)  # fmt: skip
+def test_a_bad_path_is_told(
+    asked: dict[str, str], found: tuple[ToolkitFound, ...], message: str
+) -> None:
+    assert refused(host(toolkits=found), toolkit={"provider": "path", **asked}) == message
+
+
+def test_another_cuda_major_than_the_torchs_cannot_compile_for_it() -> None:
+    cuda_128 = ToolkitFound("/usr/local/cuda", "12.8.93")
+    on = existing("2.11.0+cu130", "13.0", toolkits=(cuda_128,))
+    assert refused(on, torch={"strategy": "existing"}, toolkit={"version": "12.8"}) == (
+        "toolkit: torch 2.11.0+cu130 has CUDA 13.0: CUDA 12.8 cannot compile extensions for it\n"
+        "  → toolkit.version: auto (CUDA 13.0 from Python packages)"
+    )
+
+
+def test_another_minor_of_the_same_major_can() -> None:
+    on = existing("2.11.0+cu130", "13.0")
+    choice = chosen(on, torch={"strategy": "existing"}, toolkit={"version": "13.2"})
+    assert (choice.cuda, choice.toolkit.version) == ("13.0", "13.2")

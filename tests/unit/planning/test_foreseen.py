@@ -1,0 +1,81 @@
+"""What is known to fail is said before a source build, and only before one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tasks.planning.foreseen import capability_warnings, foreseen
+from tests.support.checkout import HOST, KNOWLEDGE, opened, write
+
+OLD = """
+target: {{gpus: ["12.0"]}}
+toolkit: {{version: "13.0"}}
+torch: {{strategy: {strategy}, version: "{torch}"}}
+"""
+
+
+def warnings(yard: Path, strategy: str, torch: str) -> list[str]:
+    write(yard, OLD.format(strategy=strategy, torch=torch))
+    profile = opened(yard).opened
+    assert profile
+    return list(foreseen(KNOWLEDGE, HOST, profile.choice))
+
+
+def test_a_release_that_does_not_configure_with_a_toolkit_is_told(yard: Path) -> None:
+    told = warnings(yard, "source", "2.6.0")
+    assert all(text.startswith("known not to work: ") for text in told)
+    assert [text for text in told if "nvToolsExt" in text and "What helps: torch>=2.8" in text]
+    assert [text for text in told if "cub's Sum" in text]
+
+
+@pytest.mark.parametrize(("strategy", "torch"), [("source", "2.15.0"), ("prebuilt", "2.9.1")])
+def test_what_is_known_to_work_is_no_news(yard: Path, strategy: str, torch: str) -> None:
+    assert not warnings(yard, strategy, torch)
+
+
+@pytest.mark.parametrize("strategy", ["prebuilt", "source"])
+def test_a_capability_of_boards_is_told_of_on_a_machine_of_another_kind(
+    yard: Path, strategy: str
+) -> None:
+    write(yard, f"target: {{gpus: ['8.7', '12.0']}}\ntorch: {{strategy: {strategy}}}\n")
+    profile = opened(yard).opened
+    assert profile
+    (told,) = foreseen(KNOWLEDGE, HOST, profile.choice)
+    assert told.startswith("8.7 is in aarch64 machines alone (Orin (nvgpu), Jetson AGX Orin, ")
+    assert told.endswith("and this is Linux x86_64: what is built here does not run there")
+    assert not list(foreseen(KNOWLEDGE, replace(HOST, machine="aarch64"), profile.choice))
+
+
+NOBODY = replace(HOST, gpus=())
+
+
+@pytest.mark.parametrize(
+    ("gpus", "told"),
+    [
+        ('["8.9"]', "8.9 is RTX 40 series, L4, L40, L40S and others; the RTX 50 series is 12.0"),
+        ('["sm_100"]', "10.0 is B200, GB200, B100; the RTX 50 series is 12.0"),
+        ('["10.7"]', "10.7 is Rubin; "),
+        ('["8.8"]', "8.8 is no known GPU; "),
+        ('["12.0"]', ""),  # what auto assumes
+        ('["9.0a"]', ""),  # nobody has a suffix by mistake
+        ('["8.9", "12.0"]', ""),  # a list is written on purpose
+        ('["RTX 4090"]', ""),
+        ("[]", ""),
+        ("auto", ""),
+    ],
+)
+def test_single_capability_without_a_visible_gpu_warns_with_its_gpus(
+    yard: Path, gpus: str, told: str
+) -> None:
+    write(yard, f"target: {{gpus: {gpus}}}\n")
+    profile = opened(yard, on=NOBODY).opened
+    assert profile
+    warned = " ".join(capability_warnings(profile.loaded, NOBODY, KNOWLEDGE))
+    assert told in warned
+    assert bool(told) == bool(warned)
+    assert not list(capability_warnings(profile.loaded, HOST, KNOWLEDGE)), "a GPU is seen"
+    cell = replace(profile.loaded, profile="mine@cell")
+    assert not list(capability_warnings(cell, NOBODY, KNOWLEDGE)), "a matrix lists on purpose"

@@ -1,0 +1,87 @@
+"""Versions before a release: where their wheels are, and which ref of the sources they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tasks.knowledge.channels import channel_of, published_as
+from tests.support.rows import each_row
+from tests.unit.planning.test_decide import KNOWLEDGE, chosen, host, refused
+
+WHL = "https://download.pytorch.org/whl"
+SOURCE: dict[str, Any] = {"strategy": "source"}
+
+
+@each_row(
+    ("version", "channel"),
+    [
+        *(("2.15.0", ""), ("v2.15.0", ""), ("2.15.0+cu132", ""), ("2.15", "")),
+        *(("2.12.0rc3", "test"), ("v2.12.0-rc3", "test"), ("2.16.0.dev20261101", "nightly")),
+        *(("2.16.0a0+git1a2b", "nowhere"), ("2.16.0b1", "nowhere")),
+    ],
+)
+def test_a_version_says_where_it_is_published(version: str, channel: str) -> None:
+    assert channel_of(version) == channel
+
+
+@pytest.mark.parametrize(
+    ("version", "gpus", "index"),
+    [
+        ("2.16.0rc1", ["12.0"], f"{WHL}/test/cu134"),
+        ("2.12.0rc3", ["12.0"], f"{WHL}/test/cu132"),
+        ("2.16.0rc1", [], f"{WHL}/test/cpu"),
+        ("2.16.0.dev20261101", ["12.0"], f"{WHL}/nightly/cu134"),
+        ("2.16.0.dev20261101", [], f"{WHL}/nightly/cpu"),
+    ],
+)
+def test_candidates_and_nightlies_each_have_an_index(
+    version: str, gpus: list[str], index: str
+) -> None:
+    choice = chosen(host(), torch={"version": version}, target={"gpus": gpus})
+    assert (choice.strategy, choice.index) == ("prebuilt", index)
+    assert choice.torch == published_as(version)
+
+
+def test_the_wheel_of_a_candidate_is_asked_for_by_the_version_that_it_has() -> None:
+    choice = chosen(host(), torch={"version": "2.16.0rc1"})
+    assert choice.torch == "2.16.0"
+    assert choice.strategy_why.startswith(
+        "torch 2.16.0rc1 of download.pytorch.org/whl/test/cu134, where it is called 2.16.0, is "
+        "expected to hold "
+    )
+
+
+def test_what_an_index_of_ones_own_calls_a_candidate_is_not_known() -> None:
+    own = {"version": "2.16.0rc1", "index": "https://wheels.example/simple", "strategy": "prebuilt"}
+    assert chosen(host(), torch=own, toolkit={"version": "13.2"}).torch == "2.16.0rc1"
+
+
+@pytest.mark.parametrize(
+    ("version", "ref"),
+    [
+        ("2.12.0rc3", "v2.12.0-rc3"),
+        ("2.13.0.dev20260101", "nightly (the branch), or the commit that "),
+        ("2.16.0a0", "main, or the branch or commit that is meant"),
+    ],
+)
+def test_sources_of_a_version_without_a_tag_want_a_ref(version: str, ref: str) -> None:
+    told = refused(host(), torch={"version": version, **SOURCE})
+    assert told.startswith(f"source.ref: PyTorch's repository has no tag v{version}\n")
+    assert f"→ set source.ref: {ref}" in told
+    named = ref.split(maxsplit=1)[0].rstrip(",")
+    choice = chosen(host(), torch={"version": version, **SOURCE}, source={"ref": named})
+    assert (choice.strategy, choice.torch) == ("source", version)
+
+
+@pytest.mark.parametrize("source", [{"path": "/src"}, {"tarball": "/src.tar.gz"}])
+def test_a_tree_of_ones_own_needs_no_ref(source: dict[str, str]) -> None:
+    torch = {"version": "2.16.0a0", **SOURCE}
+    assert chosen(host(), torch=torch, source=source).strategy == "source"
+
+
+def test_an_alpha_is_in_no_index() -> None:
+    told = refused(host(), torch={"version": "2.16.0a0", "strategy": "prebuilt"})
+    assert "torch 2.16.0a0 is in no index: it is what a build from a branch calls itself" in told
+    assert KNOWLEDGE.releases["2.15"].patch in told

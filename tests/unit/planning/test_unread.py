@@ -1,0 +1,137 @@
+"""What somebody set and nothing reads is told once, with where it stands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tasks.cli.commands import explain
+from tasks.cli.opening import open_profile
+from tasks.core.model import Host, Interpreter, ToolkitFound, TorchFound
+from tasks.lock.profile import Subject
+from tasks.planning.unread import unread
+from tasks.settings.load import profiles
+from tests.support.checkout import HOST, KNOWLEDGE, ROOT, Heard, opened, write
+from tests.support.rows import each_row
+
+OWN = replace(
+    HOST, python=Interpreter("/own/python", "3.12.4", TorchFound("2.14.1", "13.2", "/own"))
+)
+
+
+def told(yard: Path, text: str, on: Host = HOST, name: str = "mine") -> list[str]:
+    write(yard, text)
+    profile = opened(yard, name, on).of_build()
+    found = unread(profile.loaded, on, profile.choice)
+    return [line.replace("config/profiles/mine.yaml:", "mine:") for line in found]
+
+
+VARIABLES = "{MAX_JOBS: '4', CC: gcc, CCACHE_DIR: /c}"
+EXTENSIONS = "[{name: toy, path: toy, ref: main, submodules: true}, {name: b, git: 'https://a/b'}]"
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        (
+            "torch: {strategy: source, index: 'https://a.example'}",
+            "torch.index (mine:1): strategy source fetches no wheel of torch",
+        ),
+        (
+            f"torch: {{strategy: prebuilt}}\nsource: {{ref: main}}\nbuild: {{env: {VARIABLES}}}",
+            "source.ref (mine:2), build.env.MAX_JOBS (mine:3): strategy prebuilt builds no torch",
+        ),
+        (
+            "torch: {strategy: prebuilt}\nbuild:\n  flags:\n    USE_A: true\n    USE_B: true",
+            "build.flags (mine:4): strategy prebuilt builds no torch",
+        ),
+        (
+            f"torch: {{strategy: source}}\nsource: {{sha256: {'a' * 64}}}",
+            "source.sha256 (mine:2): it is the digest of source.tarball, and that is not set",
+        ),
+        (
+            "torch: {strategy: source}\nsource: {path: /tree, ref: main}",
+            "source.ref (mine:2): source.path is taken as it is",
+        ),
+        (
+            "source: {tarball: t.tar, ref: main, submodules: false}",
+            "source.ref (mine:1), source.submodules (mine:1): source.tarball is taken as it is",
+        ),
+        (
+            "target: {gpus: [], ptx: true}",
+            "target.ptx (mine:1): a build for the CPU has no machine code for cards",
+        ),
+        (
+            "toolkit: {path: /a}",
+            "toolkit.path (mine:1): the toolkit is another (CUDA 13.2 from Python packages)",
+        ),
+        ("build: {hosts: [10.0.0.5/8]}", "build.hosts (mine:1): build.distribute is off"),
+        ("publish: {keep: 2}", "publish.keep (mine:1): publish.dest names no index"),
+        (f"extensions: {EXTENSIONS}", "ref, submodules of toy (mine:1): it comes by path"),
+    ],
+)
+def test_what_nothing_reads_is_told_with_its_place_and_the_reason(
+    yard: Path, text: str, warning: str
+) -> None:
+    assert told(yard, text) == [f"nothing reads {warning}"]
+
+
+def test_a_torch_that_is_there_leaves_most_of_it_unread(yard: Path) -> None:
+    text = f"torch: {{strategy: existing, version: 2.14.0, sha256: {'a' * 64}}}\nwheel: {{cuda: "
+    version, digest, wheel = told(yard, f"{text}toolkit}}", OWN)
+    assert version.endswith(": torch is the one that /own/python has")
+    assert "torch.sha256" in digest
+    assert wheel.startswith("nothing reads wheel.cuda (mine:2): strategy exis")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch: {strategy: source}\nsource: {ref: main}\nbuild: {flags: {USE_NCCL: false}}",
+        "torch: {strategy: source}\nsource: {path: /tree, git: /other, submodules: false}",
+        f"torch: {{strategy: prebuilt, index: 'https://a', sha256: {'a' * 64}}}",
+        "torch: {strategy: source, index: auto, sha256: null}\ntarget: {ptx: false}",
+        "source: {mirrors: {'https://a/': /b/}}\nbuild: {jobs: 4, cache: 'off', cache_size: 5G}",
+        "toolkit: {provider: path, path: /own}",
+        "matrix: {gpus: [[]]}\ntarget: {ptx: true}\nbuild: {hosts: []}",
+    ],
+)
+def test_what_is_read_or_as_it_is_by_default_is_no_matter(yard: Path, text: str) -> None:
+    own = ToolkitFound("/own", "13.2.86", asked=True)
+    assert told(yard, text, replace(HOST, toolkits=(own,))) == []
+
+
+def test_of_a_cell_nothing_is_said_for_its_profile_is_for_others_too(yard: Path) -> None:
+    text = "matrix: {gpus: [[], '12.0']}\ntarget: {ptx: true}"
+    assert told(yard, text, name="mine@cpu") == []
+    assert told(yard, f"{text}\ntorch: {{strategy: source, index: /w}}")
+
+
+@each_row("name", profiles(ROOT / "config"))
+def test_no_profile_that_comes_with_us_says_what_nothing_reads(name: str) -> None:
+    on = replace(HOST, toolkits=(ToolkitFound("/usr/local/cuda", "12.4.131"),))
+    profile = opened(ROOT, name, on).of_build()
+    assert list(unread(profile.loaded, on, profile.choice)) == []
+
+
+def test_it_is_among_the_warnings_of_a_plan(yard: Path) -> None:
+    write(yard, "torch: {strategy: prebuilt}\ntarget: {gpus: []}\nwheel: {cuda: toolkit}\n")
+    assert open_profile(yard, "mine", {}, KNOWLEDGE, lambda *_: HOST).plan.warnings == (
+        "nothing reads wheel.cuda (config/profiles/mine.yaml:3): strategy prebuilt builds no torch",
+    )
+
+
+def test_explain_tells_it_before_anything_is_done(yard: Path, heard: Heard) -> None:
+    write(yard, "torch: {strategy: prebuilt}\ntarget: {gpus: []}\nwheel: {cuda: toolkit}\n")
+    explain.run(Subject(yard, "mine", open_profile(yard, "mine", {}, KNOWLEDGE, lambda *_: HOST)))
+    assert "WARNING nothing reads wheel.cuda (config/profiles/mine.yaml:3)" in " ".join(
+        heard.text.split()
+    )
+
+
+def test_local_yaml_counts_in_every_profile_and_one_need_not_read_it(yard: Path) -> None:
+    text = "torch: {sha256: " + "a" * 64 + "}\ntoolkit: {path: /usr/local/cuda}\n"
+    (yard / "config" / "local.yaml").write_text(text, encoding="utf-8")
+    assert told(yard, "torch: {strategy: source}") == []

@@ -1,0 +1,107 @@
+"""The three ways side by side, and what each takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tasks.core.model import Host
+from tasks.knowledge.costs import Cost, cost
+from tasks.knowledge.room import EVERYWHERE
+from tasks.planning.ways import Way, ways
+from tasks.settings.schema import Settings
+from tests.support.rows import each_row
+from tests.unit.planning.test_decide import KNOWLEDGE, RTX_5090, existing, host
+
+
+def told(on: Host, **asked: Any) -> dict[str, Way]:
+    return {way.strategy: way for way in ways(Settings.model_validate(asked), on, KNOWLEDGE)}
+
+
+def everywhere(cost: Cost) -> tuple[int, int]:
+    assert cost.room is not None
+    return cost.room.of(EVERYWHERE)
+
+
+def test_every_way_says_why() -> None:
+    found = told(host(RTX_5090))
+    assert list(found) == ["prebuilt", "source", "existing"]
+    assert [(way.possible, way.chosen, way.why) for way in found.values()] == [
+        (True, True, "PyPI's torch 2.15.0 (CUDA 13.2) holds sm_120"),
+        (True, False, "it can be built"),
+        (False, False, "/usr/bin/python3 holds no torch"),
+    ]
+
+
+def test_what_is_closed_says_what_is_missing() -> None:
+    found = told(host(), torch={"version": "2.6.0"})
+    assert not any(way.possible or way.chosen for way in found.values())
+    assert found["prebuilt"].why == (
+        "no official wheel of torch 2.6.0 holds code for 12.0: its newest is 9.0"
+    )
+    assert found["source"].why.startswith("CUDA 12.8 is needed")
+
+
+def test_a_build_that_is_described_closes_the_wheel() -> None:
+    found = told(host(), source={"path": "/src"})
+    assert (found["prebuilt"].possible, found["source"].chosen) == (False, True)
+    assert found["prebuilt"].why == "source.path set: no official wheel has that"
+    assert found["source"].why == found["prebuilt"].why
+
+
+def test_an_existing_torch_is_a_way_where_there_is_one() -> None:
+    found = told(existing("2.11.0+cu130", "13.0"))
+    assert found["existing"].possible
+    assert not found["existing"].chosen
+
+
+def test_how_long_a_part_of_the_tree_takes_is_not_known() -> None:
+    part = told(host(), build={"target": "c10"})["source"].cost
+    assert part.seconds is None
+    assert part.known.startswith("unverified")
+    assert part.room == cost(KNOWLEDGE, "source", archs=1, extensions=0).room
+
+
+def test_cores_share_what_compilers_take_and_nothing_else() -> None:
+    one = Cost((160, 1_300), None, 1, "verified: X", core_seconds=(100, 1_000))
+    assert one.on(1).seconds == (160, 1_300)
+    assert one.on(8).seconds == (73, 425)
+    assert one.on(8).on(8) == one.on(8)
+    assert Cost(None, None, 0, "unverified").on(4).seconds is None
+
+
+def test_two_cores_are_told_what_was_measured_on_two() -> None:
+    cpu = cost(KNOWLEDGE, "source", archs=0, extensions=0).on(2)
+    assert cpu.seconds is not None
+    least, most = cpu.seconds
+    assert least <= 57 * 60 + 60
+    assert most >= 97 * 60
+    wheel = cost(KNOWLEDGE, "prebuilt", archs=1, extensions=1).on(2)
+    assert wheel.seconds is not None
+    assert wheel.seconds[0] <= 49 <= wheel.seconds[1]
+    cuda = cost(KNOWLEDGE, "source", archs=1, extensions=0)
+    cpu_alone = cost(KNOWLEDGE, "source", archs=0, extensions=0)
+    assert cuda.core_seconds[0] >= cpu_alone.core_seconds[0] + 3600 + 48 * 60
+
+
+@each_row("strategy", ["prebuilt", "source", "existing"])
+@each_row("archs", [0, 1, 3])
+def test_a_build_costs_more_with_more_to_build(strategy: Any, archs: int) -> None:
+    bare = cost(KNOWLEDGE, strategy, archs, 0)
+    more = cost(KNOWLEDGE, strategy, archs + (archs > 0), 2)
+    assert bare.seconds is not None
+    assert more.seconds is not None
+    assert bare.seconds[0] <= bare.seconds[1]
+    assert more.seconds > bare.seconds
+    assert everywhere(more) > everywhere(bare)
+    assert more.memory_mib >= bare.memory_mib
+    assert bare.known.startswith(("verified", "unverified"))
+
+
+def test_a_build_takes_more_than_a_wheel() -> None:
+    for archs in (0, 1):
+        wheel = cost(KNOWLEDGE, "prebuilt", archs, 0).on(16)
+        build = cost(KNOWLEDGE, "source", archs, 0).on(16)
+        assert wheel.seconds is not None
+        assert build.seconds is not None
+        assert wheel.seconds[1] < build.seconds[1]
+        assert everywhere(wheel)[1] < everywhere(build)[1]

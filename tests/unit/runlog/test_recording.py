@@ -1,0 +1,351 @@
+"""The record that a run leaves, through doit itself."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from io import FileIO
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from tasks.core.atwork import AtWork
+from tasks.core.errors import BuildError
+from tasks.core.progress import Progress
+from tasks.jobs.crew import Crew
+from tasks.runlog import recording, runrecords
+from tasks.runlog.record import Edge, Run, parse
+from tasks.runlog.recording import Recording
+from tasks.stages.extensions import build
+from tasks.system import files, voice
+from tests.support.checkout import Heard
+from tests.unit.cli.running.test_graph import Bench
+
+INDEX = "https://me:hunter2@index.example/simple?token=hunter3"
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(tmp_path, monkeypatch)
+
+
+def record_of(bench: Bench) -> list[dict[str, Any]]:
+    """The events of the only run."""
+    (path,) = Path(bench.records).iterdir()
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def last(bench: Bench) -> Run:
+    return next(runrecords.runs(bench.records))
+
+
+def outcomes(run: Run) -> dict[str, str]:
+    return {stage.name: stage.outcome for stage in run.stages}
+
+
+def test_every_stage_of_a_run_is_told_with_its_reason_and_what_came_of_it(bench: Bench) -> None:
+    assert bench.doit() == 0
+    events = record_of(bench)
+    assert [event["event"] for event in events] == ["begin", *["stage", "done"] * 2, "end"]
+    begin, stage, done, *_, end = events
+    assert begin["schema"] == 1
+    assert begin["command"] == ["build"]
+    assert begin["pid"] == os.getpid()
+    assert (stage["stage"], stage["reason"]) == ("deps", "first time")
+    assert (done["outcome"], done["outputs"], done["error"]) == ("changed", {"value": "same"}, None)
+    assert done["seconds"] >= 0
+    assert (end["outcome"], end["code"]) == ("done", 0)
+    times = [event["at"] for event in events[1:]]
+    assert times == sorted(times)
+
+
+def test_a_run_that_found_nothing_to_do_has_a_begin_and_an_end(bench: Bench) -> None:
+    bench.doit()
+    bench.doit()
+    run = last(bench)
+    assert (run.stages, run.outcome, run.code) == ((), "done", 0)
+    assert run.command == ("build",)
+
+
+def test_a_run_without_any_build_leaves_nothing(bench: Bench) -> None:
+    assert bench.doit("compile") == 0  # which is no part of it
+    assert bench.doit("list") == 0
+    assert not Path(bench.layout.build).exists()
+
+
+def test_one_who_only_looks_is_on_no_record(bench: Bench) -> None:
+    bench.doit()
+    bench.doit("list")
+    bench.doit("clean")
+    assert len(list(runrecords.runs(bench.records))) == 1
+
+
+def test_a_failure_is_told_with_what_where_and_what_to_do(bench: Bench) -> None:
+    def fail() -> str:
+        raise BuildError("the wheel is wrong", where="a.log:3", todo="do this")
+
+    bench.acts["wheel"] = fail
+    assert bench.doit() == 1
+    run = last(bench)
+    assert (run.outcome, run.code) == ("failed", 1)
+    assert outcomes(run) == {"deps": "changed", "wheel": "failed"}
+    error = {"what": "the wheel is wrong", "where": "a.log:3", "todo": "do this"}
+    assert run.stages[1].error == error
+
+
+def test_what_was_done_about_a_failure_on_the_way_is_told(bench: Bench) -> None:
+    assert bench.doit() == 0
+    assert "healed" not in json.dumps(record_of(bench)), "nothing was"
+    bench.inputs, bench.healed = {"flag": "B"}, "build.jobs: 2"
+    assert bench.doit() == 0
+    deps = last(bench).stages[0]
+    assert deps.healed == "build.jobs: 2"
+    assert deps.why.endswith("was A; healed: build.jobs: 2")
+
+
+def test_a_bug_of_ours_is_a_failure_with_code_2(bench: Bench) -> None:
+    bench.acts["wheel"] = lambda: str(1 // 0)
+    assert bench.doit() == 2
+    run = last(bench)
+    assert (run.outcome, run.code) == ("failed", 2)
+    assert str(run.stages[1].error["what"]).startswith("ZeroDivisionError")
+
+
+def test_what_stopped_a_build_before_it_began_is_told_where_one_was_built(bench: Bench) -> None:
+    def stop() -> None:
+        raise BuildError("1 problem: disk")
+
+    bench.doit()
+    bench.inputs, bench.gate = {"flag": "B"}, stop
+    assert bench.doit() == 1
+    run = last(bench)
+    assert outcomes(run) == {"deps": "failed"}
+    assert run.stages[0].error["what"] == "1 problem: disk"
+
+
+def test_an_interrupted_run_says_so(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    handlers: dict[int, Any] = {}
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+
+    def interrupted() -> str:
+        handlers[signal.SIGTERM](signal.SIGTERM, None)
+        raise AssertionError("it goes on")
+
+    bench.acts["wheel"] = interrupted
+    with pytest.raises(SystemExit):
+        bench.doit()
+    run = last(bench)
+    assert (run.outcome, run.code) == ("interrupted", 143)
+    assert outcomes(run) == {"deps": "changed", "wheel": "stopped"}
+
+
+def test_a_lock_that_another_run_holds_leaves_no_record_of_this_one(bench: Bench) -> None:
+    bench.doit()
+    with files.lock(bench.layout.build):
+        assert bench.doit() == 0
+        bench.inputs = {"flag": "B"}
+        assert bench.doit() == 1
+    assert len(list(runrecords.runs(bench.records))) == 1
+
+
+def test_what_a_stage_says_shows_and_makes_is_in_its_record(bench: Bench) -> None:
+    def act() -> str:
+        voice.say("_C.so holds 12.0")
+        voice.warn(f"{INDEX} is slow")
+        voice.tick("a.cpp", Progress(1, 3, at_work=AtWork(2, 1, 900, 24_000, 0.78)))
+        voice.tick("b.cpp", Progress(2, 3))
+        recording.edges([Edge("a.o", 0.0, 0.0, 310), Edge("b.o", 1.0, 1.0, failed=True)])
+        recording.cache(3, 1)
+        return "same"
+
+    bench.acts["wheel"] = act
+    assert bench.doit() == 0
+    run = last(bench)
+    wheel = run.stages[1]
+    assert [(one.stage, one.kind, one.text) for one in run.said] == [
+        ("wheel", "say", "_C.so holds 12.0"),
+        ("wheel", "warn", "https://***@index.example/simple?token=*** is slow"),
+    ]
+    (sample,) = wheel.samples  # the other came in less than 2 s
+    assert (sample.jobs, sample.held_back, sample.used_mib) == (2, 1, 900)
+    assert (sample.hit_rate, sample.done, sample.total) == (0.78, 1, 3)
+    assert [(one.output, one.peak_mib, one.failed) for one in wheel.edges] == [
+        ("a.o", 310, False),
+        ("b.o", None, True),
+    ]
+    assert wheel.cache == {"hits": 3, "misses": 1}
+    assert run.stages[0].cache == {}
+
+
+def test_extensions_side_by_side_speak_each_for_itself(bench: Bench) -> None:
+    bench.more = (bench.stage("extensions:a", "wheel"), bench.stage("extensions:b", "wheel"))
+
+    def telling(name: str) -> Callable[[], str]:
+        def act() -> str:
+            voice.say(f"I am {name}")
+            return "same"
+
+        return act
+
+    bench.acts = {f"extensions:{name}": telling(name) for name in "ab"}
+    assert bench.doit() == 0
+    said = {one.stage: one.text for one in last(bench).said}
+    assert said == {"extensions:a": "I am a", "extensions:b": "I am b"}
+
+
+class Diagnosed(BuildError):  # noqa: N818 - it is of this test alone
+    """A failure whose log was read."""
+
+    diagnosis: Mapping[str, Any] | None = MappingProxyType({"cause": "oom-killed"})
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Iterator[Recording]:
+    """One that has begun."""
+    head = {"asked": {"torch.index": INDEX}}
+    begun = Recording(tmp_path / "runs", lambda: head)
+    begun.begin()
+    yield begun
+    begun.end("done", 0)
+
+
+def lines(tmp_path: Path) -> list[str]:
+    (path,) = (tmp_path / "runs").iterdir()
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def test_nothing_that_opens_a_url_or_is_called_a_secret_is_kept(
+    tmp_path: Path, record: Recording
+) -> None:
+    with record.stage("env", f"index: {INDEX}") as done:
+        done.outputs = {"set": {"API_TOKEN": "hunter4", "CC": "clang"}, "index": INDEX}
+    with pytest.raises(BuildError), record.stage("wheel", ""):
+        raise BuildError(f"{INDEX} does not answer", where=INDEX, todo=f"see {INDEX}")
+    record.end("failed", 1)
+    text = "\n".join(lines(tmp_path))
+    assert "hunter" not in text
+    assert parse(lines(tmp_path)).stages[0].outputs["set"] == {"API_TOKEN": "***", "CC": "clang"}
+
+
+def test_what_a_log_told_of_a_failure_is_beside_it(tmp_path: Path, record: Recording) -> None:
+    with pytest.raises(BuildError), record.stage("compile", ""):
+        raise Diagnosed("it does not compile")
+    assert parse(lines(tmp_path)).stages[0].diagnosis == {"cause": "oom-killed"}
+
+
+def test_what_is_large_in_a_manifest_is_left_out(tmp_path: Path, record: Recording) -> None:
+    with record.stage("wheel", "") as done:
+        done.outputs = {"files": ["x" * 100] * 300, "name": "torch"}
+    assert parse(lines(tmp_path)).stages[0].outputs == {"name": "torch"}
+
+
+def test_many_edges_are_told_in_lines_of_a_thousand(tmp_path: Path, record: Recording) -> None:
+    start = record.started
+    record.edges(Edge(f"{n}.o", start + n, start + n + 1.5) for n in range(2500))
+    told = [json.loads(line)["edges"] for line in lines(tmp_path)[1:]]
+    assert [len(edges) for edges in told] == [1000, 1000, 500]
+    assert told[0][1] == {"output": "1.o", "began": 1.0, "ended": 2.5}
+
+
+def test_what_was_made_and_cannot_be_read_is_told_and_ends_nothing(
+    tmp_path: Path, heard: Heard, record: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: Any) -> Any:
+        raise OSError(errno.EIO, "Input/output error")
+
+    voice.listen(heard)
+    monkeypatch.setattr(build, "_made", gone)
+    recording.edges(build._edges(tmp_path, Crew(1, tmp_path, {})))
+    (said,) = heard
+    assert said.startswith("what was made is not in the record of this run: OSError: ")
+    assert said.endswith("Input/output error")
+
+
+def test_samples_become_rarer_in_a_build_of_many_hours(
+    tmp_path: Path, record: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(Recording, "at", lambda _: clock[0])
+    for second in range(10_000):
+        clock[0] = float(second)
+        record.sample(Progress(second, 10_000))
+    times = [json.loads(line)["at"] for line in lines(tmp_path)[1:]]
+    assert times[:3] == [0.0, 2.0, 4.0]
+    assert times[1100] - times[1099] == 4.0
+    assert len(times) < 3000
+
+
+def test_a_full_disk_is_one_warning_and_every_line_that_is_there_is_whole(
+    tmp_path: Path, heard: Heard, record: Recording
+) -> None:
+    voice.listen(heard)
+    whole = FileIO.write
+
+    def half(file: FileIO, data: bytes) -> int:
+        return whole(file, data[: len(data) // 2])
+
+    class Full(FileIO):
+        write = half  # type: ignore[assignment]
+
+    (path,) = (tmp_path / "runs").iterdir()
+    opened = record._file
+    assert opened
+    record._file = Full(path, "r+")
+    record._file.seek(0, os.SEEK_END)
+    for _ in range(3):
+        record.said("say", "x" * 100)
+    assert [line for line in heard if "not whole" in line] == [
+        f"the record of this run is not whole: {tmp_path / 'runs'}: {os.strerror(errno.ENOSPC)}"
+    ]
+    record._file.close()
+    record._file = opened  # somebody made room
+    record.end("done", 0)
+    run = parse(lines(tmp_path))
+    assert (run.outcome, run.unread) == ("done", 0)
+
+
+def test_who_writes_while_the_record_ends_is_not_ended_by_it(
+    tmp_path: Path, record: Recording
+) -> None:
+    """Its file is closed, and gone for the others, in one step."""
+    writing, closing = threading.Event(), threading.Event()
+    failed: list[Exception] = []
+
+    class Slow(FileIO):
+        def close(self) -> None:
+            super().close()
+            closing.set()
+            writing.wait(0.2)  # which the lock does not let come
+
+    def write() -> None:
+        closing.wait(5)
+        try:
+            record.said("say", "late")
+        except ValueError as error:
+            failed.append(error)
+        writing.set()
+
+    (path,) = (tmp_path / "runs").iterdir()
+    assert record._file
+    record._file.close()
+    record._file = Slow(path, "a")
+    late = threading.Thread(target=write)
+    late.start()
+    record.end("done", 0)
+    late.join()
+    assert failed == []
+    assert "late" not in path.read_text(encoding="utf-8")
+
+
+def test_a_place_that_cannot_be_written_ends_no_build(bench: Bench) -> None:
+    files.own(bench.layout.build)
+    Path(bench.layout.build, "records").touch()  # where the folder would have to be
+    assert bench.doit() == 0
+    assert bench.out.getvalue().count("the record of this run is not whole") == 1
+    assert bench.doit() == 0

@@ -1,0 +1,119 @@
+"""The line that each run leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.cli.decisions import whole_build
+from tasks.runlog import ninjalog, runs
+from tasks.runlog.ninjalog import Made
+from tests.support.checkout import Heard
+
+MADE = {"a.o": Made(1.0, 4.5, "1"), "CMakeFiles/install.util": Made(4.5, 4.6, "2")}
+
+
+def test_what_was_made_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "records" / "compile.jsonl"
+    runs.add(path, 5.0, runs.objects(MADE, {"a.o": 310}), jobs=4)
+    (run,) = runs.read(path)
+    assert run["objects"] == [{"output": "a.o", "seconds": 3.5, "peak_mib": 310}]
+    assert runs.costs(runs.read(path)) == {"a.o": 3.5}
+    assert runs.peaks(runs.read(path)) == {"a.o": 310}
+
+
+def test_a_line_that_was_cut_short_takes_no_other_along(tmp_path: Path) -> None:
+    path = tmp_path / "compile.jsonl"
+    runs.add(path, 5.0, runs.objects(MADE, {}), jobs=4)
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write('{"when": "20')
+    runs.add(path, 1.0, (), jobs=2)
+    assert [run["jobs"] for run in runs.read(path)] == [4, 2]
+
+
+def test_a_compiler_that_was_killed_is_taken_for_twice_what_was_seen(tmp_path: Path) -> None:
+    path = tmp_path / "compile.jsonl"
+    runs.add(path, 5.0, runs.objects(MADE, {"a.o": 310}), jobs=4)
+    runs.add(path, 1.0, (), killed=["a.o", "b.o"])
+    assert runs.peaks(runs.read(path)) == {"a.o": 620}
+
+
+def test_what_cannot_be_written_is_told_and_hides_nothing(tmp_path: Path, heard: Heard) -> None:
+    (tmp_path / "records").touch()  # where the folder would have to be
+    runs.add(tmp_path / "records" / "compile.jsonl", 1.0, ())
+    assert "this run is not in" in heard.text
+
+
+def test_an_old_make_is_known_from_the_last_run() -> None:
+    met: dict[str, object] = {"old_make": True}
+    assert runs.old_make([{}, met])
+    assert not runs.old_make([met, {"old_make": False}])
+    assert not runs.old_make([])
+
+
+def test_what_was_generated_took_no_time_of_its_own() -> None:
+    assert runs.seconds({**MADE, "a.h": Made(0.0, 90.0, "3")}) == {"a.o": 3.5}
+
+
+def past(count: int) -> list[dict[str, object]]:
+    """Runs of a build: a first one of everything, then a few outputs at a time."""
+    first = [{"output": f"{n}.o", "seconds": n / 8, "peak_mib": 100 + n} for n in range(300)]
+    runs_of_all: list[dict[str, object]] = [{"decision": "configure", "objects": first}]
+    for number in range(1, count):
+        some = [
+            {"output": f"{n}.o", "seconds": number + n / 8, "peak_mib": 90 + (number * n) % 50}
+            for n in range(number % 7, 300, 7)
+        ]
+        hits = {"hits": 3} if number % 3 == 0 else {}
+        killed = [f"{number % 300}.o"] if number % 5 == 0 else []
+        run = {"decision": "reuse", "cache": hits, "killed": killed, "objects": some}
+        runs_of_all.append({**run, "old_make": number % 2 == 1})
+    return runs_of_all
+
+
+@pytest.mark.parametrize("count", [2, 40, 41])
+def test_lines_that_are_put_together_tell_the_same_costs_and_peaks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(runs, "MOST_BYTES", 60_000)
+    path, all_of_them = tmp_path / "compile.jsonl", []
+    for run in past(count):
+        facts = {name: value for name, value in run.items() if name != "objects"}
+        runs.add(path, 12.5, run["objects"], **facts)  # type: ignore[arg-type]
+        all_of_them.append({**run, "seconds": 12.5})
+        kept = list(runs.read(path))
+        assert runs.costs(kept) == runs.costs(all_of_them)
+        assert runs.peaks(kept) == runs.peaks(all_of_them)
+        assert runs.old_make(kept) == runs.old_make(all_of_them)
+        assert whole_build(kept, 30) == whole_build(all_of_them, 30)
+        assert kept[-1]["objects"] == run["objects"]
+        assert path.stat().st_size <= runs.MOST_BYTES
+    assert count == 2 or any(one.get("runs", 1) > 1 for one in kept)
+
+
+def test_of_an_extensions_runs_the_peaks_stay_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "MOST_BYTES", 2_000)
+    path = tmp_path / "toy.jsonl"
+    for number in range(100):
+        runs.add(path, 1.0, runs.weighed({"a.o": 100 + number, f"{number % 9}.o": number}))
+    assert runs.peaks(runs.read(path)) == {"a.o": 199} | {
+        f"{number}.o": 99 - (99 - number) % 9 for number in range(9)
+    }
+    assert path.stat().st_size <= 2_000
+
+
+def test_a_log_of_ninja_that_cannot_be_read_ends_nothing(
+    tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: Any, **__: Any) -> str:
+        raise OSError(5, "Input/output error")
+
+    log = tmp_path / ".ninja_log"
+    log.touch()
+    monkeypatch.setattr(Path, "read_text", gone)
+    assert ninjalog.read(tmp_path) == {}
+    assert heard == [f"{log} cannot be read: Input/output error"]

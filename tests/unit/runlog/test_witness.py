@@ -1,0 +1,83 @@
+"""What is seen of the memory while a stage is at work, with a /proc that the test writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.diagnosis.facts import Facts
+from tasks.runlog import witness
+from tasks.runlog.witness import Witness
+
+
+def proc(folder: Path, available: int, kills: int | None = None) -> Path:
+    meminfo = f"MemTotal: {24_000 * 1024} kB\nMemAvailable: {available * 1024} kB\n"
+    (folder / "meminfo").write_text(meminfo, encoding="ascii")
+    if kills is not None:
+        (folder / "vmstat").write_text(f"nr_free 1\noom_kill {kills}\n", encoding="ascii")
+    return folder
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "logs" / "compile.log"
+    path.parent.mkdir()
+    path.write_text("Killed\n", encoding="utf-8")
+    return path
+
+
+def test_the_least_memory_and_the_kills_meanwhile_are_told(tmp_path: Path, log: Path) -> None:
+    seen = Witness(proc(tmp_path, 20_000, kills=7))
+    seen.begin()
+    proc(tmp_path, 300)
+    seen.look()
+    proc(tmp_path, 22_000, kills=9)
+    seen.look()
+    facts = seen.facts(log)
+    assert (facts.kills, facts.lowest_mib, facts.limit_mib) == (2, 300, 24_000)
+    assert facts.size == log.stat().st_size
+    assert facts.free_mib
+
+
+@pytest.mark.parametrize(
+    ("available", "kills", "short"), [(20_000, 7, False), (20_000, 8, True), (9_000, None, None)]
+)
+def test_whether_memory_was_short_is_told_at_any_time(
+    tmp_path: Path, available: int, kills: int | None, short: bool | None
+) -> None:
+    seen = Witness(proc(tmp_path, available, kills=None if kills is None else 7))
+    seen.begin()
+    proc(tmp_path, available, kills)
+    assert seen.short() is short
+
+
+def test_where_nobody_counts_the_kills_are_not_known(tmp_path: Path, log: Path) -> None:
+    seen = Witness(proc(tmp_path, 20_000))
+    seen.begin()
+    assert seen.facts(log).kills is None
+
+
+def test_it_looks_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(witness, "_TICK", 0.01)
+    with witness.watching() as seen:
+        seen.proc, seen._above = proc(tmp_path, 5), ()
+        for _ in range(500):
+            if seen.lowest_mib == 5:
+                break
+            seen._over.wait(0.01)
+    assert seen.lowest_mib == 5
+
+
+def test_facts_are_kept_for_the_log_as_it_is(log: Path) -> None:
+    facts = Facts(log.stat().st_size, 3, -9, 1, 2, 3, 4, 8, "/usr/bin/g++ 13.2")
+    witness.keep(log, facts)
+    assert witness.kept(log) == facts
+    log.write_text("another run\n", encoding="utf-8")
+    assert witness.kept(log) is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"size": "x"}'])
+def test_facts_that_cannot_be_read_are_none(log: Path, text: str) -> None:
+    log.with_suffix(".facts.json").write_text(text, encoding="utf-8")
+    assert witness.kept(log) is None

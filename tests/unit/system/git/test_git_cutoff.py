@@ -1,0 +1,99 @@
+"""What a git that was killed leaves in submodules, in locks and under a patch is put in order."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from tasks.core.errors import BuildError
+from tasks.system import git
+from tasks.system.git import cutoff, note
+from tasks.system.git.note import UnderWay
+from tasks.system.git.standing import stands
+from tests.integration.conftest import git as run
+from tests.support.smallclones import with_submodule
+from tests.support.systems import needs_git
+
+pytestmark = needs_git
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A clone of ours whose submodule `inner` is to be brought."""
+    return with_submodule(tmp_path, {"a": "a\n", "b": "b\n"})
+
+
+def killed(tree: Path, began: float = 0.0) -> None:
+    """As a KILL leaves it, in the middle of an update of `inner`, which was clean."""
+    heads = {"inner": stands(tree / "inner")}
+    note.write(tree, UnderWay(("inner",), clean=("inner",), heads=heads, began=began))
+
+
+def of_a_person(clone: Path, tmp_path: Path) -> Path:
+    """A clone in a folder that is not ours."""
+    tree = tmp_path / "theirs"
+    run(tmp_path, "-c", "protocol.file.allow=always", "clone", "-q", "--recursive",
+        str(tmp_path / "outer"), str(tree))  # fmt: skip
+    return tree
+
+
+def age(tree: Path, seconds: float) -> float:
+    """Let the last sign of our git be some time ago."""
+    path = note.note(tree)
+    then = path.stat().st_mtime - seconds
+    os.utime(path, (then, then))
+    return then
+
+
+def is_in_order(tree: Path) -> bool:
+    there = [(tree / "inner" / name).is_file() for name in "ab"]
+    return all(there) and run(tree, "status", "--porcelain") == "" and not note.cut_off(tree)
+
+
+@pytest.mark.parametrize("lost", ["index", "objects"])
+def test_a_submodule_that_was_cloned_in_part_is_cloned_anew(clone: Path, lost: str) -> None:
+    """Its HEAD is what is wanted, so that git has nothing to do, or cannot."""
+    stored = clone / ".git" / "modules" / "inner"
+    shutil.rmtree(stored / lost) if (stored / lost).is_dir() else (stored / lost).unlink()
+    (clone / "inner" / "b").unlink()
+    note.write(clone, UnderWay(("inner",), fresh=("inner",), began=0.0))
+    (stored / "index.lock").touch()
+    assert git.stale_submodules(clone, "") == ("inner",)
+    git.update_submodules(clone)
+    assert is_in_order(clone)
+
+
+def test_a_submodule_whose_checkout_was_cut_off_is_put_in_order(clone: Path) -> None:
+    killed(clone)
+    (clone / ".git" / "modules" / "inner" / "index.lock").touch()
+    (clone / "inner" / "a").unlink()
+    (clone / "inner" / "b").write_text("half", "utf-8")
+    git.update_submodules(clone)
+    assert is_in_order(clone)
+    assert run(clone / "inner", "show", "refs/torchyard/interrupted:b") == "half"
+
+
+def test_what_a_person_edited_after_a_failure_stays(clone: Path) -> None:
+    with pytest.raises(BuildError), cutoff.under_way(clone, ("inner",)):
+        raise BuildError("the disk is full")
+    mine = clone / "inner" / "a"
+    mine.write_text("mine\n", "utf-8")
+    later = (clone / ".git" / "torchyard-under-way.json").stat().st_mtime + 10
+    os.utime(mine, (later, later))
+    git.update_submodules(clone)
+    assert mine.read_text("utf-8") == "mine\n"
+
+
+def test_a_lock_that_is_older_than_our_git_is_somebody_elses(clone: Path) -> None:
+    lock = clone / ".git" / "index.lock"
+    lock.touch()
+    os.utime(lock, (1, 1))
+    with cutoff.under_way(clone):
+        pass
+    note.write(clone, UnderWay(began=time.time()))
+    cutoff.mend(clone)
+    assert lock.exists()

@@ -1,0 +1,197 @@
+"""After a git of ours was cut off a person's commits, edits, files and locks are as they were."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks.core.errors import BuildError, LostEditsError
+from tasks.system import git
+from tasks.system.git import cutoff, locks, note
+from tasks.system.git.note import UnderWay
+from tests.integration.conftest import commit
+from tests.integration.conftest import git as run
+from tests.support.systems import linux_only, needs_git
+from tests.unit.system.git.test_git_cutoff import age, clone, killed, of_a_person
+
+__all__ = ["clone"]  # the fixture
+pytestmark = needs_git
+
+
+def work_on(inner: Path) -> str:
+    """A branch, a commit and an edit that is not committed."""
+    run(inner, "checkout", "-q", "-b", "mine")
+    (inner / "a").write_text("committed\n", "utf-8")
+    made = commit(inner, "mine")
+    (inner / "b").write_text("edited\n", "utf-8")
+    return made
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_what_a_person_made_in_a_submodule_after_a_kill_stays(
+    clone: Path, tmp_path: Path, ours: bool
+) -> None:
+    tree = clone if ours else of_a_person(clone, tmp_path)
+    killed(tree)
+    age(tree, 60)
+    made = work_on(tree / "inner")
+    assert git.stale_submodules(tree, "") == ()
+    git.update_submodules(tree)
+    assert run(tree / "inner", "symbolic-ref", "HEAD") == "refs/heads/mine"
+    assert run(tree / "inner", "rev-parse", "HEAD") == made
+    assert (tree / "inner" / "b").read_text("utf-8") == "edited\n"
+    assert run(tree / "inner", "for-each-ref", "refs/torchyard") == ""
+
+
+def test_an_edit_after_a_kill_stays_without_a_branch_or_commit(clone: Path) -> None:
+    killed(clone)
+    mine = clone / "inner" / "b"
+    mine.write_text("edited\n", "utf-8")
+    later = note.note(clone).stat().st_mtime + 60
+    os.utime(mine, (later, later))
+    git.update_submodules(clone)
+    assert mine.read_text("utf-8") == "edited\n"
+
+
+def test_a_persons_clone_gets_back_what_the_kill_left_out(clone: Path, tmp_path: Path) -> None:
+    tree = of_a_person(clone, tmp_path)
+    killed(tree)
+    (tree / "inner" / "a").unlink()
+    (tree / "inner" / "b").write_text("", "utf-8")
+    git.update_submodules(tree)
+    assert run(tree / "inner", "status", "--porcelain") == ""
+    assert note.cut_off(tree) is None
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_move_to_another_commit_that_was_cut_off_goes_on(
+    clone: Path, tmp_path: Path, ours: bool
+) -> None:
+    """Files that only the other commit has are there already, and nothing knows them."""
+    tree, upstream = clone if ours else of_a_person(clone, tmp_path), tmp_path / "inner"
+    before = run(tree, "rev-parse", "HEAD")
+    (upstream / "new").write_text("new\n", "utf-8", newline="\n")
+    (upstream / "a").write_text("a2\n", "utf-8", newline="\n")
+    wanted = commit(upstream, "second")
+    run(tree / "inner", "fetch", "-q", str(upstream), "main")
+    run(tree, "update-index", "--cacheinfo", f"160000,{wanted},inner")
+    killed(tree)
+    (tree / "inner" / "new").write_text("new\n", "utf-8", newline="\n")
+    (tree / "inner" / "a").write_text("a2\n", "utf-8", newline="\n")
+    assert git.stale_submodules(tree, before) == ("inner",)
+    git.update_submodules(tree, ("inner",))
+    assert run(tree / "inner", "rev-parse", "HEAD") == wanted
+    assert run(tree / "inner", "status", "--porcelain") == ""
+
+
+def test_what_nobody_can_tell_in_a_persons_clone_is_the_persons_to_say(
+    clone: Path, tmp_path: Path
+) -> None:
+    tree = of_a_person(clone, tmp_path)
+    killed(tree)
+    (tree / "inner" / "a").unlink()
+    (tree / "inner" / "b").write_text("whose?", "utf-8")
+    with pytest.raises(LostEditsError, match="checkout --force"):
+        git.update_submodules(tree)
+    assert (tree / "inner" / "b").read_text("utf-8") == "whose?"
+    run(tree / "inner", "checkout", "--force", "HEAD")
+    git.update_submodules(tree)
+    assert note.cut_off(tree) is None
+
+
+def test_a_clean_submodule_on_a_branch_of_its_own_stays_there_after_a_failure(clone: Path) -> None:
+    with pytest.raises(BuildError), cutoff.under_way(clone, ("inner",)):
+        raise BuildError("the host does not answer")
+    made = work_on(clone / "inner")
+    run(clone / "inner", "checkout", "-q", "--", "b")
+    assert git.stale_submodules(clone, "") == ()
+    git.update_submodules(clone)
+    assert run(clone / "inner", "symbolic-ref", "HEAD") == "refs/heads/mine"
+    assert run(clone / "inner", "rev-parse", "HEAD") == made
+
+
+def test_what_is_put_aside_twice_is_in_two_refs(clone: Path) -> None:
+    for held in ("first", "second"):
+        killed(clone)
+        (clone / "inner" / "b").write_text(held, "utf-8")
+        git.update_submodules(clone)
+    assert run(clone / "inner", "show", "refs/torchyard/interrupted:b") == "first"
+    assert run(clone / "inner", "show", "refs/torchyard/interrupted-2:b") == "second"
+
+
+def test_our_git_says_that_it_is_alive(clone: Path) -> None:
+    with cutoff.under_way(clone):
+        os.utime(note.note(clone), (1, 1))
+        while note.note(clone).stat().st_mtime == 1:
+            pass
+
+
+def test_a_lock_after_a_failure_is_not_ours(clone: Path) -> None:
+    """git removes its own locks when it ends by itself."""
+    with pytest.raises(BuildError), cutoff.under_way(clone):
+        raise BuildError("the disk is full")
+    lock = clone / ".git" / "index.lock"
+    lock.touch()
+    cutoff.mend(clone)
+    assert lock.exists()
+
+
+def test_a_lock_from_after_the_kill_is_not_ours(clone: Path) -> None:
+    killed(clone)
+    age(clone, 60)
+    lock = clone / ".git" / "index.lock"
+    lock.touch()
+    cutoff.mend(clone)
+    assert lock.exists()
+
+
+@linux_only
+def test_a_lock_stays_while_a_git_is_at_work(
+    clone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A person's `git commit` waits for their editor."""
+    lock, inner = clone / ".git" / "modules" / "inner" / "index.lock", clone / "inner"
+    (inner / "a").write_text("mine\n", "utf-8")
+    editor = f'{sys.executable} -c "print(flush=True); input()" #'
+    env = {**os.environ, "GIT_EDITOR": editor}
+    who = ("-c", "user.name=me", "-c", "user.email=me@example.invalid")
+    with subprocess.Popen(
+        ("git", *who, "commit", "-a"), cwd=inner, env=env,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    ) as child:  # fmt: skip
+        assert child.stdout
+        child.stdout.readline()
+        killed(clone)
+        locks.unlock(clone, note.cut_off(clone) or UnderWay())
+        there = lock.exists()
+        child.communicate(b"\n")
+    assert there
+    assert f"{lock} may be another git's: remove it" in capsys.readouterr().out
+
+
+def test_files_that_a_person_unpacked_in_place_of_a_submodule_are_put_aside(
+    clone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inner = clone / "inner"
+    (inner / ".git").unlink()
+    (inner / "mine").write_text("unpacked by hand", "utf-8")
+    note.write(clone, UnderWay(("inner",), fresh=("inner",), began=0.0))
+    git.update_submodules(clone)
+    assert (clone / "inner.1" / "mine").read_text("utf-8") == "unpacked by hand"
+    assert f"is now {clone / 'inner.1'}" in capsys.readouterr().out
+    assert (inner / ".git").exists()
+
+
+def test_a_clone_in_part_that_was_changed_since_is_put_aside(clone: Path) -> None:
+    (clone / ".git" / "modules" / "inner" / "index").unlink()
+    note.write(clone, UnderWay(("inner",), fresh=("inner",), began=0.0))
+    age(clone, 60)
+    (clone / "inner" / "b").write_text("edited\n", "utf-8")
+    git.update_submodules(clone)
+    assert (clone / "inner.1" / "b").read_text("utf-8") == "edited\n"
+    assert (clone / ".git" / "modules" / "inner.1").is_dir()
+    assert run(clone / "inner", "status", "--porcelain") == ""

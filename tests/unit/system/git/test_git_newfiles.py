@@ -1,0 +1,146 @@
+"""New files of a checkout are found as a walk finds them, and without one where nothing moved."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tasks.system import git
+from tests.support.rows import long_but
+from tests.support.systems import needs_git
+from tests.unit.system.git.test_git import commit, repository, run
+
+LONG_AGO = 1_700_000_000
+pytestmark = needs_git
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    made = repository(tmp_path / "tree")
+    for name in ("one", "two/deep"):
+        (made / name).mkdir(parents=True)
+        (made / name / "known.txt").write_text("known\n", encoding="utf-8")
+    commit(made)
+    return made
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """Every git command that was run."""
+    found: list[tuple[str, ...]] = []
+    state = sys.modules["tasks.system.git.state"]  # the package calls its function by that name
+    ask: Callable[..., str] = state.ask
+
+    def told(tree: Path, *args: str, **options: str) -> str:
+        found.append(args)
+        return ask(tree, *args, **options)
+
+    monkeypatch.setattr(state, "ask", told)
+    return found
+
+
+def age(tree: Path) -> None:
+    """As if everything had been there for long."""
+    for folder, _, _ in os.walk(tree):
+        os.utime(folder, (LONG_AGO, LONG_AGO))
+    for name in ("index", "info/exclude"):
+        os.utime(tree / ".git" / name, (LONG_AGO, LONG_AGO))
+
+
+def walked(asked: list[tuple[str, ...]]) -> bool:
+    return any("--others" in args for args in asked)
+
+
+def test_where_no_folder_changed_nothing_is_walked(
+    tree: Path, tmp_path: Path, asked: list[tuple[str, ...]]
+) -> None:
+    kept = tmp_path / "kept.json"
+    (tree / "one" / "new.txt").write_text("new\n", encoding="utf-8")
+    age(tree)
+    first = git.state(tree, kept)
+    assert walked(asked)
+    asked.clear()
+    assert git.state(tree, kept) == first
+    assert not walked(asked)
+    (tree / "one" / "new.txt").write_text("newer\n", encoding="utf-8")  # its folder is the same
+    assert git.state(tree, kept).edits == git.state(tree).edits != first.edits
+
+
+def test_what_is_fresh_is_walked_again(
+    tree: Path, tmp_path: Path, asked: list[tuple[str, ...]]
+) -> None:
+    kept = tmp_path / "kept.json"
+    git.state(tree, kept)
+    asked.clear()
+    git.state(tree, kept)
+    assert walked(asked)
+
+
+@pytest.mark.parametrize(
+    "held", ["", "[]", "{}", '{"commit": 1, "git": 2, "folders": 3, "names": 4}']
+)
+def test_a_broken_file_of_ours_is_as_good_as_none(tree: Path, tmp_path: Path, held: str) -> None:
+    kept = tmp_path / "kept.json"
+    kept.write_text(held, encoding="utf-8")
+    (tree / "new.txt").touch()
+    assert git.state(tree, kept) == git.state(tree)
+
+
+def add(tree: Path, number: int) -> None:
+    (tree / "one" / f"added{number}.txt").write_text(str(number), encoding="utf-8")
+
+
+def add_folder(tree: Path, number: int) -> None:
+    (tree / "two" / f"folder{number}" / "below").mkdir(parents=True)
+    (tree / "two" / f"folder{number}" / "below" / "file").touch()
+
+
+def remove(tree: Path, number: int) -> None:
+    new = sorted(run(tree, "ls-files", "--others").splitlines())
+    if new:
+        (tree / new[number % len(new)]).unlink()
+
+
+def ignore(tree: Path, number: int) -> None:
+    name = ("one", "two", ".")[number % 3]
+    (tree / name / ".gitignore").write_text(f"added{number}*\nfolder*\n", encoding="utf-8")
+
+
+def unignore(tree: Path, number: int) -> None:
+    for found in tree.rglob(".gitignore"):
+        found.unlink()
+
+
+def forget(tree: Path, number: int) -> None:
+    run(tree, "rm", "--quiet", "--cached", "--ignore-unmatch", "one/known.txt")
+
+
+def commit_all(tree: Path, number: int) -> None:
+    (tree / "a").write_text(str(number), encoding="utf-8")
+    commit(tree)
+
+
+STEPS = (add, add_folder, remove, ignore, unignore, forget, commit_all)
+
+
+@pytest.mark.parametrize("seed", long_but([0, 1], range(6)))
+def test_what_is_kept_agrees_with_a_walk_whatever_was_done(
+    tree: Path, tmp_path: Path, seed: int
+) -> None:
+    kept, chance = tmp_path / "kept.json", random.Random(seed)
+    for number in range(25):
+        chance.choice(STEPS)(tree, number)
+        assert git.state(tree, kept) == git.state(tree)
+        if chance.random() < 0.5:
+            # what was just written looks old, but each time differently, as time goes on
+            for folder, _, _ in os.walk(tree):
+                when = Path(folder).stat().st_mtime
+                if when > LONG_AGO + 10**7:
+                    os.utime(folder, (LONG_AGO + number, LONG_AGO + number))
+            os.utime(tree / ".git" / "index", (LONG_AGO + number, LONG_AGO + number))
+            assert git.state(tree, kept) == git.state(tree)

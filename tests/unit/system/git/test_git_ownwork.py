@@ -1,0 +1,137 @@
+"""What a person did in a clone of ours is told from what we did there."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tasks.system import git
+from tests.integration.conftest import commit
+from tests.integration.conftest import git as run
+from tests.support.smallclones import with_submodule
+from tests.support.systems import needs_git
+
+pytestmark = needs_git
+
+PATCH = """--- a/a
++++ b/a
+@@ -1 +1 @@
+-a
++patched
+--- /dev/null
++++ b/new
+@@ -0,0 +1 @@
++new
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A clone of ours, with a submodule `inner`."""
+    content = {"a": "a\n", ".gitignore": "*.so\n"}
+    return with_submodule(tmp_path_factory.mktemp("clones"), content)
+
+
+@pytest.fixture
+def clone(made: Path, tmp_path: Path) -> Path:
+    """The same for one test."""
+    return Path(shutil.copytree(made, tmp_path / "tree", symlinks=True))
+
+
+@pytest.fixture
+def patch(tmp_path: Path) -> Path:
+    path = tmp_path / "our.patch"
+    path.write_text(PATCH, "utf-8", newline="")
+    return path
+
+
+def edit(tree: Path) -> None:
+    (tree / "a").write_text("mine\n", "utf-8")
+
+
+def stage(tree: Path) -> None:
+    (tree / "b").write_text("mine\n", "utf-8")
+    run(tree, "add", "b")
+
+
+def save(tree: Path) -> None:
+    """In a commit that is on a branch, which is not checked out any more."""
+    run(tree, "checkout", "-q", "-b", "mine")
+    run(tree, "commit", "-q", "--allow-empty", "-m", "mine")
+    run(tree, "checkout", "-q", "--detach", "HEAD~1")
+
+
+def stash(tree: Path) -> None:
+    edit(tree)
+    run(tree, "stash")
+
+
+WORK: dict[str, tuple[Callable[[Path], object], str]] = {
+    "an edit": (edit, "edits"),
+    "a new file": (lambda tree: (tree / "b").touch(), "edits"),
+    "a staged file": (stage, "edits"),
+    "a file that is gone": (lambda tree: (tree / "a").unlink(), "edits"),
+    "a commit": (save, "commits"),
+    "a stash": (stash, "stashes"),
+    "a work tree elsewhere": (
+        lambda tree: run(tree, "worktree", "add", "-q", "../mine"),
+        "other work trees",
+    ),
+    "an edit in a submodule": (lambda tree: edit(tree / "inner"), "edits"),
+    "a commit in a submodule": (lambda tree: save(tree / "inner"), "commits"),
+    "a stash in a submodule": (lambda tree: stash(tree / "inner"), "stashes"),
+}
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_what_a_person_did_is_seen(clone: Path, patch: Path, name: str) -> None:
+    do, kind = WORK[name]
+    do(clone)
+    assert git.own_work(clone) == (kind,)
+    if git.applies(clone, patch):
+        git.apply(clone, patch)
+        assert git.own_work(clone, (patch,)) == (kind,)
+
+
+def test_what_we_and_a_build_did_is_none_of_it(clone: Path, patch: Path, tmp_path: Path) -> None:
+    assert git.own_work(clone) == ()
+    git.apply(clone, patch)
+    (clone / "lib.so").touch()
+    (clone / "inner" / "made").touch()
+    assert git.own_work(clone, (patch,)) == ()
+    assert git.own_work(clone) == ("edits",)
+    assert "A  new" not in run(clone, "status", "--porcelain")  # its index is as it was
+    assert git.own_work(tmp_path) == ()
+
+
+def test_a_pull_and_what_was_pushed_are_elsewhere_too(clone: Path) -> None:
+    outer = Path(run(clone, "config", "remote.origin.url"))
+    (outer / "b").touch()
+    commit(outer, "theirs")
+    run(clone, "pull", "-q", "--ff-only", "origin", "main")
+    assert git.own_work(clone) == ()
+    run(clone, "commit", "-q", "--allow-empty", "-m", "mine")
+    assert git.own_work(clone) == ("commits",)
+    run(clone, "push", "-q", "origin", "HEAD:refs/heads/mine")
+    run(clone, "fetch", "-q", "origin")
+    assert git.own_work(clone) == ()
+
+
+def test_a_clone_that_never_came_to_its_end_holds_none(clone: Path) -> None:
+    run(clone, "symbolic-ref", "HEAD", "refs/heads/none")
+    assert git.own_work(clone) == ()
+
+
+def test_what_git_cannot_read_may_hold_some(clone: Path) -> None:
+    (clone / ".git" / "index").write_bytes(b"none")
+    assert git.own_work(clone) == ("what git cannot read",)
+
+
+def test_where_there_is_no_git_there_may_be_some(
+    clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert git.own_work(clone) == ("what git cannot read",)

@@ -1,0 +1,182 @@
+"""Files under a patch that was cut off are as they were, whatever form the patch has, and what is
+no business of the patch is not touched.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tasks.core.errors import BuildError
+from tasks.system import files, git
+from tasks.system.git import patching
+from tests.integration.conftest import commit
+from tests.integration.conftest import git as run
+from tests.support.systems import needs_git, needs_links, posix_only
+
+pytestmark = needs_git
+BINARY = bytes(range(256))
+CHANGE = "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-a\n+patched\n"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    run(folder, "init", "-q", "-b", "main")
+    for name in ("a", "b"):
+        (folder / name).write_text(f"{name}\n", "utf-8", newline="\n")
+    (folder / "ä b").write_text("quoted\n", "utf-8", newline="\n")
+    (folder / "image").write_bytes(BINARY)
+    commit(folder, "first")
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return files.own(tmp_path / "state") / "patching"
+
+
+def under(tree: Path, folder: Path, text: str) -> None:
+    """A patch is under way, and never comes to its end, as by a KILL."""
+    patch = folder.parent / "it.patch"
+    patch.write_text(text, "utf-8", newline="\n")
+    patching.kept(tree, patch, folder).__enter__()
+
+
+def patch_of(tree: Path, *options: str) -> str:
+    """What is changed in the tree, as a patch; it is taken back there."""
+    run(tree, "add", "-A")
+    text = run(tree, "diff", "--cached", "--binary", *options) + "\n\n"
+    run(tree, "reset", "-q", "--hard")
+    return text
+
+
+def test_files_are_as_they_were_and_what_was_written_since_is_named(
+    tree: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tree / "a").write_text("patched\n", "utf-8")
+    (tree / "b").write_text("patched\n", "utf-8")
+    (tree / "new").write_text("new\n", "utf-8")
+    text, mine = patch_of(tree), "b\nand mine\n"
+    (tree / "b").write_text(mine, "utf-8", newline="\n")
+    for number, since in enumerate(("first", "second"), 1):
+        under(tree, folder, text)
+        (tree / "b").unlink()
+        (tree / "a").unlink()
+        (tree / "a").write_text(since, "utf-8")
+        (tree / "new").write_text("ne", "utf-8")
+        git.restore(tree, folder)
+        assert (tree / "b").read_text("utf-8") == mine
+        assert (tree / "a").read_text("utf-8") == "a\n"
+        assert not (tree / "new").exists()
+        aside = folder.with_name("aside") / str(number)
+        assert (aside / "a").read_text("utf-8") == since
+        assert str(aside) in capsys.readouterr().out
+    git.restore(tree, folder)
+    assert not capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["a", "image", "ä b"])
+def test_a_file_of_any_kind_and_name_is_kept(tree: Path, folder: Path, name: str) -> None:
+    before = (tree / name).read_bytes()
+    (tree / name).write_bytes(b"\0 patched")
+    under(tree, folder, patch_of(tree))
+    (tree / name).unlink()
+    git.restore(tree, folder)
+    assert (tree / name).read_bytes() == before
+
+
+def test_a_patch_between_two_folders_is_kept(tree: Path, folder: Path) -> None:
+    under(tree, folder, CHANGE.replace("a/a", "pytorch.orig/a").replace("b/a", "pytorch/a"))
+    (tree / "a").unlink()
+    git.restore(tree, folder)
+    assert (tree / "a").read_text("utf-8") == "a\n"
+
+
+def test_both_names_of_a_rename_are_kept(tree: Path, folder: Path) -> None:
+    (tree / "a").rename(tree / "moved")
+    under(tree, folder, patch_of(tree, "-M"))
+    (tree / "a").rename(tree / "moved")
+    git.restore(tree, folder)
+    assert (tree / "a").read_text("utf-8") == "a\n"
+    assert not (tree / "moved").exists()
+
+
+@posix_only
+def test_a_change_of_mode_alone_is_kept(tree: Path, folder: Path) -> None:
+    (tree / "a").chmod(0o755)
+    under(tree, folder, patch_of(tree))
+    (tree / "a").unlink()
+    (tree / "a").write_text("a\n", "utf-8")
+    (tree / "a").chmod(0o755)
+    git.restore(tree, folder)
+    assert not os.access(tree / "a", os.X_OK)
+
+
+def test_what_a_description_says_names_no_file(tree: Path, folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("mine", "utf-8")
+    told = f"Before:\n--- a/{other}\n+++ b/../other\nrename from b\n\n"
+    under(tree, folder, told + CHANGE)
+    assert [path.name for path in (folder / "files").rglob("*")] == ["a"]
+    other.write_text("mine since", "utf-8")
+    git.restore(tree, folder)
+    assert other.read_text("utf-8") == "mine since"
+
+
+@pytest.mark.parametrize("name", ["../other", "/{}/other"])
+def test_a_patch_of_a_file_outside_of_the_tree_is_refused(
+    tree: Path, folder: Path, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "other").write_text("a\n", "utf-8")
+    text = CHANGE.replace("a/a", f"a/{name}").replace("b/a", f"b/{name}")
+    with pytest.raises(BuildError):
+        under(tree, folder, text.replace("{}", str(tmp_path)))
+    assert (tmp_path / "other").read_text("utf-8") == "a\n"
+
+
+@needs_links
+def test_a_file_beneath_a_link_out_of_the_tree_is_refused(
+    tree: Path, folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "a").write_text("a\n", "utf-8")
+    (tree / "out").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    with pytest.raises(BuildError, match="outside of"):
+        under(tree, folder, CHANGE.replace("/a", "/out/a"))
+
+
+def test_files_that_cannot_be_put_back_are_not_said_to_be(
+    tree: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    under(tree, folder, CHANGE)
+    (folder / "files" / "a").unlink()
+    (tree / "a").write_text("half", "utf-8")
+    git.restore(tree, folder)
+    told = capsys.readouterr().out
+    assert "cannot be put back" in told
+    assert "as they were" not in told
+    assert (tree / "a").read_text("utf-8") == "half"
+
+
+def test_a_file_stays_until_its_other_is_whole(
+    tree: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    under(tree, folder, CHANGE)
+    (tree / "a").unlink()
+    (tree / "a").write_text("half", "utf-8")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.link", full)
+        patch.setattr("shutil.copy2", full)
+        with pytest.raises(OSError, match="No space"):
+            git.restore(tree, folder)
+    assert (tree / "a").read_text("utf-8") == "half"
+    git.restore(tree, folder)
+    assert (tree / "a").read_text("utf-8") == "a\n"

@@ -1,0 +1,175 @@
+"""What memory is left, read from trees like those that Linux shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tasks.system.hardware import memory
+from tasks.system.hardware.memory import Memory
+
+MIB = 2**20
+NO_LIMIT_V1 = "9223372036854771712"
+MACHINE = Memory(16_000, 9_000)
+
+
+class Tree:
+    """A /proc and the mounts of control groups, under one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.proc = folder / "proc"
+        self.mounts: list[str] = ["22 1 8:1 / / rw - ext4 /dev/root rw"]
+        (self.proc / "self").mkdir(parents=True)
+        (self.proc / "meminfo").write_text(
+            f"MemTotal: {16_000 * 1024} kB\nMemFree: 1 kB\nMemAvailable: {9_000 * 1024} kB\n"
+        )
+
+    def at(self, *own: str) -> Tree:
+        (self.proc / "self" / "cgroup").write_text("".join(f"{line}\n" for line in own))
+        return self
+
+    def mount(self, version: int, root: str = "/", name: str = "cg") -> Path:
+        point = self.folder / name
+        point.mkdir()
+        kind = "cgroup2 cgroup2 rw" if version == 2 else "cgroup cgroup rw,memory"
+        escaped = str(point).replace(" ", "\\040")
+        self.mounts.append(f"31 23 0:28 {root} {escaped} rw,relatime shared:9 - {kind}")
+        (self.proc / "self" / "mountinfo").write_text("\n".join(self.mounts) + "\n")
+        return point
+
+    def now(self) -> Memory:
+        return memory.measure(memory.groups(self.proc), self.proc)
+
+
+def v1(folder: Path, limit: str, used_mib: int = 0, inactive_mib: int = 0) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "memory.limit_in_bytes").write_text(f"{limit}\n")
+    (folder / "memory.usage_in_bytes").write_text(f"{used_mib * MIB}\n")
+    stat = f"cache 1\ninactive_file 7\ntotal_inactive_file {inactive_mib * MIB}\n"
+    (folder / "memory.stat").write_text(stat)
+
+
+def v2(folder: Path, limit: str, used_mib: int, inactive_mib: int = 0, high: str = "max") -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "memory.max").write_text(f"{limit}\n")
+    (folder / "memory.high").write_text(f"{high}\n")
+    (folder / "memory.current").write_text(f"{used_mib * MIB}\n")
+    (folder / "memory.stat").write_text(f"anon 1\ninactive_file {inactive_mib * MIB}\n")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return Tree(tmp_path)
+
+
+def test_without_groups_it_is_what_the_machine_has(tree: Tree) -> None:
+    assert memory.groups(tree.proc) == ()
+    assert tree.now() == MACHINE
+
+
+def test_v2_usage_less_inactive_files_against_the_limit(tree: Tree) -> None:
+    point = tree.at("0::/user/build").mount(2)
+    v2(point / "user" / "build", str(4000 * MIB), used_mib=3000, inactive_mib=500)
+    assert tree.now() == Memory(4000, 1500)
+
+
+def test_v2_high_is_a_limit_too(tree: Tree) -> None:
+    point = tree.at("0::/build").mount(2)
+    v2(point / "build", str(4000 * MIB), used_mib=1000, high=str(2000 * MIB))
+    assert tree.now() == Memory(2000, 1000)
+
+
+def test_the_tightest_ancestor_counts(tree: Tree) -> None:
+    point = tree.at("0::/slice/build").mount(2)
+    v2(point / "slice" / "build", "max", used_mib=100)
+    v2(point / "slice", str(3000 * MIB), used_mib=2900)
+    assert tree.now() == Memory(3000, 100)
+
+
+def test_the_least_limit_is_told_whoever_leaves_the_least(tree: Tree) -> None:
+    point = tree.at("0::/build").mount(2)
+    v2(point / "build", str(12_000 * MIB), used_mib=100)
+    assert tree.now() == MACHINE  # which leaves less
+    assert memory.limit_mib(memory.groups(tree.proc), tree.proc) == 12_000
+
+
+def test_v1_counts_what_lies_below_the_group_too(tree: Tree) -> None:
+    point = tree.at("9:name=systemd:/", "4:cpu,memory:/a").mount(1)
+    v1(point / "a", str(2000 * MIB), used_mib=1500, inactive_mib=300)
+    v1(point, NO_LIMIT_V1, used_mib=9000)
+    assert tree.now() == Memory(2000, 800)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_no_limit_is_what_the_machine_has(tree: Tree, version: int) -> None:
+    point = tree.at("4:memory:/a", "0::/a").mount(version)
+    if version == 1:
+        v1(point / "a", NO_LIMIT_V1, used_mib=100)
+    else:
+        v2(point / "a", "max", used_mib=100)
+    assert tree.now() == MACHINE
+
+
+def test_a_limit_above_the_machine_is_not_the_tightest(tree: Tree) -> None:
+    v1(tree.at("4:memory:/a").mount(1) / "a", str(64_000 * MIB), used_mib=100)
+    assert tree.now() == MACHINE
+
+
+def test_hybrid_mounts_have_their_limits_in_v1(tree: Tree) -> None:
+    tree.at("4:memory:/a", "0::/")
+    v1(tree.mount(1, name="memory") / "a", str(1000 * MIB), used_mib=250)
+    tree.mount(2, name="unified")
+    assert tree.now() == Memory(1000, 750)
+
+
+@pytest.mark.parametrize(
+    ("own", "root"),
+    [
+        ("/docker/abc", "/docker/abc"),  # the host's path, and its own part is what is mounted
+        ("/", "/docker/abc"),  # a namespace hides the path, the mount is older than it
+        ("/docker/abc", "/"),  # the host's path, and the mount begins at the container
+        ("/../other", "/"),  # a namespace that the process was moved out of
+    ],
+)
+def test_container_sees_its_own_group_at_the_mount(tree: Tree, own: str, root: str) -> None:
+    v1(tree.at(f"4:memory:{own}").mount(1, root), str(1000 * MIB), used_mib=400)
+    assert tree.now() == Memory(1000, 600)
+
+
+def test_group_within_a_container(tree: Tree) -> None:
+    point = tree.at("0::/docker/abc/build").mount(2, "/docker/abc")
+    v2(point / "build", str(500 * MIB), used_mib=100)
+    v2(point, str(1000 * MIB), used_mib=400)
+    assert tree.now() == Memory(500, 400)
+
+
+def test_mount_with_a_space_in_its_name(tree: Tree) -> None:
+    v1(tree.at("4:memory:/").mount(1, name="control groups"), str(1000 * MIB), used_mib=400)
+    assert tree.now() == Memory(1000, 600)
+
+
+def test_a_group_that_went_away_is_no_limit(tree: Tree) -> None:
+    folder = tree.at("4:memory:/a").mount(1) / "a"
+    v1(folder, str(1000 * MIB))
+    above = memory.groups(tree.proc)
+    for file in folder.iterdir():
+        file.unlink()
+    assert memory.measure(above, tree.proc) == MACHINE
+
+
+def test_more_used_than_the_limit_leaves_nothing(tree: Tree) -> None:
+    v2(tree.at("0::/a").mount(2) / "a", str(1000 * MIB), used_mib=1200)
+    assert tree.now() == Memory(1000, 0)
+
+
+def test_system_without_proc_asks_psutil(tmp_path: Path) -> None:
+    found = memory.measure((), tmp_path / "none")
+    assert found.limit_mib == psutil.virtual_memory().total // MIB
+    assert 0 < found.available_mib <= found.limit_mib
+
+
+def test_this_machine_tells_its_memory() -> None:
+    assert memory.measure(memory.groups()).available_mib > 0

@@ -1,0 +1,418 @@
+"""What this machine is: real small programs for Python and nvcc, a stand-in for the driver's
+library.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pynvml
+import pytest
+
+from tasks.core.errors import SettingsError
+from tasks.core.model import Gpu, Host, Interpreter, ToolkitFound, TorchFound
+from tasks.knowledge.driver import Nvidia
+from tasks.system.hardware import nvidia, probe
+from tasks.system.hardware.probe import Asked, Pin
+from tasks.system.python import environments, pythons
+from tests.support.checkout import OnSystem
+from tests.support.systems import linux_only
+
+RTX_5090 = Gpu("NVIDIA GeForce RTX 5090", "12.0", 32_607)
+CARDS = {"one": [("NVIDIA GeForce RTX 5090", (12, 0), 32_607)]}
+VERSION_PY = """\
+from typing import Optional
+
+__all__ = ['__version__', 'debug', 'cuda', 'git_version', 'hip']
+__version__ = '2.15.0+cu132'
+debug = False
+cuda: Optional[str] = '13.2'
+git_version = 'abc'
+hip: Optional[str] = None
+"""
+unix = pytest.mark.skipif(sys.platform == "win32", reason="programs are shell scripts here")
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine with no toolkit but those that the test makes."""
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.delenv("CUDA_PATH", raising=False)
+    monkeypatch.setattr(probe, "_places", lambda path: iter([Path(path)] if path else []))
+    return tmp_path
+
+
+def cards(
+    monkeypatch: pytest.MonkeyPatch, *found: tuple[str | bytes, tuple[int, int], int]
+) -> None:
+    """The driver's library with these cards: name, capability, MiB."""
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setattr(nvidia, "_WSL", "/nowhere")
+    stand_in: dict[str, Callable[..., Any]] = {
+        "nvmlSystemGetDriverVersion": lambda: b"595.71.05",
+        "nvmlSystemGetCudaDriverVersion_v2": lambda: 13_020,
+        "nvmlInit": lambda: None,
+        "nvmlShutdown": lambda: None,
+        "nvmlDeviceGetCount": lambda: len(found),
+        "nvmlDeviceGetHandleByIndex": lambda index: found[index],
+        "nvmlDeviceGetName": lambda card: card[0],
+        "nvmlDeviceGetCudaComputeCapability": lambda card: card[1],
+        "nvmlDeviceGetMemoryInfo": lambda card: SimpleNamespace(total=card[2] * 2**20),
+    }
+    for name, function in stand_in.items():
+        monkeypatch.setattr(pynvml, name, function)
+    monkeypatch.setattr(nvidia, "_has_library", lambda: True)
+
+
+def program(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def test_cards_are_what_the_driver_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = ("NVIDIA GeForce RTX 5090", (12, 0), 32_607), (b"NVIDIA H200", (9, 0), 143_771)
+    cards(monkeypatch, *found)
+    assert probe.cards() == (RTX_5090, Gpu("NVIDIA H200", "9.0", 143_771))
+
+
+@linux_only
+def test_where_the_drivers_library_is_not_there_nothing_asks_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cards(monkeypatch, *CARDS["one"])
+    monkeypatch.undo()
+    monkeypatch.setattr(nvidia, "_LIBRARY", "libnobody-has-this.so.1")
+    monkeypatch.setattr(nvidia, "_by_program", lambda why: Nvidia(f"by program {why}"))
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: pytest.fail("it was asked"))
+    assert nvidia.look() == Nvidia("by program ")
+
+
+def test_no_driver_is_no_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards(monkeypatch)
+    monkeypatch.setattr(pynvml, "nvmlInit", fails(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND))
+    assert nvidia.look() == Nvidia()
+
+
+def fails(number: int) -> Callable[..., Any]:
+    """A function of the driver's library that ends with that error."""
+
+    def fail(*_: object) -> None:
+        raise pynvml.NVMLError(number)
+
+    return fail
+
+
+def test_a_card_that_does_not_answer_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards(monkeypatch, *CARDS["one"])
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetName", fails(pynvml.NVML_ERROR_GPU_IS_LOST))
+    assert probe.cards() == ()
+    assert nvidia.look() == Nvidia("595.71.05", "13.2", (), lost=1)
+
+
+def test_one_lost_card_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards(monkeypatch, *CARDS["one"], *CARDS["one"])
+    lost = fails(pynvml.NVML_ERROR_GPU_IS_LOST)
+    handles = iter([lambda: CARDS["one"][0], lost])
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda _: next(handles)())
+    assert nvidia.look() == Nvidia("595.71.05", "13.2", (RTX_5090,), lost=1)
+
+
+def test_a_card_without_memory_info_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards(monkeypatch, ("NVIDIA GB10", (12, 1), 0))
+    none = fails(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", none)
+    assert probe.cards() == (Gpu("NVIDIA GB10", "12.1", 0),)
+
+
+def test_a_driver_that_tells_no_version_still_has_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards(monkeypatch, *CARDS["one"])
+    none = fails(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+    monkeypatch.setattr(pynvml, "nvmlSystemGetCudaDriverVersion_v2", none)
+    assert nvidia.look() == Nvidia("595.71.05", "", (RTX_5090,))
+
+
+def without_library(monkeypatch: pytest.MonkeyPatch, number: int, smi: Path) -> None:
+    """NVML that does not start, and a program nvidia-smi."""
+    cards(monkeypatch)
+    monkeypatch.setattr(pynvml, "nvmlInit", fails(number))
+    monkeypatch.setattr(nvidia, "_WSL", str(smi))
+
+
+SMI = """\
+test "$*" = "--query-gpu=name,compute_cap,memory.total --format=csv,noheader" || exit 2
+echo "NVIDIA GeForce RTX 5090, 12.0, 32607 MiB"
+echo "NVIDIA GB10, 12.1, [N/A]"
+"""
+
+
+@unix
+def test_nvidia_smi_is_asked_where_nvml_is_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    smi = program(tmp_path / "wsl" / "nvidia-smi", SMI)
+    without_library(monkeypatch, pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, smi)
+    assert probe.cards() == (RTX_5090, Gpu("NVIDIA GB10", "12.1", 0))
+
+
+@unix
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("echo 'NVIDIA X, [Unknown Error], [N/A]'", Nvidia(lost=1)), ("exit 6", Nvidia()),
+     ("echo nonsense", Nvidia(lost=1)), ("true", Nvidia())],
+)  # fmt: skip
+def test_what_nvidia_smi_cannot_tell_is_no_card(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, found: Nvidia
+) -> None:
+    smi = program(tmp_path / "nvidia-smi", text)
+    without_library(monkeypatch, pynvml.NVML_ERROR_DRIVER_NOT_LOADED, smi)
+    assert nvidia.look() == found
+
+
+def test_a_driver_that_does_not_fit_its_library_is_not_taken_for_no_card(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    number = pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
+    without_library(monkeypatch, number, tmp_path / "nowhere")
+    found = nvidia.look()
+    assert found.cards == ()
+    assert "mismatch" in found.trouble
+
+
+def test_what_was_pinned_is_read_back(tmp_path: Path) -> None:
+    folder = tmp_path / "site" / "torch"
+    folder.mkdir(parents=True)
+    (folder / "version.py").write_text("__version__ = '2.9.1'\n", encoding="utf-8")
+    torch = TorchFound("2.9.1", None, str(folder))
+    python = Interpreter(sys.executable, "3.12.1", torch)
+    kits = (ToolkitFound("/opt/cuda", "13.2.86", asked=True),)
+    host, asked = Host("linux", "x86_64", python, (RTX_5090,), kits), Asked("auto", "/opt/cuda")
+    probe.pin(tmp_path / "host.json", asked, host)
+    found = probe.host(asked, tmp_path / "host.json")
+    assert found == Host("linux", "x86_64", python, (RTX_5090,), kits, pinned=True)
+    (folder / "version.py").unlink()
+    assert probe.host(asked, tmp_path / "host.json").python.torch is None
+
+
+def test_pinned_facts_are_not_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = Host("linux", "x86_64", Interpreter(sys.executable, "3.12.1"), (RTX_5090,))
+    probe.pin(tmp_path / "host.json", Asked("auto", None), host)
+    for look in ("cards", "_toolkits"):
+        monkeypatch.delattr(probe, look)
+    monkeypatch.delattr(pythons, "interpreter")
+    assert probe.host(Asked("auto", None), tmp_path / "host.json").gpus == (RTX_5090,)
+
+
+def test_an_interpreter_that_an_upgrade_removed_is_looked_for_again_and_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = Host("linux", "x86_64", Interpreter(str(tmp_path / "3.12.1"), "3.12.1"), (RTX_5090,))
+    probe.pin(tmp_path / "host.json", Asked("auto", None), host)
+    for look in ("cards", "_toolkits"):
+        monkeypatch.delattr(probe, look)
+    found = probe.host(Asked("auto", None), tmp_path / "host.json")
+    assert found.python == pythons.interpreter("auto")
+    assert found.gpus == (RTX_5090,)
+    assert not found.pinned  # so that it is pinned again
+    gone = Asked(str(tmp_path / "python"), None)
+    probe.pin(tmp_path / "host.json", gone, host)
+    with pytest.raises(SettingsError, match="is not a Python that runs here"):
+        probe.host(gone, tmp_path / "host.json")
+
+
+def test_another_python_is_looked_at_and_the_cards_stay(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = Host("linux", "x86_64", Interpreter("/gone", "3.12.1"), (RTX_5090,))
+    probe.pin(elsewhere / "host.json", Asked("auto", None), host)
+    monkeypatch.delattr(probe, "cards")
+    found = probe.host(Asked(sys.executable, None), elsewhere / "host.json")
+    assert found.python.path == sys.executable
+    assert found.gpus == (RTX_5090,)
+    assert not found.pinned
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"host": {}}', "\xff"])
+def test_a_pin_that_cannot_be_read_is_made_again(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    cards(monkeypatch, *CARDS["one"])
+    (elsewhere / "host.json").write_bytes(content.encode("latin-1"))
+    found = probe.host(Asked("auto", None), elsewhere / "host.json")
+    assert found.gpus == (RTX_5090,)
+    assert not found.pinned
+
+
+def test_looking_writes_nothing(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cards(monkeypatch)
+    probe.host(Asked("auto", None), elsewhere / "host.json")
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_auto_is_the_python_behind_our_own_venv() -> None:
+    found = pythons.interpreter("auto")
+    assert found.version == ".".join(map(str, sys.version_info[:3]))
+    assert not Path(found.path).parent.parent.joinpath("pyvenv.cfg").exists()
+
+
+def test_a_path_becomes_absolute(monkeypatch: pytest.MonkeyPatch) -> None:
+    python = Path(sys.executable)
+    monkeypatch.chdir(python.parent)
+    assert pythons.interpreter(f"./{python.name}").path == str(python)
+
+
+@pytest.mark.parametrize("asked", ["/no/such/python", "no-such-python", "~/no/python"])
+def test_a_path_with_no_python_is_told(asked: str) -> None:
+    with pytest.raises(SettingsError) as told:
+        pythons.interpreter(asked)
+    assert str(told.value) == (
+        f'python: "{asked}" is not a Python that runs here\n  → write a version ("3.12") or a path'
+    )
+
+
+@unix
+def test_a_program_that_is_no_python_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="is not a Python that runs here"):
+        pythons.interpreter(str(program(tmp_path / "python3", "exit 1")))
+
+
+@pytest.mark.parametrize(("asked", "looser"), [("3.99", ""), ("3.99.1", ' and set python: "3.99"')])
+def test_a_version_that_is_not_here_is_told_with_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_system: OnSystem, asked: str, looser: str
+) -> None:
+    """There are packages of minors alone."""
+    on_system("debian")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(environments, "find_uv", lambda: None)
+    with pytest.raises(SettingsError) as told:
+        pythons.interpreter(asked)
+    assert str(told.value) == (
+        f"python: there is no Python {asked} here\n"
+        f"  → uv python install 3.99{looser}, or write the path of one"
+    )
+
+
+@unix
+def test_a_shim_with_nothing_behind_it_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path / "shims" / "python3.98", "echo 'not installed' >&2; exit 127")
+    real = program(tmp_path / "real" / "python3.98", f'exec "{sys.executable}" "$@"')
+    program(tmp_path / "shims" / "uv", f"echo {real}")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'shims'}:/usr/bin:/bin")
+    monkeypatch.setattr(environments, "find_uv", lambda: None)
+    assert pythons.interpreter("3.98").path == str(real)
+
+
+def torch_in(folder: Path, version_py: str) -> tuple[str, Path]:
+    """A venv whose torch ends the process if anybody imports it."""
+    venv.create(folder, symlinks=sys.platform != "win32")
+    python = environments.python_of(folder)
+    query = "import sysconfig; print(sysconfig.get_path('platlib'))"
+    done = subprocess.run([python, "-c", query], capture_output=True, text=True, check=True)
+    torch = Path(done.stdout.strip()) / "torch"
+    torch.mkdir()
+    (torch / "__init__.py").write_text("raise SystemExit('imported')\n", encoding="utf-8")
+    (torch / "version.py").write_text(version_py, encoding="utf-8")
+    return str(python), torch
+
+
+def test_an_installed_torch_is_read_and_not_imported(tmp_path: Path) -> None:
+    python, torch = torch_in(tmp_path / "venv", VERSION_PY)
+    assert pythons.interpreter(python).torch == TorchFound("2.15.0+cu132", "13.2", str(torch))
+    cpu = VERSION_PY.replace("'13.2'", "None").replace("+cu132", "+cpu")
+    (torch / "version.py").write_text(cpu, encoding="utf-8")
+    assert pythons.interpreter(python).torch == TorchFound("2.15.0+cpu", None, str(torch))
+
+
+def test_a_pin_holds_what_was_asked(tmp_path: Path) -> None:
+    host = Host("linux", "x86_64", Interpreter("/p", "3.12.1"), pinned=True)
+    pinned = Pin(Asked("3.12", None), host)
+    probe.pin(tmp_path / "host.json", pinned.asked, host)
+    assert '"python": "3.12"' in (tmp_path / "host.json").read_text(encoding="utf-8")
+    assert '"pinned": false' in (tmp_path / "host.json").read_text(encoding="utf-8")
+
+
+@unix
+@pytest.mark.parametrize("kind", ["auto", "venv", "conda", "named", "framework"])
+def test_without_running_a_python_is_known_by_its_files(tmp_path: Path, kind: str) -> None:
+    """What the files tell is what the interpreter itself would tell, its torch included."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    minor = ".".join(map(str, sys.version_info[:2]))
+    marker, python = tmp_path / "ran", tmp_path / "env" / "bin" / "python"
+    program(python, f"touch {marker}")
+    site = tmp_path / "env" / "lib" / f"python{minor}" / "site-packages"
+    (site / "torch").mkdir(parents=True)
+    (site / "torch" / "version.py").write_text(VERSION_PY, encoding="utf-8")
+    match kind:
+        case "auto":
+            assert pythons.read_interpreter("auto").version == pythons.interpreter("auto").version
+            return
+        case "venv":
+            text = f"home = /usr/bin\nversion = {version}\n"
+            (python.parent.parent / "pyvenv.cfg").write_text(text, encoding="utf-8")
+        case "conda":
+            (python.parent.parent / "conda-meta").mkdir()
+            (python.parent.parent / "conda-meta" / f"python-{version}-h1_0_cpython.json").touch()
+        case "framework":
+            python.rename(python.with_name(f"python{minor}"))
+            python.symlink_to(f"python{minor}")
+    found = pythons.read_interpreter(str(python))
+    assert (found.path, found.minor) == (str(python), minor)
+    assert kind not in {"venv", "conda"} or found.version == version
+    assert found.torch == TorchFound("2.15.0+cu132", "13.2", str(site / "torch"))
+    assert not marker.exists()
+
+
+def test_missing_python_is_refused_without_running_a_program() -> None:
+    assert pythons.read_interpreter("3.98").version == "3.98.0"
+    with pytest.raises(SettingsError, match='"/no/such/python" is not a Python that runs here'):
+        pythons.read_interpreter("/no/such/python")
+
+
+@unix
+@pytest.mark.parametrize(
+    ("known", "header", "version"),
+    [
+        ('{"cuda_nvcc": {"version": "13.2.86"}}', "", "13.2.86"),
+        ("", "#define CUDA_VERSION 12080\n", "12.8.0"),
+        ("{}", "nothing\n", ""),
+        ("[", "#define CUDA_VERSION 13010", "13.1.0"),
+    ],
+)
+def test_without_running_nvcc_a_toolkit_is_known_by_its_files(
+    elsewhere: Path, known: str, header: str, version: str
+) -> None:
+    nvcc = program(elsewhere / "cuda" / "bin" / "nvcc", f"touch {elsewhere / 'ran'}")
+    home = nvcc.parent.parent
+    (home / "include").mkdir()
+    (home / "include" / "cuda.h").write_text(header, encoding="utf-8")
+    if known:
+        (home / "version.json").write_text(known, encoding="utf-8")
+    asked = Asked("auto", str(home))
+    found = probe.host(asked, elsewhere / "host.json", run=False).toolkits
+    assert [(kit.home, kit.version, kit.asked) for kit in found] == (
+        [(str(home), version, True)] if version else []
+    )
+    assert not (elsewhere / "ran").exists()
+
+
+@unix
+def test_without_running_nvidia_smi_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    smi = program(tmp_path / "nvidia-smi", f"touch {tmp_path / 'ran'}")
+    without_library(monkeypatch, pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, smi)
+    assert nvidia.look(run=False).cards == ()
+    assert nvidia.look(run=False).trouble
+    assert not (tmp_path / "ran").exists()

@@ -1,0 +1,63 @@
+"""CUDA toolkits as they are found: nvcc is a script here that tells a version."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks.core.model import ToolkitFound
+from tasks.system.hardware import probe
+from tasks.system.hardware.probe import Asked
+from tests.unit.system.hardware.test_probe import cards, program
+
+unix = pytest.mark.skipif(sys.platform == "win32", reason="programs are shell scripts here")
+
+
+def nvcc(home: Path, version: str) -> Path:
+    program(home / "bin" / "nvcc", f"echo 'Cuda compilation tools, release 13, V{version}'")
+    program(home / "include" / "cuda.h", "")
+    return home
+
+
+@unix
+def test_nvcc_tells_the_full_version(tmp_path: Path) -> None:
+    assert probe.nvcc_version(nvcc(tmp_path, "13.2.86")) == "13.2.86"
+
+
+@unix
+@pytest.mark.parametrize("text", ["exit 1", "echo hello"])
+def test_an_nvcc_that_tells_nothing_is_none(tmp_path: Path, text: str) -> None:
+    program(tmp_path / "bin" / "nvcc", text)
+    assert probe.nvcc_version(tmp_path) == ""
+    assert probe.nvcc_version(tmp_path / "nowhere") == ""
+
+
+@unix
+def test_toolkits_are_found_where_they_are_named_each_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cards(monkeypatch)
+    ours, theirs = nvcc(tmp_path / "ours", "13.4.1"), nvcc(tmp_path / "theirs", "12.4.131")
+    (tmp_path / "link").symlink_to(theirs)
+    monkeypatch.setenv("CUDA_HOME", str(theirs))
+    monkeypatch.setenv("CUDA_PATH", str(tmp_path / "link"))
+    monkeypatch.setenv("PATH", f"{theirs / 'bin'}:/usr/bin:/bin")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = probe.host(Asked("auto", "~/ours"), tmp_path / "host.json").toolkits
+    assert found[:2] == (
+        ToolkitFound(str(ours), "13.4.1", asked=True),
+        ToolkitFound(str(theirs), "12.4.131"),
+    )
+
+
+@unix
+def test_a_wrapper_called_nvcc_makes_no_toolkit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cards(monkeypatch)
+    home = nvcc(tmp_path / "local", "99.0.88")
+    (home / "include" / "cuda.h").unlink()
+    found = probe.host(Asked("auto", str(home)), tmp_path / "host.json").toolkits
+    assert "99.0.88" not in {kit.version for kit in found}

@@ -1,0 +1,191 @@
+"""Which Visual Studio is taken. vswhere is a script here, what it tells is fabricated."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tasks.core.deps_model import Limits
+from tasks.core.errors import MissingToolError
+from tasks.system.hardware import visualstudio
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="not run: vswhere as a script")
+CUDA_129 = Limits(cuda="12.9", msvc=(1910, 1950))
+CUDA_123 = Limits(cuda="12.3", msvc=(1910, 1940))
+
+
+@dataclass
+class Windows:
+    """The folder of the installations, and what vswhere tells of them."""
+
+    root: Path
+    rows: list[object]
+
+    def has(self, name: str, version: str, *toolsets: str) -> str:
+        """An installation with these toolsets; its folder."""
+        path = self.root / name
+        for toolset in toolsets:
+            cl = path / "VC/Tools/MSVC" / toolset / "bin/Hostx64/x64/cl.exe"
+            cl.parent.mkdir(parents=True)
+            cl.touch()
+        self.rows.append(
+            {
+                "installationPath": str(path),
+                "installationVersion": f"{version.partition('.')[0]}.0.34916.146",
+                "displayName": name,
+                "catalog": {"productDisplayVersion": version},
+            }
+        )
+        self.write(json.dumps(self.rows))
+        return str(path)
+
+    def write(self, text: str, code: int = 0) -> None:
+        """vswhere tells `text`, where it is asked for all products that have the C++ tools."""
+        folder = self.root / "Microsoft Visual Studio" / "Installer"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "told.json").write_text(text, encoding="utf-8")
+        script = folder / "vswhere.exe"
+        asked = f"-products * -requires {visualstudio.REQUIRED} -format json -utf8"
+        script.write_text(
+            f'#!/bin/sh\n[ "$*" = "{asked}" ] || exit 87\ncat "{folder}/told.json"\nexit {code}\n',
+            encoding="utf-8",
+        )
+        script.chmod(0o755)
+
+
+@pytest.fixture
+def windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Windows:
+    monkeypatch.setenv("PROGRAMFILES(X86)", str(tmp_path))
+    for name in ("VCTOOLSVERSION", "VSINSTALLDIR", "VSCMD_VER"):
+        monkeypatch.delenv(name, raising=False)
+    return Windows(tmp_path, [])
+
+
+def test_every_installation_is_found_the_newest_first(windows: Windows) -> None:
+    windows.has("Build Tools 2022", "17.9.7", "14.39.33519")
+    windows.has("Community 2022", "17.14.36", "14.29.30133", "14.44.35207")
+    found = visualstudio.found()
+    assert [item.version for item in found] == ["17.14.36", "17.9.7"]
+    assert found[0].toolsets == ("14.44.35207", "14.29.30133")
+
+
+def test_the_newest_toolset_is_taken_without_a_word_where_it_fits(windows: Windows) -> None:
+    path = windows.has("Build Tools 2022", "17.14.36", "14.29.30133", "14.44.35207")
+    taken = visualstudio.choose(CUDA_129)
+    assert taken.cl.path == f"{path}/VC/Tools/MSVC/14.44.35207/bin/Hostx64/x64/cl.exe"
+    assert (taken.cl.version, taken.why) == ("14.44.35207", "")
+    assert taken.installation.vcvarsall == f"{path}/VC/Auxiliary/Build/vcvarsall.bat"
+    assert taken.named == "vcvarsall x64 of Build Tools 2022 17.14, toolset 14.44"
+
+
+def test_an_older_visual_studio_is_taken_and_said(windows: Windows) -> None:
+    windows.has("Community 2026", "18.1.0", "14.50.35717")
+    older = windows.has("Build Tools 2022", "17.14.36", "14.44.35207")
+    taken = visualstudio.choose(CUDA_129)
+    assert taken.cl.path.startswith(older)
+    assert taken.why == (
+        "Community 2026 18.1.0 (MSVC 14.50.35717, _MSC_VER 1950) is newer than CUDA 12.9 takes "
+        "(_MSC_VER 1910 to 1949): Build Tools 2022 17.14.36 with toolset 14.44.35207 is used"
+    )
+
+
+def test_an_older_toolset_of_the_same_installation_is_taken(windows: Windows) -> None:
+    windows.has("Community 2022", "17.14.36", "14.39.33519", "14.44.35207")
+    taken = visualstudio.choose(CUDA_123)
+    assert taken.cl.version == "14.39.33519"
+    assert "Community 2022 17.14.36 with toolset 14.39.33519 is used" in taken.why
+
+
+def test_where_none_fits_the_toolset_to_add_is_named(windows: Windows) -> None:
+    windows.has("Community 2026", "18.1.0", "14.50.35717")
+    with pytest.raises(MissingToolError, match="newer than CUDA 12") as caught:
+        visualstudio.choose(CUDA_129)
+    assert "MSVC build tools up to v14.49" in caught.value.todo
+
+
+@pytest.mark.parametrize(("text", "code"), [("[]", 0), ("", 0), ("no JSON", 0), ("[]", 1)])
+def test_no_visual_studio_names_the_command_that_adds_one(
+    windows: Windows, text: str, code: int
+) -> None:
+    with pytest.raises(MissingToolError, match="there is no C"):
+        visualstudio.choose(CUDA_129)  # no vswhere either
+    windows.write(text, code)
+    with pytest.raises(MissingToolError, match="there is no C") as caught:
+        visualstudio.choose(CUDA_129)
+    assert "winget install Microsoft.VisualStudio.2022.BuildTools" in caught.value.todo
+
+
+@dataclass
+class Prompt:
+    """A developer prompt, by the variables that it sets."""
+
+    monkeypatch: pytest.MonkeyPatch
+
+    def of(self, folder: str, toolset: str) -> None:
+        self.monkeypatch.setenv("VSINSTALLDIR", f"{folder}/")
+        self.monkeypatch.setenv("VCTOOLSVERSION", toolset)
+        self.monkeypatch.setenv("VSCMD_VER", "17.14.36")
+
+
+@pytest.fixture
+def prompt(monkeypatch: pytest.MonkeyPatch) -> Prompt:
+    return Prompt(monkeypatch)
+
+
+def test_the_compiler_of_a_developer_prompt_comes_first_where_it_fits(
+    windows: Windows, prompt: Prompt
+) -> None:
+    path = windows.has("Build Tools 2022", "17.14.36", "14.42.34433", "14.44.35207")
+    prompt.of(path, "14.42.34433")
+    taken = visualstudio.choose(CUDA_129)
+    assert taken.cl.path == f"{path}/VC/Tools/MSVC/14.42.34433/bin/Hostx64/x64/cl.exe"
+    assert taken.why == (
+        "this is its developer prompt: Build Tools 2022 17.14.36 with toolset 14.42.34433 is used"
+    )
+    prompt.of(path, "14.44.35207")
+    assert visualstudio.choose(CUDA_129).why == ""
+
+
+def test_a_developer_prompt_that_does_not_fit_gives_way_and_that_is_said(
+    windows: Windows, prompt: Prompt
+) -> None:
+    newer = windows.has("Community 2026", "18.1.0", "14.50.35717")
+    older = windows.has("Build Tools 2022", "17.14.36", "14.44.35207")
+    prompt.of(newer, "14.50.35717")
+    taken = visualstudio.choose(CUDA_129)
+    assert taken.installation.path == older
+    assert taken.why == (
+        "the compiler of this developer prompt (MSVC 14.50.35717, _MSC_VER 1950) is newer than "
+        "CUDA 12.9 takes (_MSC_VER 1910 to 1949): Build Tools 2022 17.14.36 with toolset "
+        "14.44.35207 is used"
+    )
+
+
+def test_a_developer_prompt_where_nothing_fits_names_the_toolset_to_add(
+    windows: Windows, prompt: Prompt
+) -> None:
+    prompt.of(windows.has("Community 2026", "18.1.0", "14.50.35717"), "14.50.35717")
+    with pytest.raises(MissingToolError, match=r"developer prompt \(MSVC 14\.50") as caught:
+        visualstudio.choose(CUDA_129)
+    assert "MSVC build tools up to v14.49" in caught.value.todo
+
+
+def test_a_prompt_of_a_visual_studio_that_vswhere_does_not_know_is_taken(
+    windows: Windows, prompt: Prompt
+) -> None:
+    path = windows.has("Portable", "17.14.36", "14.44.35207")
+    windows.write("[]")
+    prompt.of(path, "14.44.35207")
+    taken = visualstudio.choose(CUDA_129)
+    assert taken.named == "vcvarsall x64 of Visual Studio 17.14, toolset 14.44"
+    assert taken.installation.vcvarsall == f"{path}/VC/Auxiliary/Build/vcvarsall.bat"
+
+
+def test_a_prompt_whose_toolset_is_gone_does_not_count(windows: Windows, prompt: Prompt) -> None:
+    path = windows.has("Build Tools 2022", "17.14.36", "14.44.35207")
+    prompt.of(path, "14.42.34433")
+    assert visualstudio.choose(CUDA_129).cl.version == "14.44.35207"

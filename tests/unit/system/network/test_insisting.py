@@ -1,0 +1,105 @@
+"""What goes over a network is tried again: how often, after how long, and in which words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from tasks.system.network import indexclient
+from tasks.system.network.insisting import PAUSES, Clock, insist
+from tests.support.checkout import Heard
+
+
+@dataclass
+class Failing:
+    """An action that fails so many times."""
+
+    times: int
+    error: type[Exception] = OSError
+    done: int = 0
+
+    def __call__(self) -> str:
+        self.done += 1
+        if self.done <= self.times:
+            raise self.error("cut")
+        return "came"
+
+
+@dataclass
+class Slept:
+    """A clock that nobody waits for."""
+
+    seconds: list[float] = field(default_factory=list)
+
+    def clock(self, spread: float) -> Clock:
+        return Clock(self.seconds.append, lambda: spread)
+
+
+def passing(error: Exception) -> str:
+    return str(error) if isinstance(error, OSError) else ""
+
+
+@pytest.mark.parametrize(("spread", "seconds"), [(0.0, [2.0, 8.0]), (1.0, [3.0, 12.0])])
+def test_pauses_grow_and_are_spread(heard: Heard, spread: float, seconds: list[float]) -> None:
+    slept, action = Slept(), Failing(2)
+    assert insist("the file", action, passing, clock=slept.clock(spread)) == "came"
+    assert slept.seconds == seconds
+    assert list(heard) == [
+        f"the file: cut; trying again in {seconds[0]:.0f} s (2 of 3)",
+        f"the file: cut; trying again in {seconds[1]:.0f} s (3 of 3)",
+    ]
+
+
+def test_the_last_try_is_the_last(heard: Heard) -> None:
+    slept, action = Slept(), Failing(9)
+    with pytest.raises(OSError, match="cut"):
+        insist("the file", action, passing, clock=slept.clock(0.0))
+    assert action.done == len(PAUSES) + 1 == 3
+    assert slept.seconds == [*PAUSES]
+
+
+def test_what_no_time_mends_is_not_tried_again(heard: Heard) -> None:
+    slept, action = Slept(), Failing(1, ValueError)
+    with pytest.raises(ValueError, match="cut"):
+        insist("the file", action, passing, clock=slept.clock(0.0))
+    assert (action.done, slept.seconds, list(heard)) == (1, [], [])
+
+
+def test_uv_and_pip_are_as_patient_as_a_person_said_and_else_as_we_say() -> None:
+    ours = indexclient.patient({"PATH": "/bin"})
+    assert (ours["UV_HTTP_TIMEOUT"], ours["PIP_RESUME_RETRIES"]) == ("60", "10")
+    theirs = {"UV_HTTP_TIMEOUT": "5", "PIP_TIMEOUT": "7", "UV_HTTP_RETRIES": "0"}
+    told = indexclient.patient(theirs)
+    assert {**told, **theirs} == told
+    assert "PIP_DEFAULT_TIMEOUT" not in told, "the same under its other name"
+    assert "UV_HTTP_TIMEOUT" not in indexclient.patient({"UV_REQUEST_TIMEOUT": "9"})
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (
+            (
+                "DEBUG Transient failure while handling response from "
+                "`https://me:x@i.example/files/a-1%2Bcu132.whl`; retrying after 1.9s..."
+            ),
+            "a-1+cu132.whl: the connection broke or stalled; uv fetches it again",
+        ),
+        (
+            (
+                "DEBUG Transient request failure for `https://i.example/simple/foo/`, retrying: "
+                "error sending request for url (https://i.example/simple/foo/)"
+            ),
+            "foo: the connection broke or stalled; uv fetches it again",
+        ),
+        ("DEBUG Transient request failure for: https://i.example/simple/foo/", ""),
+        (
+            "WARNING: Attempting to resume incomplete download (1.2 GB/2.5 GB, attempt 1)",
+            "fetch torch: the connection broke or stalled; pip goes on at 1.2 GB of 2.5 GB",
+        ),
+        ("Resolved 1 package in 10ms", ""),
+    ],
+)
+def test_what_they_try_again_is_read_in_what_they_print(line: str, told: str) -> None:
+    assert indexclient.retried(line, "fetch torch") == told

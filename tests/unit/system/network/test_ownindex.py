@@ -1,0 +1,163 @@
+"""A default index of a person's own: read wherever uv and pip read it, and what cannot be one is
+ignored.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from pytest_mock import MockerFixture
+
+from tasks.system import shell
+from tasks.system.network import indexclient, indexes, ownindex
+from tasks.system.network.mirrors import DEFAULT_INDEX
+from tests.support.systems import posix_only
+
+OWN = "https://own.example/simple"
+MIRROR = "https://pypi.tuna.tsinghua.edu.cn/simple"
+PIP = "pip.ini" if sys.platform == "win32" else "pip.conf"
+TABLE = f'url = "{OWN}"\ndefault = true\n'
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """One whose every folder of settings lies in this one, and doit is run in `here/yard`."""
+    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
+        monkeypatch.delenv(name)
+    # so that they are as before when `begin` has set them
+    for name in (*ownindex.OF_UV, *ownindex.OF_PIP, indexes._MARK):
+        monkeypatch.setenv(name, "")
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    for name in ("APPDATA", "PROGRAMDATA", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(ownindex, "_ETC", tmp_path / "etc")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
+    (tmp_path / "here" / "yard").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here" / "yard")
+    return tmp_path
+
+
+def wrote(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("etc/{}", f"[global]\nindex-url = {OWN}"),
+        ("etc/xdg/pip/{}", f"[global]\nindex-url = {OWN}"),
+        ("venv/{}", f"[global]\nindex-url = {OWN}"),
+        ("home/.config/pip/{}", f"[install]\nindex-url = {OWN}"),
+        ("home/.config/pip/{}", f"[download]\nindex-url = {OWN}"),
+        ("home/.config/pip/{}", f"[global]\nindex_url = {OWN}"),
+        ("home/.config/pip/{}", f"[global]\n--index-url: {OWN}"),
+    ],
+)
+def test_pips_index_is_read_wherever_pip_reads_it(machine: Path, place: str, text: str) -> None:
+    wrote(machine / place.format(PIP), text)
+    indexes.begin({DEFAULT_INDEX: MIRROR})
+    assert ownindex.of_pip() == OWN
+    assert not os.environ["PIP_INDEX_URL"], "the mirror would count more than the file"
+    assert os.environ["UV_DEFAULT_INDEX"] == MIRROR, "each by itself"
+
+
+def test_the_file_of_pip_config_file_is_in_the_place_of_the_persons(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrote(machine / "home" / ".config" / "pip" / PIP, "[global]\nindex-url = https://mine\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(wrote(machine / "named", "[global]\ntimeout = 9\n")))
+    assert ownindex.of_pip() == ""
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(machine / "gone"))
+    assert ownindex.of_pip() == "https://mine"
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    assert not [*ownindex.files_of_pip()]
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("here/yard/uv.toml", f'index-url = "{OWN}"'),
+        ("here/uv.toml", f"[[index]]\n{TABLE}"),
+        ("here/yard/pyproject.toml", f"[[tool.uv.index]]\n{TABLE}"),
+        ("here/pyproject.toml", f'[tool.uv]\nindex-url = "{OWN}"'),
+        ("here/pyproject.toml", f'[tool.uv.pip]\nindex-url = "{OWN}"'),
+        ("home/.config/uv/uv.toml", f"[[index]]\n{TABLE}"),
+        ("etc/xdg/uv/uv.toml", f"[[index]]\n{TABLE}"),
+        ("etc/uv/uv.toml", f"[[index]]\n{TABLE}"),
+    ],
+)
+def test_uvs_index_is_read_wherever_uv_reads_it(machine: Path, place: str, text: str) -> None:
+    wrote(machine / place, text)
+    indexes.begin({DEFAULT_INDEX: MIRROR})
+    assert ownindex.of_uv() == OWN
+    assert not os.environ["UV_DEFAULT_INDEX"]
+    assert os.environ["PIP_INDEX_URL"] == MIRROR, "each by itself"
+
+
+@pytest.mark.parametrize("section", ["global", "install", "download"])
+def test_patience_of_pips_files_is_not_overridden(
+    machine: Path, monkeypatch: pytest.MonkeyPatch, mocker: MockerFixture, section: str
+) -> None:
+    wrote(machine / "home" / ".config" / "pip" / PIP, f"[{section}]\ntimeout = 300\nretries = 20\n")
+    run = mocker.patch.object(shell, "run", autospec=True)
+    indexclient.run(("pip", "download", "a"), "fetch a", machine / "log", {"PATH": "/bin"})
+    ours = {"PIP_RESUME_RETRIES", "UV_HTTP_TIMEOUT", "UV_HTTP_RETRIES", "RUST_LOG"}
+    assert run.call_args.args[0].env.keys() == {*ours, "PATH"}
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    assert not indexclient.in_files(), "as with a bundle: nobody reads them then"
+
+
+@posix_only
+def test_folders_of_the_machine_may_be_named(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_DIRS", f"{machine / 'none'}:{machine / 'xdg'}")
+    wrote(machine / "xdg" / "pip" / PIP, f"[global]\nindex-url = {OWN}")
+    wrote(machine / "xdg" / "uv" / "uv.toml", f'index-url = "{OWN}"')
+    assert (ownindex.of_uv(), ownindex.of_pip()) == (OWN, OWN)
+
+
+def test_of_a_project_the_nearest_file_counts_alone(machine: Path) -> None:
+    wrote(machine / "here" / "uv.toml", f'index-url = "{OWN}"')
+    near = machine / "here" / "yard"
+    wrote(near / "pyproject.toml", '[project]\nname = "x"\n')
+    assert ownindex.of_uv() == OWN, "it says nothing to uv"
+    wrote(near / "pyproject.toml", '[tool.uv]\nindex-url = "https://near"\n')
+    assert ownindex.of_uv() == "https://near"
+    wrote(near / "uv.toml", "")
+    assert ownindex.of_uv() == "", "uv reads no other beside it, and none above"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pip = 3",
+        'index = ["https://x"]',
+        "index = 3",
+        "index-url = 3",
+        "[[index]]\nurl = 3\ndefault = true",
+        "[[index]]\nurl = 'https://x'\ndefault = 'yes'",
+        "[index]\nurl = 'https://x'",
+        "no toml",
+    ],
+)
+def test_what_cannot_be_an_index_is_none(machine: Path, text: str) -> None:
+    wrote(machine / "here" / "yard" / "uv.toml", text)
+    wrote(machine / "here" / "yard" / "pyproject.toml", "tool = 3\n")
+    wrote(machine / "etc" / PIP, "index-url = before any section\n")
+    assert (ownindex.of_uv(), ownindex.of_pip()) == ("", "")
+
+
+@pytest.mark.parametrize(("said", "read"), [("1", False), ("true", False), ("0", True), ("", True)])
+def test_uv_may_be_told_to_read_none(
+    machine: Path, monkeypatch: pytest.MonkeyPatch, said: str, read: bool
+) -> None:
+    wrote(machine / "here" / "yard" / "uv.toml", f'index-url = "{OWN}"')
+    monkeypatch.setenv("UV_NO_CONFIG", said)
+    assert bool(ownindex.of_uv()) is read

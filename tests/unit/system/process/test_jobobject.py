@@ -1,0 +1,136 @@
+"""What ends on Windows with a command: everyone that it started, however it or we end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tasks.core.errors import CommandFailedError
+from tasks.core.model import Command
+from tasks.system import shell
+from tasks.system.process import process_group
+from tests.support.checkout import ROOT
+from tests.support.sleepers import wait_for
+from tests.support.systems import not_wine, windows_only
+
+pytestmark = windows_only
+
+SLEEPS = "import time; print('up', flush=True); time.sleep(600)"
+# A grandchild in a group of its own, without a console; its number is told
+LEAVES = """
+import subprocess, sys
+flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.DETACHED_PROCESS
+null = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+child = subprocess.Popen(sleep, creationflags=flags, **null)
+print(child.pid, flush=True)
+"""
+# Starts what argv[1] says through the one door, and tells the number of its grandchild
+RUNS = """
+import sys
+from tasks.system import shell
+from tasks.core.model import Command
+command = Command((sys.executable, "-c", sys.argv[1]), shell.host_env(), "try it")
+shell.run(command, lambda line: print(line, flush=True))
+"""
+
+
+def command(code: str, *, timeout: float | None = None, serves: bool = False) -> Command:
+    argv = (sys.executable, "-c", code)
+    return Command(argv, shell.host_env(), "try it", timeout=timeout, serves=serves)
+
+
+def left(code: str, **how: bool) -> int:
+    """The number of the grandchild that a command left."""
+    lines: list[str] = []
+    try:
+        shell.run(command(code, **how), lines.append)
+    except CommandFailedError:
+        assert "sys.exit" in code
+    return int(lines[0])
+
+
+def runs(pid: int) -> bool:
+    return psutil.pid_exists(pid)
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_nobody_is_left_when_a_command_ends(code: int) -> None:
+    assert not runs(left(f"{LEAVES}sys.exit({code})"))
+
+
+def test_a_server_outlives_who_started_it() -> None:
+    server = left(LEAVES, serves=True)
+    assert runs(server)
+    psutil.Process(server).kill()
+
+
+def test_the_tree_ends_with_a_command_that_takes_too_long() -> None:
+    lines: list[str] = []
+    with pytest.raises(CommandFailedError, match="took longer"):
+        shell.run(command(f"{LEAVES}{SLEEPS}", timeout=3), lines.append)
+    assert not runs(int(lines[0]))
+
+
+def test_the_tree_ends_when_we_are_killed() -> None:
+    argv = [sys.executable, "-c", RUNS, f"{LEAVES}{SLEEPS}"]
+    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) as ours:
+        assert ours.stdout
+        grandchild = int(ours.stdout.readline())
+        assert runs(grandchild)
+        ours.kill()
+    wait_for(lambda: not runs(grandchild))
+
+
+@not_wine("has no SIGBREAK")
+def test_a_child_is_asked_before_it_is_ended(tmp_path: Path) -> None:
+    code = (
+        "import signal, sys, time\n"
+        f"def leave(*_): open(r'{tmp_path / 'asked'}', 'w').close(); sys.exit(5)\n"
+        "signal.signal(signal.SIGBREAK, leave)\n"
+        "print('up', flush=True)\n"
+        "while True: time.sleep(0.05)\n"
+    )
+    with pytest.raises(CommandFailedError):
+        shell.run(command(code, timeout=3))
+    assert (tmp_path / "asked").exists()
+
+
+def test_a_child_that_does_not_listen_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_group, "GRACE", 0.3)
+    code = f"import os, signal; signal.signal(signal.SIGBREAK, signal.SIG_IGN); {SLEEPS}"
+    started = time.monotonic()
+    with pytest.raises(CommandFailedError, match="took longer"):
+        shell.run(command(code, timeout=2))
+    assert time.monotonic() - started < 30
+
+
+def test_who_may_make_no_job_ends_the_tree_of_parents(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(_: int) -> int:
+        raise PermissionError("access is denied")
+
+    monkeypatch.setattr("tasks.system.process.jobobject._with", forbidden)
+    lines: list[str] = []
+    with pytest.raises(CommandFailedError, match="took longer"):
+        shell.run(command(f"{LEAVES}{SLEEPS}", timeout=3), lines.append)
+    wait_for(lambda: not runs(int(lines[0])))
+
+
+def handles() -> int:
+    if sys.platform == "win32":
+        return psutil.Process().num_handles()
+    return 0
+
+
+@not_wine("counts no handles")
+def test_no_handle_is_left_open() -> None:
+    shell.capture(command("pass"))
+    before = handles()
+    for _ in range(5):
+        shell.capture(command("pass"))
+    assert handles() <= before + 2  # threads of Python's own

@@ -1,0 +1,100 @@
+"""What a killed run leaves at work is found by its mark and ended, and nothing else is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks.core.errors import BusyError
+from tasks.system import files
+from tasks.system.process import leftovers
+
+OURS = os.getpid()  # tests of another checkout may be at work beside
+SLEEP = (sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)")
+IGNORE = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+DEAF = (sys.executable, "-c", f"{IGNORE} {SLEEP[2]}")
+
+
+Child = subprocess.Popen[str]
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Child]]:
+    children: list[Child] = []
+
+    def started(run: str, argv: tuple[str, ...] = SLEEP) -> Child:
+        env = {**os.environ, leftovers.MARK: run}
+        child = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True)
+        children.append(child)
+        assert child.stdout
+        child.stdout.readline()
+        return child
+
+    yield started
+    for child in children:
+        child.kill()
+        child.communicate()
+
+
+def test_the_children_of_that_run_are_ended_and_named(start: Callable[..., Child]) -> None:
+    mine, other = start(f"1-aa{OURS}"), start(f"1-bb{OURS}")
+    assert leftovers.end(f"1-aa{OURS}") == ((Path(sys.executable).name,), ())
+    assert mine.poll() is not None
+    assert other.poll() is None
+
+
+def test_sccaches_server_is_left_alone(
+    start: Callable[..., Child], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCCACHE_START_SERVER", "1")
+    server = start(f"6-aa{OURS}")
+    assert leftovers.end(f"6-aa{OURS}") == ((), ())
+    assert server.poll() is None
+
+
+def test_a_child_that_does_not_listen_is_killed(
+    start: Callable[..., Child], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leftovers, "_PATIENCE", 0.2)
+    child = start(f"2-aa{OURS}", DEAF)
+    assert leftovers.end(f"2-aa{OURS}")[0]
+    assert child.poll() is not None
+
+
+def test_a_run_that_left_nothing_is_no_news() -> None:
+    assert leftovers.end(f"3-nobody{OURS}") == ((), ())
+
+
+def test_the_next_holder_of_a_lock_ends_what_a_killed_one_left(
+    start: Callable[..., Child], tmp_path: Path
+) -> None:
+    files.own(tmp_path / "build")
+    (tmp_path / "build" / ".lock.pid").write_text(f"4-aa{OURS}", encoding="utf-8")
+    child = start(f"4-aa{OURS}")
+    with files.lock(tmp_path / "build"):
+        assert child.poll() is not None
+
+
+def test_what_is_left_is_still_known_after_an_interruption_of_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.own(tmp_path)
+    holder = tmp_path / ".lock.pid"
+    holder.write_text(f"5-aa{OURS}", encoding="utf-8")
+
+    def interrupted(_: str) -> None:
+        raise SystemExit(130)
+
+    monkeypatch.setattr(leftovers, "end", interrupted)
+    with pytest.raises(SystemExit), files.lock(tmp_path):
+        pass
+    assert holder.read_text(encoding="utf-8") == f"5-aa{OURS}"
+    monkeypatch.setattr(leftovers, "end", lambda _: ((), ("ninja",)))
+    with pytest.raises(BusyError, match="left ninja at work"), files.lock(tmp_path):
+        pass
+    assert holder.read_text(encoding="utf-8") == f"5-aa{OURS}"

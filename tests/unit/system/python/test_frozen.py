@@ -1,0 +1,105 @@
+"""What lies in a folder of packages, who asked for it, and which files of an index it may be."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks.core.errors import BadArtifactError, FetchError
+from tasks.system import files
+from tasks.system.network.listed import Lister
+from tasks.system.python import environments
+from tasks.system.python.frozen import Frozen, asked_by, frozen, versions
+from tasks.system.python.packages import Extra, Packages
+from tests.support import smallwheels
+from tests.support.systems import needs_pip
+
+
+@pytest.fixture(autouse=True)
+def _no_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    folder = tmp_path / "index"
+    smallwheels.wheel(folder, "one", "1.0", {"one.py": ""}, ["two>=1", "absent; extra == 'x'"])
+    smallwheels.wheel(folder, "two", "2.0", {"two.py": ""})
+    smallwheels.wheel(folder, "two", "2.0", {"two.py": "2"}, tag="cp39-cp39-win32")
+    return folder
+
+
+@pytest.fixture
+def packages(tmp_path: Path, index: Path) -> Path:
+    """What was installed of it, and one that was given as a file."""
+    given = smallwheels.wheel(tmp_path / "given", "given", "3.0", {"given.py": ""}, ["one"])
+    landing = tmp_path / "packages"
+    into = Packages(sys.executable, environments.find_uv(), tmp_path / "log", landing)
+    into.install(["one", str(given)], Extra(index=str(index)))
+    return landing
+
+
+def test_what_came_as_a_file_is_told_from_what_an_index_gave(packages: Path) -> None:
+    here = frozen(packages)
+    assert {name: one.is_file for name, one in here.items()} == {
+        "given": True,
+        "one": False,
+        "two": False,
+    }
+    assert here["one"].pin == "one==1.0"
+    assert versions(packages) == {"given": "3.0", "one": "1.0", "two": "2.0"}
+    assert versions(packages / "nowhere") == {}
+
+
+def test_who_asked_for_what_is_followed(packages: Path) -> None:
+    here = dict(frozen(packages))
+    assert asked_by(["given"], here) == {"given", "one", "two"}
+    assert asked_by(["two>=2; python_version > '3'", "nothing"], here) == {"two"}
+    here["kit"] = Frozen("kit", "1", frozenset(), ("two; extra == 'cc'", "= not PEP 508"), False)
+    assert asked_by(["kit"], here) == {"kit"}
+    assert asked_by(["kit", "kit[cc]"], here) == {"kit", "two"}
+
+
+def test_the_digest_is_that_of_the_very_file_that_was_installed(
+    packages: Path, index: Path, tmp_path: Path
+) -> None:
+    lister = Lister(environments.find_uv(), sys.executable, tmp_path, tmp_path / "log")
+    here = frozen(packages)
+    assert lister.locked([here["two"]], str(index)) == {
+        "two==2.0": (files.artifact(index / "two-2.0-py3-none-any.whl").sha256,)
+    }
+    (index / "two-2.0-py3-none-any.whl").unlink()
+    (index / "two-2.0-cp39-cp39-win32.whl").unlink()
+    with pytest.raises(FetchError, match="ask the index for digests"):
+        lister.locked([here["two"]], str(index))
+
+
+@pytest.fixture(params=["uv", pytest.param("pip", marks=needs_pip)])
+def into(request: pytest.FixtureRequest, tmp_path: Path, index: Path) -> Packages:
+    """Each of the two installers, into a folder."""
+    uv = environments.find_uv() if request.param == "uv" else None
+    return Packages(sys.executable, uv, tmp_path / "log", tmp_path / "packages")
+
+
+def test_what_is_locked_is_installed_and_nothing_newer(into: Packages, index: Path) -> None:
+    held = files.artifact(index / "two-2.0-py3-none-any.whl").sha256
+    smallwheels.wheel(index, "two", "3.0", {"two.py": "3"})
+    into.install_locked({"two==2.0": (held,)}, str(index))
+    assert into.target
+    assert versions(into.target) == {"two": "2.0"}
+
+
+def test_other_bytes_than_the_locked_ones_are_refused_with_both_named(
+    into: Packages, index: Path
+) -> None:
+    with pytest.raises(BadArtifactError) as told:
+        into.install_locked({"one==1.0": ("b" * 64,)}, str(index))
+    found = files.artifact(index / "one-1.0-py3-none-any.whl").sha256
+    assert f"the index gives one==1.0 with sha256 {found}, and {'b' * 64} is locked" in str(
+        told.value
+    )
+    assert "TORCHYARD__LOCK=false" in told.value.todo
+    assert into.target
+    assert versions(into.target) == {}

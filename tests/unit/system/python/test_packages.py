@@ -1,0 +1,281 @@
+"""What uv and pip are told, to the letter, and what their failures mean. The seam is shell.run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tasks.core.errors import CommandFailedError, FetchError, MissingToolError
+from tasks.core.model import Command
+from tasks.system import files, shell
+from tasks.system.network import indexclient, indexes
+from tasks.system.network.indexfaults import explained, passing
+from tasks.system.python import environments
+from tasks.system.python.packages import Download, Extra, Packages, download
+from tests.support.checkout import OnSystem
+from tests.support.systems import posix_only
+
+PYTHON = "/venv/bin/python"
+UV = ("/uv", "pip", "install", "--python", PYTHON, "--no-progress")
+PIP = (PYTHON, "-m", "pip", "install", "--disable-pip-version-check")
+
+
+class Runs(list[Command]):
+    """The commands that were run; `then` is what running one does."""
+
+    then: Callable[[Command], None] = staticmethod(lambda _: None)
+
+    def run(self, command: Command, on_line: object = None) -> None:
+        self.append(command)
+        self.then(command)
+
+    @property
+    def argv(self) -> list[tuple[str, ...]]:
+        return [command.argv for command in self]
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
+    found = Runs()
+    monkeypatch.setattr(shell, "run", found.run)
+    return found
+
+
+def into(folder: Path, uv: str | None = "/uv", target: Path | None = None) -> Packages:
+    return Packages(PYTHON, uv, folder / "wheel.log", target)
+
+
+def test_uv_and_pip_install_the_same(runs: Runs, tmp_path: Path) -> None:
+    into(tmp_path).install(["ninja>=1.13.1", "numpy"])
+    into(tmp_path, uv=None).install(["ninja>=1.13.1", "numpy"])
+    assert runs.argv == [(*UV, "ninja>=1.13.1", "numpy"), (*PIP, "ninja>=1.13.1", "numpy")]
+    assert runs[0].what == "install ninja>=1.13.1, numpy"
+    assert runs[0].log == tmp_path / "wheel.log"
+    env = shell.package_env()
+    assert runs[0].env == indexclient.patient(env, indexclient.in_files())
+
+
+def test_constraints_go_into_a_file(runs: Runs, tmp_path: Path) -> None:
+    pins = ("nvidia-cuda-nvcc==13.2.86", "nvidia-cuda-cccl==13.2.75")
+    into(tmp_path).install(["torch"], Extra(pins))
+    file = tmp_path / "constraints.txt"
+    assert runs.argv == [(*UV, "-c", str(file), "torch")]
+    assert file.read_text(encoding="utf-8") == "".join(f"{pin}\n" for pin in pins)
+
+
+def test_everything_that_goes_with_an_install_has_its_place(runs: Runs, tmp_path: Path) -> None:
+    extra = Extra(("a==1",), "https://index/cu132", (tmp_path / "r.txt",), ("--no-deps",))
+    into(tmp_path, target=tmp_path / "overlay").install(["b"], extra, "install tools")
+    assert runs.argv == [
+        (
+            *UV, "--target", str(tmp_path / "overlay"), "-c", str(tmp_path / "constraints.txt"),
+            "--extra-index-url", "https://index/cu132", "--no-deps", "-r", str(tmp_path / "r.txt"),
+            "b",
+        )
+    ]  # fmt: skip
+    assert runs[0].what == "install tools"
+
+
+def test_a_wheel_goes_over_another_build_of_its_version(runs: Runs, tmp_path: Path) -> None:
+    wheel = tmp_path / "torch-2.15.0-cp312-cp312-linux_x86_64.whl"
+    into(tmp_path).install_wheel(wheel, Extra(("a==1",)))
+    constraints = ("-c", str(tmp_path / "constraints.txt"))
+    assert runs.argv == [(*UV, *constraints, "--reinstall-package", "torch", str(wheel))]
+    runs.clear()
+    into(tmp_path, uv=None).install_wheel(wheel, Extra(("a==1",)))
+    assert runs.argv == [
+        (*PIP, *constraints, str(wheel)),
+        (*PIP, "--force-reinstall", "--no-deps", str(wheel)),
+    ]
+
+
+def test_an_index_is_a_url_or_a_folder_of_wheels(tmp_path: Path) -> None:
+    assert indexes.beside("") == ()
+    assert indexes.beside("https://index/cpu") == ("--extra-index-url", "https://index/cpu")
+    assert indexes.beside(str(tmp_path)) == ("--find-links", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("default", ()), ("url", ("--index-url", "https://i")), ("folder", ("--no-index",))],
+)
+def test_a_download_looks_in_one_place_only(
+    runs: Runs, tmp_path: Path, kind: str, options: tuple[str, ...]
+) -> None:
+    index = {"default": "", "url": "https://i", "folder": str(tmp_path)}[kind]
+    options = (*options, "--find-links", index) if kind == "folder" else options
+    landing = tmp_path / "landing"
+    runs.then = lambda _: (landing / "a-1-py3-none-any.whl").touch()
+    job = Download(PYTHON, "a==1", index, landing, tmp_path / "x.log")
+    assert download(job) == landing / "a-1-py3-none-any.whl"
+    assert runs.argv == [
+        (
+            PYTHON, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--progress-bar",
+            "off", "-d", str(landing), *options, "a==1",
+        )
+    ]  # fmt: skip
+    assert runs[0].what == "fetch a==1"
+
+
+def test_an_sdist_is_fetched_as_one(runs: Runs, tmp_path: Path) -> None:
+    landing = tmp_path / "landing"
+    runs.then = lambda _: (landing / "a-1.tar.gz").touch()
+    job = Download(PYTHON, "a==1", "", landing, tmp_path / "x.log", sdist=True)
+    assert download(job).name == "a-1.tar.gz"
+    assert "--no-binary=:all:" in runs.argv[0]
+    assert "--only-binary=:all:" not in runs.argv[0]
+
+
+def test_what_landed_before_is_thrown_away(runs: Runs, tmp_path: Path) -> None:
+    landing = files.own(tmp_path / "landing")
+    (landing / "0-old.whl").touch()
+    runs.then = lambda _: (landing / "a-1.whl").touch()
+    job = Download(PYTHON, "a==1", "", landing, tmp_path / "x.log")
+    assert download(job).name == "a-1.whl"
+
+
+NO_ANSWER = (
+    "the package index did not answer: check the network, proxy and index settings "
+    "(UV_INDEX_URL, PIP_INDEX_URL, torch.index), then run the same command again; without a "
+    "network: doit bundle where there is one, then offline: PATH here (docs/offline.md)"
+)
+OF_I = NO_ANSWER.replace("did not answer", "did not answer (i)")
+NOT_TRUSTED = (
+    "the certificate of the package index is not trusted: set SSL_CERT_FILE, and PIP_CERT for pip, "
+    "to your organisation's bundle"
+)
+NO_VERSION = "the index has no such version for this Python and platform"
+
+
+@pytest.mark.parametrize(
+    ("said", "todo"),
+    [
+        ("error: Failed to fetch: `https://me:secret@i/torch/`\n  dns error", OF_I),
+        ("Retrying HTTPSConnectionPool(host='i', port=443): Max retries exceeded", OF_I),
+        ("WARNING: Retrying ... NewConnectionError('...: refused')", NO_ANSWER),
+        ("Temporary failure in name resolution", NO_ANSWER),
+        ("Failed to fetch: `https://i`\n invalid peer certificate: UnknownIssuer", NOT_TRUSTED),
+        ("  x No solution found when resolving dependencies:", NO_VERSION),
+        ("ERROR: No matching distribution found for torch==9", NO_VERSION),
+        ("ERROR: Could not find a version that satisfies the requirement torch==9", NO_VERSION),
+    ],
+)
+def test_a_failure_is_told_by_its_kind(runs: Runs, tmp_path: Path, said: str, todo: str) -> None:
+    log = tmp_path / "wheel.log"
+    log.write_text(f"$ uv pip install torch\nlooking\n{said}\n", encoding="utf-8")
+
+    def fail(_: Command) -> None:
+        raise CommandFailedError("install torch failed (exit 2): …", code=2, where=f"{log}:3")
+
+    runs.then = fail
+    with pytest.raises(FetchError) as told:
+        into(tmp_path).install(["torch"])
+    assert str(told.value) == f"{log}:3: install torch failed (exit 2): …\n  → {todo}"
+    with pytest.raises(FetchError):
+        download(Download(PYTHON, "torch", "", tmp_path / "landing", log))
+
+
+RESET = (
+    "DEBUG Transient request failure for `https://i/foo/`, retrying: error sending request\n"
+    "  Caused by: connection error\n"
+    "  Caused by: Connection reset by peer (os error 104)\n"
+)
+NO_SOLUTION = "error: No solution found when resolving dependencies\n  cause: no foo==2.0"
+
+
+@posix_only
+def test_what_uv_tried_again_by_itself_is_not_why_it_failed(tmp_path: Path) -> None:
+    log = tmp_path / "deps.log"
+    (tmp_path / "said").write_text(f"{RESET}{NO_SOLUTION}\n", encoding="utf-8")
+    with pytest.raises(CommandFailedError) as failed:
+        shell.run(failing(tmp_path, log))
+    told = explained(failed.value)
+    assert isinstance(told, FetchError)
+    assert told.todo == NO_VERSION
+    assert told.what == f"install foo failed (exit 1): {NO_SOLUTION.splitlines()[0]}"
+    assert told.where == f"{log}:5", "where the error is told"
+    assert passing(failed.value) == "", "no time mends it"
+
+
+@posix_only
+def test_two_requirements_that_exclude_each_other_are_both_in_the_message(tmp_path: Path) -> None:
+    conflict = (
+        "error: No solution found when resolving dependencies\n"
+        "  cause: Because foo==1 depends on bar==13.4.92 and you require foo==1, we can conclude "
+        "that you require bar==13.4.92.\n"
+        "         And because you require bar==13.2.86, we can conclude that your requirements are "
+        "unsatisfiable.\n"
+    )
+    (tmp_path / "said").write_text(conflict, encoding="utf-8")
+    with pytest.raises(CommandFailedError) as failed:
+        shell.run(failing(tmp_path, tmp_path / "deps.log"))
+    found = explained(failed.value)
+    both = "foo==1 depends on bar==13.4.92, and you require bar==13.2.86"
+    assert found.what == f"install foo failed (exit 1): {both}"
+    assert found.todo.startswith("change one of the two: set another version")
+    assert passing(failed.value) == ""
+
+
+@posix_only
+def test_what_uv_gave_up_is_why_it_failed_also_after_it_tried_again(tmp_path: Path) -> None:
+    log = tmp_path / "deps.log"
+    gone = "error: Failed to fetch: `https://i/foo/`\n  Caused by: Connection reset by peer"
+    (tmp_path / "said").write_text(f"{RESET}{gone}\n", encoding="utf-8")
+    with pytest.raises(CommandFailedError) as failed:
+        shell.run(failing(tmp_path, log))
+    assert passing(failed.value) == "the connection broke"
+
+
+def failing(folder: Path, log: Path) -> Command:
+    """Prints the file `said` of the folder, and fails."""
+    argv = ("/bin/sh", "-c", 'cat "$0"; exit 1', str(folder / "said"))
+    return Command(argv, {"PATH": "/usr/bin:/bin"}, "install foo", log=log)
+
+
+def test_only_the_last_command_of_the_log_counts(tmp_path: Path) -> None:
+    log = tmp_path / "wheel.log"
+    log.write_text("$ one\ndns error\n$ two\ndisk is odd\n", encoding="utf-8")
+    error = CommandFailedError("install b failed", code=1, where=f"{log}:4")
+    assert explained(error) is error
+    other = CommandFailedError("install b failed", code=1)
+    assert explained(other) is other
+
+
+def test_a_venv_is_made_with_pip_in_it(runs: Runs, tmp_path: Path) -> None:
+    environments.create_venv(tmp_path / "venv", "/usr/bin/python3", "/uv", tmp_path / "deps.log")
+    environments.create_venv(tmp_path / "venv", "/usr/bin/python3", None, tmp_path / "deps.log")
+    assert runs.argv == [
+        (
+            "/uv", "venv", "--seed", "--allow-existing", "--no-python-downloads", "--python",
+            "/usr/bin/python3", str(tmp_path / "venv"),
+        ),
+        ("/usr/bin/python3", "-m", "venv", str(tmp_path / "venv")),
+    ]  # fmt: skip
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the command is Debian's")
+def test_a_python_without_venv_is_told_with_the_command(
+    runs: Runs, tmp_path: Path, on_system: OnSystem
+) -> None:
+    on_system("debian")
+
+    def fail(_: Command) -> None:
+        raise CommandFailedError("make the build environment failed (exit 1)", code=1, where="l:2")
+
+    runs.then = fail
+    with pytest.raises(MissingToolError) as told:
+        environments.create_venv(tmp_path / "venv", "/usr/bin/python3", None, tmp_path / "deps.log")
+    assert str(told.value) == (
+        "l:2: make the build environment failed (exit 1)\n"
+        "  → sudo apt install python3-venv python3-dev"
+    )
+
+
+def test_uv_is_our_own_or_the_one_on_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert environments.find_uv()
+    monkeypatch.setitem(sys.modules, "uv", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert environments.find_uv() is None

@@ -1,0 +1,152 @@
+"""The line of progress, in the columns there are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tasks.core.atwork import AtWork, Heavy, Slow
+from tasks.core.formatting.bar import ASCII, BLOCKS, Glyphs, Space, columns, fit, gauge, line, lines
+from tasks.core.progress import Progress
+from tests.support.rows import each_row
+
+HEAD = "   Compiling PyTorch 10 min 03 s"
+FILE = "FunctionalizeFallbackKernel.cpp"
+HALF = Progress(612, 1368, 1860.0)
+
+
+@pytest.mark.parametrize(
+    ("room", "text"),
+    [
+        (139, f"{HEAD} [██████████▌             ] 612/1368 44 %, 31 min left, {FILE}"),
+        (100, f"{HEAD} [██████████▌             ] 612/1368 44 %, 31 min left, Functionali…"),
+        (77, f"{HEAD} [██▌   ] 612/1368 44 %, 31 min left, Functi…"),
+        (70, f"{HEAD} [███▌    ] 612/1368 44 %, 31 min left"),
+        (60, f"{HEAD} 612/1368 44 %, 31 min left"),
+        (40, f"{HEAD} 612/13…"),
+        (0, ""),
+    ],
+)
+def test_the_name_gives_way_first_and_then_the_bar(room: int, text: str) -> None:
+    assert line(HEAD, FILE, HALF, room, BLOCKS) == text
+
+
+def test_what_is_at_work_goes_before_the_name_of_the_file() -> None:
+    noted = Progress(612, 1368, 1860.0, AtWork(jobs=2, used_mib=3174, limit_mib=24576))
+    text = line(HEAD, FILE, noted, 159, BLOCKS)
+    assert text.endswith("31 min left, 2 jobs, 3.1 of 24 GiB, FunctionalizeFallbackKernel.cpp")
+
+
+def test_no_estimate_is_no_word_about_it() -> None:
+    assert line("head", "", Progress(1, 2), 40, BLOCKS) == "head [███████▌       ] 1/2 50 %"
+
+
+def test_without_progress_the_text_is_there() -> None:
+    assert line("head", "fetching its source", None, 40, BLOCKS) == "head: fetching its source"
+    assert line("head", "", None, 40, BLOCKS) == "head"
+
+
+def test_without_utf_8_it_is_ascii() -> None:
+    text = line(HEAD, FILE, HALF, 77, ASCII)
+    assert text == f"{HEAD} [##----] 612/1368 44 %, 31 min left, Func..."
+
+
+@each_row("room", range(0, 160, 3))
+@each_row("glyphs", [BLOCKS, ASCII])
+def test_the_line_never_wraps(room: int, glyphs: object) -> None:
+    for progress in (None, HALF, Progress(1368, 1368)):
+        for text in ("", FILE, "é" * 300, "編譯" * 100):
+            assert columns(line(HEAD, text, progress, room, glyphs)) <= room  # type: ignore[arg-type]
+
+
+def test_a_bar_is_full_only_at_the_end() -> None:
+    assert gauge(0, 4, BLOCKS) == "    "
+    assert gauge(1367 / 1368, 4, BLOCKS) == "███▌"
+    assert gauge(1, 4, BLOCKS) == "████"
+    assert gauge(0.5, 4, ASCII) == "##--"
+
+
+def test_what_moves_the_cursor_is_taken_out() -> None:
+    assert fit("\x1b[31mred\x1b[0m\tand\rback", 40, BLOCKS) == "red and back"
+
+
+AT_WORK = AtWork(
+    jobs=6,
+    held_back=2,
+    used_mib=10_035,
+    limit_mib=24_576,
+    hit_rate=0.789,
+    heavy=(
+        Heavy("flash_bwd_hdim192.cu", 4710, 190.0),
+        Heavy("flash_fwd_hdim256_bf16_causal_sm80.cu", 2048, 30.0),
+    ),
+    slowest=(Slow("Sort.cu", 179.0), Slow("PowKernel.cu", 130.0), Slow("Tensor.cu", 90.0)),
+)
+BUSY = Progress(612, 1368, 1860.0, AT_WORK)
+INDENT = " " * 13
+HEAVY = "heavy: flash_bwd_hdim192.cu 4.6 GiB 3 min"
+
+
+def below(columns: int, glyphs: Glyphs = BLOCKS, rows: int = 24) -> list[str]:
+    """What is drawn under the line of the stage."""
+    first, *rest = lines(HEAD, FILE, BUSY, Space(columns, rows, glyphs)).split("\n")
+    assert first.startswith(HEAD)
+    return [row.removeprefix(INDENT) for row in rest]
+
+
+def test_what_is_at_work_is_below_the_line() -> None:
+    counts, named = below(197)
+    assert counts == "6 jobs (2 held back) · 9.8 of 24 GiB · 78 % cache hits"
+    assert named == (
+        "heavy: flash_bwd_hdim192.cu 4.6 GiB 3 min, flash_fwd_hdim256_bf16_causal_sm80.cu 2 GiB · "
+        "slowest: Sort.cu 2 min 59 s, PowKernel.cu 2 min 10 s, Tensor.cu 1 min 30 s"
+    )
+    first = lines(HEAD, FILE, BUSY, Space(197, 24, BLOCKS)).partition("\n")[0]
+    assert first == line(HEAD, FILE, HALF, 197, BLOCKS)
+
+
+@pytest.mark.parametrize(
+    ("columns", "named"),
+    [
+        (
+            120,
+            f"{HEAVY} · slowest: Sort.cu 2 min 59 s, PowKernel.cu 2 min 10 s",
+        ),
+        (97, f"{HEAVY} · slowest: Sort.cu 2 min 59 s"),
+        (77, HEAVY),
+    ],
+)
+def test_as_many_are_named_as_fit_and_the_heaviest_always(columns: int, named: str) -> None:
+    assert below(columns)[1] == named
+
+
+def test_a_name_without_end_is_cut() -> None:
+    endless = replace(AT_WORK, heavy=(Heavy("x" * 100, 4710, 190.0),))
+    text = lines(HEAD, FILE, replace(BUSY, at_work=endless), Space(77, 24, BLOCKS))
+    assert text.endswith(f"heavy: {'x' * 39}… 4.6 GiB 3 min")
+
+
+def test_without_utf_8_what_is_at_work_is_ascii_too() -> None:
+    assert below(77, ASCII)[0] == "6 jobs (2 held back), 9.8 of 24 GiB, 78 % cache hits"
+    assert "".join(below(197, ASCII)).isascii()
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(69, 24), (197, 14)])
+def test_a_small_terminal_has_the_line_alone(columns: int, rows: int) -> None:
+    text = lines(HEAD, FILE, BUSY, Space(columns, rows, BLOCKS))
+    assert text == line(HEAD, FILE, BUSY, columns, BLOCKS)
+    assert "\n" not in text
+
+
+def test_what_nobody_knows_takes_no_line() -> None:
+    space = Space(97, 24, BLOCKS)
+    assert lines(HEAD, FILE, HALF, space) == line(HEAD, FILE, HALF, 97, BLOCKS)
+    assert lines(HEAD, FILE, None, space) == line(HEAD, FILE, None, 97, BLOCKS)
+
+
+@each_row("room", range(0, 240, 3))
+@each_row("glyphs", [BLOCKS, ASCII])
+def test_no_line_below_ever_wraps(room: int, glyphs: Glyphs) -> None:
+    for row in lines(HEAD, FILE, BUSY, Space(room, 24, glyphs)).split("\n"):
+        assert columns(row) <= room

@@ -1,0 +1,236 @@
+"""What a person sees, on a terminal and in a log."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import time
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from tasks.core.atwork import AtWork, Slow
+from tasks.core.formatting.duration import elapsed
+from tasks.core.model import Plan, Stage
+from tasks.core.progress import Progress
+from tasks.system.terminal.console import Console
+from tests.support.terminal import Terminal
+
+
+def stage(name: str = "wheel", asks: str = "") -> Stage:
+    leaves = (PurePosixPath(f"/b/{name}.json"),)
+    return Stage(name, name.partition(":")[0], "", None, {}, leaves, asks=asks)  # type: ignore[arg-type]
+
+
+def plan() -> Plan:
+    headline = (("profile", "trial"), ("strategy", "prebuilt: it has sm_120"))
+    return Plan((stage(),), stage("validate"), headline)
+
+
+def test_in_a_log_each_line_is_written_once_and_progress_not_at_all() -> None:
+    out = io.StringIO()
+    console = Console(plan(), out)
+    console.head()
+    console.begin(stage(), "first time")
+    console.tick("x.cpp", Progress(90, 100))
+    console.end(stage(), "first time", "changed")
+    console.close()
+    text = out.getvalue()
+    assert "\r" not in text
+    assert "\x1b" not in text
+    assert "90/100" not in text
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert lines[0] == "profile trial"
+    assert lines[2] == "Installing wheel (first time)"
+    assert lines[3].startswith("Installed wheel in ")
+    assert lines[4].startswith("Finished in ")
+
+
+def test_a_long_build_leaves_a_line_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count(step=1.0)
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    out = io.StringIO()
+    console = Console(plan(), out)
+    console.begin(stage("compile"), "first time")
+    for done in range(1, 229):
+        console.tick("x.cpp", Progress(done, 228, 228.0 - done, AtWork(jobs=2)))
+    console.end(stage("compile"), "first time", "changed")
+    lines = [" ".join(line.split()) for line in out.getvalue().splitlines()]
+    assert lines == [
+        "Compiling PyTorch (first time)",
+        "Compiling PyTorch 1 min 00 s: 60/228 (26 %), about 3 min left, 2 jobs",
+        "Compiling PyTorch 2 min 00 s: 120/228 (52 %), about 2 min left, 2 jobs",
+        "Compiling PyTorch 3 min 00 s: 180/228 (78 %), about 50 s left, 2 jobs",
+        "Compiled PyTorch in 3 min 49 s",
+    ]
+
+
+def test_on_a_terminal_progress_replaces_itself_and_names_its_stage(terminal: Terminal) -> None:
+    console = Console(plan(), terminal)
+    console.begin(stage(), "first time")
+    console.tick("x.cpp", Progress(12, 340))
+    moving = terminal.last
+    console.end(stage(), "first time", "changed")
+    assert moving.startswith("  Installing wheel 0.0 s [")
+    assert moving.endswith("] 12/340 3 %, x.cpp")
+    assert terminal.last.startswith("   Installed wheel in 0.0 s (first time)")
+
+
+def test_on_a_terminal_what_is_at_work_is_below_and_gone_in_the_end(terminal: Terminal) -> None:
+    console = Console(plan(), terminal)
+    console.begin(stage("compile"), "first time")
+    slowest = (Slow("Sort.cu", 179.0),)
+    console.tick("x.cpp", Progress(12, 340, at_work=AtWork(jobs=2, slowest=slowest)))
+    console.say("a line to keep")
+    kept, first, *below = terminal.rows
+    assert kept == f"{'':13}a line to keep"
+    assert first.endswith("] 12/340 3 %, x.cpp")
+    assert below == [f"{'':13}2 jobs", f"{'':13}slowest: Sort.cu 2 min 59 s"]
+    console.end(stage("compile"), "first time", "changed")
+    assert terminal.rows == [kept, "    Compiled PyTorch in 0.0 s (first time)", ""]
+
+
+def test_a_low_terminal_has_one_line(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LINES", "14")
+    console = Console(plan(), terminal)
+    console.begin(stage("compile"), "first time")
+    console.tick("x.cpp", Progress(12, 340, at_work=AtWork(jobs=2)))
+    (only,) = terminal.rows
+    assert only.endswith("12/340 3 %, 2 jobs, x.cpp")
+    console.close()
+
+
+def test_a_line_of_progress_never_wraps(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    console = Console(plan(), terminal)
+    console.begin(stage(), "first time")
+    console.tick("x" * 500)
+    assert len(terminal.last) == 37
+    monkeypatch.setenv("COLUMNS", "100")
+    console.tick("x" * 500)
+    assert len(terminal.last) == 97
+    console.close()
+
+
+def test_what_a_child_says_after_its_stage_is_not_shown(terminal: Terminal) -> None:
+    console = Console(plan(), terminal)
+    console.begin(stage(), "first time")
+    console.close()
+    before = terminal.getvalue()
+    console.tick("x.cpp", Progress(12, 340))
+    assert terminal.getvalue() == before
+
+
+@pytest.mark.parametrize("gone", [BrokenPipeError, ValueError])
+def test_a_pipe_that_is_closed_does_not_stop_who_reads_a_child(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, gone: type[Exception]
+) -> None:
+    console = Console(plan(), terminal)
+    console.begin(stage(), "first time")
+    with monkeypatch.context() as closed:
+        closed.setattr(terminal, "write", lambda _: (_ for _ in ()).throw(gone))
+        console.tick("x.cpp", Progress(12, 340))
+    console.close()
+
+
+def test_an_interrupt_is_seen_at_once_to_have_been_heard(terminal: Terminal) -> None:
+    console = Console(plan(), terminal)
+    console.begin(stage(), "first time")
+    console.interrupted = True
+    console.tick("x.cpp")
+    assert terminal.last.startswith("    Stopping wheel")
+    console.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "begun", "done"),
+    [
+        ("deps", "Preparing deps", "Prepared deps in"),
+        ("source", "Reading source", "Read source in"),
+        ("env", "Rendering env", "Rendered env in"),
+        ("compile", "Compiling PyTorch", "Compiled PyTorch in"),
+        ("wheel", "Installing wheel", "Installed wheel in"),
+        ("extensions:smoke", "Building extensions:smoke", "Built extensions:smoke in"),
+        ("validate", "Validating the build", "Validated the build in"),
+    ],
+)
+def test_a_stage_is_told_as_one_says_it(name: str, begun: str, done: str) -> None:
+    out = io.StringIO()
+    console = Console(plan(), out)
+    console.begin(stage(name), "first time")
+    console.end(stage(name), "first time", "changed")
+    first, last = out.getvalue().splitlines()
+    assert first.strip() == f"{begun} (first time)"
+    assert last.strip().startswith(done)
+
+
+def test_a_run_with_nothing_to_do_says_so_at_once() -> None:
+    out = io.StringIO()
+    Console(plan(), out).close()
+    assert "Up to date nothing to do" in " ".join(out.getvalue().split())
+
+
+def test_a_stage_that_was_left_out_counts_as_nothing_done() -> None:
+    out = io.StringIO()
+    console = Console(plan(), out)
+    console.begin(stage("extensions:a", "moved"), "its host was away")
+    console.end(stage("extensions:a", "moved"), "its host was away", "skipped")
+    console.close()
+    assert "Skipped extensions:a" in out.getvalue()
+    assert "Up to date" in out.getvalue()
+
+
+@pytest.mark.parametrize("built", ["nothing", "before", "in this run"])
+def test_a_failed_run_says_whether_something_built_is_still_there(
+    tmp_path: Path, built: str
+) -> None:
+    out = io.StringIO()
+    manifest = tmp_path / "wheel.json"
+    if built == "before":
+        manifest.touch()
+    console = Console(replace(plan(), stages=(replace(stage(), leaves=(manifest,)),)), out)
+    console.head()
+    manifest.unlink(missing_ok=True)  # a stage withdraws its claim when it begins
+    if built == "in this run":
+        console.begin(stage(), "first time")
+        console.end(stage(), "first time", "changed")
+    console.fail("extensions:a", "it is wrong\n  → do this")
+    console.close()
+    assert "it is wrong\n  → do this" in out.getvalue()
+    assert ("what was built before is still there" in out.getvalue()) == (built != "nothing")
+    assert "Finished" not in out.getvalue()
+
+
+def test_an_interrupted_run_does_not_say_that_it_finished() -> None:
+    out = io.StringIO()
+    console = Console(plan(), out)
+    console.begin(stage(), "first time")
+    console.interrupted = True
+    console.close()
+    assert "Interrupted after" in out.getvalue()
+    assert "Finished" not in out.getvalue()
+
+
+def test_a_card_that_came_is_a_warning_under_the_head() -> None:
+    out = io.StringIO()
+    Console(plan(), out, notices=lambda: ["the cards here are now 9.0"]).head()
+    assert out.getvalue().splitlines()[-1].split() == [
+        "Warning",
+        "the",
+        "cards",
+        "here",
+        "are",
+        "now",
+        "9.0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.04, "0.0 s"), (9.94, "9.9 s"), (59, "59 s"), (185, "3 min 05 s"), (8040, "2 h 14 min")],
+)
+def test_elapsed_reads_as_people_say_it(seconds: float, text: str) -> None:
+    assert elapsed(seconds) == text

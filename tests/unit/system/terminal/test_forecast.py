@@ -1,0 +1,87 @@
+"""What is left of a build, from what its objects cost before."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tasks.core.ninjalines import output_of
+from tasks.jobs.forecast import Forecast
+
+COSTS = {"a/x.cpp.o": 10.0, "a/y.cpp.o": 30.0, "a/k.cu.o": 100.0, "lib/liba.so": 2.0}
+
+
+def building(output: str) -> str:
+    return f"[1/4] Building CXX object {output}"
+
+
+@pytest.mark.parametrize(
+    ("line", "output"),
+    [
+        ("[3/9] Building CUDA object a/k.cu.o", "a/k.cu.o"),
+        ("[9/9] Linking CXX shared library lib/liba.so", "lib/liba.so"),
+        ("[9/9] Linking CXX shared module functorch/functorch.so", "functorch/functorch.so"),
+        ("[4/9] /usr/bin/g++ -I. -o a/x.cpp.o -c ../a/x.cpp", "a/x.cpp.o"),
+        ("[4/9] cl.exe /nologo /Foa\\x.cpp.obj /c x.cpp", "a\\x.cpp.obj"),
+        ("[5/9] Generating something", ""),
+    ],
+)
+def test_the_output_of_a_line_is_read(line: str, output: str) -> None:
+    assert output_of(line) == output
+
+
+def test_what_is_left_is_counted_in_what_it_cost() -> None:
+    forecast = Forecast(COSTS, COSTS)
+    assert forecast.left(1.0) is None
+    forecast.finish(building("a/y.cpp.o"), 30.0)
+    forecast.finish(building("a/x.cpp.o"), 30.0)
+    assert forecast.left(30.0) == pytest.approx(102 * 30 / 40)  # 40 s of work in 30
+
+
+def test_a_step_that_is_told_twice_counts_once() -> None:
+    forecast = Forecast(COSTS, COSTS)
+    forecast.finish("[1/9] Generating something", 500.0)  # which is no work that tells of the speed
+    forecast.finish(building("a/y.cpp.o"), 530.0)
+    forecast.finish(building("a/y.cpp.o"), 530.0)
+    assert forecast.left(530.0) == pytest.approx(112)
+
+
+def test_a_new_object_costs_what_its_kind_does() -> None:
+    forecast = Forecast(["a/x.cpp.o", "a/new.cpp.o"], COSTS)
+    forecast.finish(building("a/x.cpp.o"), 10.0)
+    assert forecast.left(10.0) is None  # most of it is unknown
+    forecast = Forecast(["a/x.cpp.o", "a/y.cpp.o", "a/new.cpp.o"], COSTS)
+    forecast.finish(building("a/x.cpp.o"), 10.0)
+    assert forecast.left(10.0) == pytest.approx(50)
+
+
+def test_without_a_record_nothing_is_said() -> None:
+    forecast = Forecast(["a/x.cpp.o"], {})
+    forecast.finish(building("a/x.cpp.o"), 10.0)
+    assert forecast.left(10.0) is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_after_a_fifth_of_a_build_that_has_a_record_the_end_is_foreseen(seed: int) -> None:
+    """Costs as they are in PyTorch: most of seconds, a few of minutes; four jobs, each 20 % off."""
+    chance = random.Random(seed)
+    costs = {f"{n}.cpp.o": chance.lognormvariate(2, 1) for n in range(400)}
+    finished = sorted(_schedule(costs, 4, chance).items(), key=lambda item: item[1])
+    forecast, end = Forecast(costs, costs), finished[-1][1]
+    for output, when in finished[:80]:
+        forecast.finish(building(output), when)
+    now = finished[79][1]
+    left = forecast.left(now)
+    assert left is not None
+    assert now + left == pytest.approx(end, rel=0.25)
+
+
+def _schedule(costs: dict[str, float], jobs: int, chance: random.Random) -> dict[str, float]:
+    """When each is done, in the given order on so many cores."""
+    free, done = [0.0] * jobs, {}
+    for output, cost in costs.items():
+        core = free.index(min(free))
+        free[core] += cost * chance.uniform(0.8, 1.2)
+        done[output] = free[core]
+    return done

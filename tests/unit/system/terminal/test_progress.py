@@ -1,0 +1,177 @@
+"""Ninja's lines as progress."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tasks.core.atwork import AtWork
+from tasks.core.progress import Meter, Minutes, Progress
+
+
+def after(times: list[float], total: int) -> Progress | None:
+    """What the last of so many steps tells, which ended at `times`."""
+    meter, progress = Meter(), None
+    for done, now in enumerate(times, 1):
+        progress = meter.feed(f"[{done}/{total}] Building", now)
+    return progress
+
+
+def evenly(steps: int, seconds: float, since: float = 0.0) -> list[float]:
+    return [since + seconds * step for step in range(steps)]
+
+
+def test_other_lines_tell_nothing() -> None:
+    meter = Meter()
+    for line in ("", "-- Configuring done", "warning: [1/2] in the middle", "[a/b]", "[0/0] x"):
+        assert meter.feed(line, 0.0) is None
+
+
+def test_one_step_alone_is_no_progress() -> None:
+    assert Meter().feed("[0/1] Re-running CMake...", 0.0) is None
+
+
+def test_what_pip_indents_is_read_too() -> None:
+    assert Meter().feed("  [1/2] nvcc -c x.cu", 0.0) == Progress(1, 2)
+
+
+def test_no_estimate_before_there_is_a_basis() -> None:
+    quick, slow = after(evenly(400, 0.04), 1000), after(evenly(10, 60), 1000)
+    assert quick == Progress(400, 1000)
+    assert slow == Progress(10, 1000)
+
+
+def test_steady_steps_are_estimated_by_their_rate() -> None:
+    assert after(evenly(101, 2), 1001) == Progress(101, 1001, 1800.0)
+
+
+def test_a_few_long_steps_are_a_basis_where_there_are_no_more() -> None:
+    assert after(evenly(2, 120), 4) == Progress(2, 4, 240.0)
+
+
+def test_estimate_grows_when_the_steps_become_heavy() -> None:
+    light = evenly(500, 0.5)
+    heavy = evenly(100, 10, since=light[-1] + 10)
+    progress = after([*light, *heavy], 1000)
+    assert progress is not None
+    assert progress.eta is not None
+    overall = 400 * heavy[-1] / 599
+    assert overall * 2 < progress.eta < 400 * 10
+
+
+def test_build_that_goes_on_is_estimated_from_where_it_went_on() -> None:
+    meter = Meter()
+    meter.feed("[500/1000] Building", 0.0)
+    assert meter.feed("[520/1000] Building", 40.0) == Progress(520, 1000, 960.0)
+
+
+@pytest.mark.parametrize("again", ["[1/1350] Building", "[1/4] Building"])
+def test_new_run_of_ninja_starts_a_new_estimate(again: str) -> None:
+    meter = Meter()
+    for step in range(1, 101):
+        meter.feed(f"[{step}/1000] Building", step * 10.0)
+    progress = meter.feed(again, 1001.0)
+    assert progress is not None
+    assert progress.eta is None
+
+
+def test_steps_that_need_not_be_done_do_not_start_a_new_estimate() -> None:
+    meter = Meter()
+    for step in range(101):
+        meter.feed(f"[{step}/1000] Building", step * 1.0)
+    assert meter.feed("[110/510] Building", 110.0) == Progress(110, 510, 400.0)
+
+
+def test_estimate_runs_down_until_a_long_step_disproves_it() -> None:
+    progress = Progress(9, 10, 60.0)
+    assert progress.after(20.0) == Progress(9, 10, 40.0, silent=20.0)
+    assert progress.after(70.0) == Progress(9, 10, silent=70.0)
+    assert Progress(9, 10).after(5.0) == Progress(9, 10, silent=5.0)
+
+
+SINCE = "no compiler has finished for 4 min"
+FULL = AtWork(2, held_back=4, used_mib=1638, limit_mib=1740)
+
+
+@pytest.mark.parametrize(
+    ("silent", "at_work", "stalled"),
+    [
+        (110.0, FULL, ""),
+        (
+            250.0,
+            replace(FULL, paused=5),
+            f"{SINCE}: memory is full (1.6 of 1.7 GiB), 5 compilers are paused",
+        ),
+        (
+            250.0,
+            replace(FULL, jobs=None),
+            f"{SINCE}: memory is full (1.6 of 1.7 GiB); a lower build.jobs needs less",
+        ),
+        (
+            250.0,
+            AtWork(2, used_mib=3072, limit_mib=4096, paused=1),
+            f"{SINCE}: 1 compiler is paused until there is room (3 of 4 GiB in use)",
+        ),
+        (250.0, AtWork(2, used_mib=512, limit_mib=4096), SINCE),
+        (250.0, AtWork(0, used_mib=512, limit_mib=4096), ""),
+    ],
+)
+def test_a_build_that_finishes_nothing_for_minutes_says_so_and_why(
+    silent: float, at_work: AtWork, stalled: str
+) -> None:
+    progress = Progress(3, 9, at_work=at_work, silent=silent)
+    assert progress.stalled == stalled
+    assert str(progress) == f"3/9 (33 %), {', '.join(filter(None, (str(at_work), stalled)))}"
+
+
+def test_a_minute_is_worth_a_line_also_before_the_first_step_is_done() -> None:
+    minutes, nothing = Minutes(), Progress(0, 0, at_work=FULL, silent=60.0)
+    assert [minutes.reached(nothing, took) for took in (59.0, 61.0, 90.0, 122.0)] == [
+        False,
+        True,
+        False,
+        True,
+    ]
+    assert str(nothing) == "2 jobs (4 held back), 1.6 of 1.7 GiB"
+
+
+@pytest.mark.parametrize(
+    ("eta", "text"),
+    [
+        (None, "675/1350 (50 %)"),
+        (4.4, "675/1350 (50 %), about 10 s left"),
+        (33.0, "675/1350 (50 %), about 30 s left"),
+        (247.0, "675/1350 (50 %), about 4 min left"),
+        (1857.0, "675/1350 (50 %), about 31 min left"),
+        (3590.0, "675/1350 (50 %), about 1 h left"),
+        (7590.0, "675/1350 (50 %), about 2 h 05 min left"),
+    ],
+)
+def test_what_is_left_reads_as_a_person_would_say_it(eta: float | None, text: str) -> None:
+    assert str(Progress(675, 1350, eta)) == text
+
+
+def lines_of(seconds: float, total: int = 1350) -> list[int]:
+    """The percents that a log shows of a build of steady steps."""
+    minutes = Minutes()
+    told = [Progress(done, total) for done in range(1, total + 1)]
+    return [
+        progress.percent
+        for progress in told
+        if minutes.reached(progress, seconds * progress.done / total)
+    ]
+
+
+def test_a_log_gets_a_line_a_minute() -> None:
+    assert lines_of(600) == [10, 20, 30, 40, 50, 60, 70, 80, 90]
+    assert len(lines_of(3600)) == 58
+
+
+def test_a_short_build_leaves_none() -> None:
+    assert lines_of(59) == []
+
+
+def test_what_is_at_work_is_told_after_the_estimate() -> None:
+    told = Progress(675, 1350, 120.0, AtWork(jobs=2, used_mib=3174, limit_mib=24576))
+    assert str(told) == "675/1350 (50 %), about 2 min left, 2 jobs, 3.1 of 24 GiB"

@@ -1,0 +1,234 @@
+"""Lines that stay, the one that moves, and terminals that know little."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from tasks.core.formatting.bar import ASCII, BLOCKS, Space
+from tasks.system.terminal import screen
+from tasks.system.terminal.screen import Screen
+from tests.support.checkout import ROOT
+from tests.support.terminal import Terminal
+
+
+def beats() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if "_redraw_until" in thread.name]
+
+
+def until(terminal: Terminal, text: str) -> None:
+    for _ in range(1000):
+        if text in terminal.getvalue():
+            return
+        time.sleep(0.01)
+    raise AssertionError(terminal.getvalue())
+
+
+def test_the_clock_runs_while_a_stage_is_silent(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(screen, "_BEAT", 0.01)
+    drawn = iter(range(1_000_000))
+    shown = Screen(terminal)
+    shown.follow(lambda *_: f"drawn {next(drawn)}")
+    until(terminal, "drawn 3")
+    shown.settle()
+    assert not beats()
+    assert terminal.getvalue().endswith("\r\x1b[2K")
+
+
+def test_a_line_to_keep_goes_above_the_one_that_moves(terminal: Terminal) -> None:
+    shown = Screen(terminal)
+    shown.follow(lambda *_: "moving")
+    shown.write("kept")
+    assert terminal.getvalue().endswith("\r\x1b[2Kkept\n\x1b[1;36mmoving\x1b[0m")
+    shown.settle()
+
+
+def test_lines_that_move_are_as_many_as_are_drawn_and_leave_nothing_behind(
+    terminal: Terminal,
+) -> None:
+    drawn = iter(("1\n2\n3", "one", "uno\ndue", "", "1\n2\n3"))
+    shown = Screen(terminal)
+    shown.write("kept before")
+    shown.follow(lambda _: next(drawn))
+    seen = [terminal.rows]
+    for _ in range(4):
+        shown.redraw()
+        seen.append(terminal.rows)
+    assert [rows[1:] for rows in seen] == [
+        ["1", "2", "3"],
+        ["one"],
+        ["uno", "due"],
+        [""],
+        ["1", "2", "3"],
+    ]
+    shown.settle()
+    shown.write("kept after")
+    assert terminal.rows == ["kept before", "kept after", ""]
+
+
+def test_a_line_to_keep_goes_above_all_that_move(terminal: Terminal) -> None:
+    shown = Screen(terminal)
+    shown.follow(lambda _: "1\n2\n3")
+    shown.write("kept")
+    assert terminal.rows == ["kept", "1", "2", "3"]
+    shown.settle()
+
+
+def test_where_the_terminal_became_narrow_all_old_lines_go_whole(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = Screen(terminal)
+    shown.follow(lambda space: f"{'m' * space.columns}\nshort\n{'n' * space.columns}")
+    monkeypatch.setenv("COLUMNS", "40")
+    shown.redraw()
+    assert "\x1b[6A\r\x1b[J" in terminal.getvalue()  # 97 columns are three rows of 40
+    shown.settle()
+
+
+def test_what_is_drawn_can_know_how_large_the_terminal_is(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = Screen(terminal)
+    shown.follow(lambda space: f"{space.columns}x{space.rows}")
+    monkeypatch.setenv("LINES", "10")
+    shown.redraw()
+    assert terminal.last == "97x10"
+    shown.settle()
+
+
+def test_lines_of_many_threads_do_not_interleave(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(screen, "_BEAT", 0.001)
+    shown = Screen(terminal)
+    shown.follow(lambda *_: "m" * 20)
+
+    def write() -> None:
+        for _ in range(50):
+            shown.write("k" * 50)
+
+    writers = [threading.Thread(target=write) for _ in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    shown.settle()
+    moving = f"\x1b[1;36m{'m' * 12}\x1b[0m{'m' * 8}\r\x1b[2K"
+    assert set(terminal.getvalue().replace(moving, "").split("\n")) == {"k" * 50, ""}
+
+
+def test_where_the_terminal_became_narrow_the_old_line_goes_whole(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = Screen(terminal)
+    shown.follow(lambda space: "m" * space.columns)
+    monkeypatch.setenv("COLUMNS", "40")
+    shown.redraw()
+    assert "\x1b[2A\r\x1b[J" in terminal.getvalue()
+    assert terminal.last == "m" * 37
+    shown.settle()
+
+
+@pytest.mark.parametrize(("name", "value"), [("CI", "true"), ("TERM", "dumb")])
+def test_where_nobody_looks_nothing_moves(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert not Screen(terminal).live
+
+
+def ascii_log() -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(), encoding="ascii", newline="\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "spelled"),
+    [
+        ("a… → b", b"a... -> b\n"),
+        ("“é”", b'"?"\n'),
+        ("/home/\udce9t\udce9/x", b"/home/\xe9t\xe9/x\n"),
+    ],
+)
+def test_what_an_encoding_lacks_is_spelled(text: str, spelled: bytes) -> None:
+    log = ascii_log()
+    Screen(log).write(text)
+    assert log.buffer.getvalue() == spelled  # type: ignore[attr-defined]
+
+
+def test_a_bar_is_drawn_with_what_the_terminal_has(terminal: Terminal) -> None:
+    assert Screen(ascii_log()).glyphs == ASCII
+    assert Screen(terminal).glyphs == BLOCKS
+
+
+@pytest.mark.parametrize("profile", ["quickstart", "…"])
+def test_a_c_locale_is_no_error(profile: str) -> None:
+    env = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "TORCHYARD_PROFILE": profile}
+    argv = [sys.executable, "-m", "doit", "settings"]
+    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, check=False)
+    assert b"UnicodeEncodeError" not in done.stdout + done.stderr
+    assert done.returncode == (0 if profile == "quickstart" else 1)
+
+
+ENDS = """
+import signal, sys, time
+from tasks.system.terminal.screen import Screen
+sys.stdout.isatty = lambda: True
+shown = Screen(sys.stdout)
+def leave(number, _):
+    raise SystemExit(128 + number)
+signal.signal(signal.SIGTERM, leave)
+def draw(space):
+    return "moving"
+shown.follow(draw)
+try:
+    print("ready", file=sys.stderr, flush=True)
+    while True:
+        shown.write("x")
+finally:
+    shown.settle()
+    shown.write("left")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_a_signal_in_the_middle_of_a_write_neither_hangs_nor_breaks_the_end() -> None:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
+    env.pop("CI", None)
+    child = subprocess.Popen(
+        [sys.executable, "-c", ENDS], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert child.stderr
+    assert child.stderr.readline() == b"ready\n"
+    child.send_signal(signal.SIGTERM)
+    out, err = child.communicate(timeout=120)
+    assert (child.returncode, err) == (143, b"")
+    assert out.endswith(b"left\n")
+
+
+def test_a_terminal_that_goes_away_ends_the_beat(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(screen, "_BEAT", 0.01)
+
+    def gone(_: Space) -> str:
+        if threading.current_thread() is not threading.main_thread():
+            raise OSError("gone")
+        return "moving"
+
+    shown = Screen(terminal)
+    shown.follow(gone)
+    for _ in range(1000):
+        if not beats():
+            break
+        time.sleep(0.01)
+    assert not beats()
+    shown.settle()

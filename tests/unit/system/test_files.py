@@ -1,0 +1,278 @@
+"""The one door to files, tried on real ones; a failing disk is put in at the system call."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks.core.errors import BuildError, BusyError, NotOwnedError
+from tasks.core.model import Artifact
+from tasks.system import files, space
+from tasks.system.files import lock, own, remove_owned, write_atomic
+from tasks.system.process import leftovers
+from tests.support.systems import needs_links, windows_only
+
+ROOT = Path(__file__).parents[3]
+HOLD = """\
+import sys, time
+from pathlib import Path
+from tasks.system.files import lock
+with lock(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_write_is_whole_and_makes_its_folder(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b.json"
+    write_atomic(path, "one\n")
+    write_atomic(path, "zwei ü\n")
+    assert path.read_bytes() == "zwei ü\n".encode()
+    assert [entry.name for entry in path.parent.iterdir()] == ["b.json"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes and links of POSIX")
+def test_what_a_person_asked_for_goes_into_a_pipe_or_through_a_link(tmp_path: Path) -> None:
+    file, link, pipe = (tmp_path / name for name in ("file", "link", "pipe"))
+    file.write_text("old", encoding="utf-8")
+    link.symlink_to(file)
+    files.deliver(link, "new")
+    assert (file.read_text(encoding="utf-8"), link.is_symlink()) == ("new", True)
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    files.deliver(pipe, "through")
+    assert os.read(reader, 100) == b"through"
+    os.close(reader)
+    assert pipe.is_fifo()
+    files.deliver(tmp_path / "a" / "new.json", "made")
+    assert (tmp_path / "a" / "new.json").read_text(encoding="utf-8") == "made"
+    with pytest.raises(BuildError, match="cannot be written"):
+        files.deliver(tmp_path, "over a folder")
+
+
+@pytest.mark.parametrize("ends_with", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends_with: BaseException
+) -> None:
+    def fail(_: int) -> None:
+        raise ends_with
+
+    path = tmp_path / "x.json"
+    write_atomic(path, "old")
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(type(ends_with)):
+        write_atomic(path, "new")
+    assert path.read_text(encoding="utf-8") == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_an_empty_or_new_folder_becomes_ours_and_stays(tmp_path: Path) -> None:
+    folder = own(tmp_path / "build" / "p")
+    (folder / "x").write_text("x", encoding="utf-8")
+    assert own(folder) == folder
+    assert files.is_owned(folder / "x")
+    assert "Signature: 8a477f597d28d172789f06886806bc55" in (folder / files.TAG).read_text(
+        encoding="utf-8"
+    )
+    assert not files.is_owned(tmp_path)
+
+
+def test_a_folder_whose_mark_was_cut_off_is_still_ours(tmp_path: Path) -> None:
+    """KILL came after the mark was written and before it had its name."""
+    (tmp_path / f".{files.TAG}.k3x9").write_text("Signature", encoding="utf-8")
+    assert files.is_marked(own(tmp_path))
+    assert [entry.name for entry in tmp_path.iterdir()] == [files.TAG]
+
+
+def test_a_folder_of_a_persons_own_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work", encoding="utf-8")
+    with pytest.raises(NotOwnedError) as told:
+        own(tmp_path)
+    assert str(told.value) == (
+        f"{tmp_path}: this folder is not empty and torchyard did not make it\n"
+        "  → move it away, or choose another place in the settings"
+    )
+    assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_the_cache_tag_of_another_tool_is_not_ours(tmp_path: Path) -> None:
+    other = "Signature: 8a477f597d28d172789f06886806bc55\n# made by pip\n"
+    (tmp_path / files.TAG).write_text(other, encoding="utf-8")
+    with pytest.raises(NotOwnedError):
+        remove_owned(tmp_path)
+
+
+def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
+    (tmp_path / "build").write_text("", encoding="utf-8")
+    for folder in (tmp_path / "build", tmp_path / "build" / "p"):
+        with pytest.raises(NotOwnedError, match="a file is in its way"):
+            own(folder)
+
+
+def test_what_is_not_ours_is_not_removed(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    for path in (theirs, tmp_path):
+        with pytest.raises(NotOwnedError) as told:
+            remove_owned(path)
+        assert str(told.value) == f"{path}: torchyard did not make this and will not remove it"
+    assert theirs.is_dir()
+
+
+def test_ours_is_removed_with_everything_in_it(tmp_path: Path) -> None:
+    folder = own(tmp_path / "build")
+    (folder / "a" / "b").mkdir(parents=True)
+    (folder / "a" / "b" / "c").write_text("", encoding="utf-8")
+    (folder / "a" / "b" / "c").chmod(0o400)
+    remove_owned(folder / "a")
+    assert sorted(entry.name for entry in folder.iterdir()) == [files.TAG]
+    remove_owned(folder)
+    remove_owned(folder)  # what is not there is fine
+    assert not folder.exists()
+
+
+@needs_links
+def test_a_link_out_of_our_folder_goes_and_its_target_stays(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "thesis.tex").write_text("", encoding="utf-8")
+    folder = own(tmp_path / "build")
+    for name in ("one", "two"):
+        (folder / name).symlink_to(theirs)
+    (folder / "dangling").symlink_to(tmp_path / "nowhere")
+    remove_owned(folder / "one")
+    remove_owned(folder / "dangling")
+    assert not (folder / "one").is_symlink()
+    assert not (folder / "dangling").is_symlink()
+    remove_owned(folder)
+    assert (theirs / "thesis.tex").is_file()
+
+
+@needs_links
+def test_a_path_through_a_link_out_of_our_folder_is_not_ours(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    (theirs / "work").mkdir(parents=True)
+    folder = own(tmp_path / "build")
+    (folder / "link").symlink_to(theirs)
+    with pytest.raises(NotOwnedError):
+        remove_owned(folder / "link" / "work")
+    assert (theirs / "work").is_dir()
+
+
+@windows_only
+def test_a_junction_out_of_our_folder_goes_and_its_target_stays(tmp_path: Path) -> None:
+    theirs, folder = tmp_path / "theirs", own(tmp_path / "build")
+    (theirs / "work").mkdir(parents=True)
+    for name in ("one", "two"):
+        subprocess.run(["cmd", "/c", "mklink", "/j", str(folder / name), str(theirs)], check=False)
+        if not (folder / name / "work").is_dir():
+            pytest.skip("not run: no junctions can be made here")
+    remove_owned(folder / "one")
+    assert not (folder / "one").exists()
+    remove_owned(folder)
+    assert (theirs / "work").is_dir()
+
+
+@windows_only
+def test_what_is_read_at_that_moment_is_replaced_after_it(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    write_atomic(path, "old")
+    with path.open(encoding="utf-8") as reader:
+        threading.Timer(0.1, reader.close).start()
+        write_atomic(path, "new")
+    assert path.read_text(encoding="utf-8") == "new"
+
+
+@windows_only
+def test_a_drive_that_is_not_there_is_told() -> None:
+    with pytest.raises(BuildError, match="there is no such drive"):
+        own(Path("Q:/build"))
+    with pytest.raises(FileNotFoundError):
+        space.require(Path("Q:/build"), 1, "it")
+
+
+@needs_links
+def test_a_build_folder_on_another_disk_is_still_ours(tmp_path: Path) -> None:
+    (tmp_path / "big").mkdir()
+    (tmp_path / "build").symlink_to(tmp_path / "big")
+    folder = own(tmp_path / "build" / "p")
+    remove_owned(folder)
+    assert (tmp_path / "big").is_dir()
+    assert not folder.exists()
+
+
+def test_a_removal_that_was_interrupted_can_be_taken_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = own(tmp_path / "build")
+    for name in ("0", "z"):
+        (folder / name).write_text("", encoding="utf-8")
+    unlink = Path.unlink
+
+    def interrupted(path: Path, missing_ok: bool = False) -> None:
+        if path.name == "z":
+            raise KeyboardInterrupt
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            remove_owned(folder)
+    assert not (folder / "0").exists()
+    remove_owned(folder)
+    assert not folder.exists()
+
+
+def test_an_artifact_is_its_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "a.whl"
+    path.write_bytes(b"abc")
+    digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert files.artifact(path) == Artifact("a.whl", digest, 3)
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the lock of tmp_path."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    with child:
+        assert child.stdout
+        assert child.stdout.readline() == "held\n"
+        yield child
+        child.kill()
+
+
+def test_a_lock_that_another_process_holds_names_it(
+    tmp_path: Path, holder: subprocess.Popen[str]
+) -> None:
+    with pytest.raises(BusyError) as told, lock(tmp_path):
+        pass
+    assert str(told.value) == (
+        f"{tmp_path}: another torchyard run (process {holder.pid}) is using this folder\n"
+        f"  → wait for it to finish, or end process {holder.pid}, then run the same command again"
+    )
+
+
+def test_a_lock_is_free_after_its_holder_was_killed(
+    tmp_path: Path, holder: subprocess.Popen[str]
+) -> None:
+    holder.kill()
+    holder.wait()
+    assert holder.returncode != 0
+    with lock(tmp_path):
+        assert (tmp_path / ".lock.pid").read_text(encoding="utf-8") == leftovers.RUN
+
+
+def test_a_lock_can_be_taken_again_after_it_was_left(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), lock(tmp_path):
+        raise KeyError
+    with lock(tmp_path), pytest.raises(BusyError), lock(tmp_path):
+        pass
+    assert not (tmp_path / ".lock.pid").exists()

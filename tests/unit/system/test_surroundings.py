@@ -1,0 +1,442 @@
+"""Looking around: real files and small programs, no network, and nothing written."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tasks.core.check_ids import ALL, GATE
+from tasks.core.errors import MissingToolError
+from tasks.core.model import Host, Interpreter, TorchFound
+from tasks.doctor.ask import ask
+from tasks.doctor.host_facts import (
+    VARIABLES,
+    Asked,
+    Disk,
+    Exposed,
+    Installed,
+    Leftover,
+    Proxy,
+    Reach,
+    Shadow,
+    Tool,
+    VisualStudio,
+    Wanted,
+)
+from tasks.doctor.judging import judge
+from tasks.doctor.machine import _ELSEWHERE
+from tasks.doctor.network import INDEX
+from tasks.doctor.probes import disks, look, machine, network, places, programs, python
+from tasks.knowledge.driver import Nvidia
+from tasks.system import files, git, shell
+from tasks.system.hardware import compilers, nvidia
+from tasks.system.network import ownindex
+from tasks.system.network.mirrors import mirrored
+from tasks.system.process import leftovers
+from tests.support.checkout import HOST, KNOWLEDGE, opened, write
+from tests.support.systems import is_wine
+
+unix = pytest.mark.skipif(sys.platform == "win32", reason="programs are shell scripts here")
+SELF = Interpreter(sys.executable, ".".join(map(str, sys.version_info[:3])))
+
+
+def asked(root: Path, **more: Any) -> Asked:
+    host = more.pop("host", Host("linux", "x86_64", SELF))
+    return Asked(root, host, (("build", root / "build" / "mine"),), **more)
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No driver, no network, no settings of who runs the tests."""
+    monkeypatch.setattr(nvidia, "look", Nvidia)
+    monkeypatch.setattr(git, "reachable", lambda _: True)
+    monkeypatch.setattr(ownindex, "files_of_pip", lambda: iter(()))
+    monkeypatch.setattr(ownindex, "files_of_uv", lambda: iter(()))
+    home = str(tmp_path / "home")
+    for name in ("HOME", "USERPROFILE", "APPDATA", "PYTHONUSERBASE"):
+        monkeypatch.setenv(name, home)
+    for name in (*VARIABLES, *ownindex.OF_UV, *ownindex.OF_PIP, "PYTHONPATH", "CONDA_PREFIX"):
+        monkeypatch.delenv(name, raising=False)
+    for name in network._PROXIES:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+def listing(folder: Path) -> list[tuple[str, int]]:
+    return sorted((str(path), path.stat().st_mtime_ns) for path in folder.rglob("*"))
+
+
+def test_looking_writes_nothing(yard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(yard / "tmp"))
+    subject = opened(yard, on=replace(HOST, python=SELF))
+    profile = subject.opened
+    assert profile
+    before = listing(yard)
+    found = look(ask(yard, profile.host, profile), ALL)
+    assert listing(yard) == before
+    told = judge(found, profile, KNOWLEDGE)
+    silent = {"trust"} if sys.platform == "win32" else set()  # whose rights are of another kind
+    silent |= {"swap"} if is_wine() else set()  # it has no performance counters
+    assert {symptom.id for symptom in told if symptom.level == "not checked"} == silent
+
+
+@unix
+def test_where_everyone_may_write_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, tools, mine = (tmp_path / name for name in ("yard", "tools", "mine"))
+    for folder in (root, root / "config", tools, mine):
+        folder.mkdir()
+    (root / "config").chmod(0o777)
+    tools.chmod(0o1777)
+    monkeypatch.setenv("PATH", f"{mine}:{tools}:.:{tmp_path / 'nowhere'}::bin")
+    monkeypatch.setattr(disks, "kinds", lambda: iter(()))
+    found = places.look(asked(root), frozenset({"trust"}))["exposed"]
+    assert found == (
+        Exposed("folder", str(root / "config")),
+        Exposed("PATH", str(tools)),
+        *(Exposed("relative", entry) for entry in (".", "", "bin")),
+    )
+
+
+@unix
+def test_a_disk_that_knows_no_owners_says_nothing_of_who_may_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o777)
+    monkeypatch.setenv("PATH", "/usr/bin")
+    monkeypatch.setattr(disks, "kinds", lambda: iter([(tmp_path, "drvfs")]))
+    assert places.look(asked(tmp_path), frozenset({"trust"}))["exposed"] == ()
+
+
+def test_the_gate_starts_nothing_slow_and_asks_nobody(
+    yard: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object) -> Any:
+        raise AssertionError("asked")
+
+    for place, name in ((git, "reachable"), (leftovers, "at_work"), (network, "answering")):
+        monkeypatch.setattr(place, name, never)
+    profile = opened(yard, on=replace(HOST, python=SELF)).opened
+    assert profile
+    found = look(ask(yard, profile.host, profile), GATE)
+    assert {symptom.id for symptom in judge(found, profile, KNOWLEDGE, GATE)} == GATE
+    assert (found.reach, found.leftovers, found.shadows) == (None, None, None)
+
+
+def test_what_is_not_wanted_is_not_looked_at(tmp_path: Path) -> None:
+    found = look(asked(tmp_path), frozenset({"memory"}))
+    assert found.memory
+    assert found.memory.limit_mib <= found.memory.total_mib
+    assert found.memory.available_mib <= found.memory.limit_mib
+    assert (found.git, found.cxx, found.disks, found.nvidia) == (None, None, None, None)
+
+
+def test_a_stalled_resolver_does_not_hold_doctor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over, ended = threading.Event(), list[str]()
+
+    def stalls(url: str) -> bool:
+        if "quick" not in url:
+            over.wait(30)
+            ended.append(url)
+        return "quick" in url
+
+    monkeypatch.setattr(git, "reachable", stalls)
+    monkeypatch.setattr(network, "DEADLINE", 2.0)
+    names = (*(f"slow{n}" for n in range(20)), "quick")
+    urls = tuple(Wanted(name, f"https://{name}.example/a") for name in names)
+    found = network.ask(asked(tmp_path, urls=urls), frozenset({"git-hosts"}))()["reach"]
+    assert ended == []
+    over.set()
+    assert [reach.what for reach in found if reach.answers] == ["quick"]
+
+
+def test_a_resolver_is_asked_in_the_background(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over, ended = threading.Event(), list[object]()
+
+    def stalls(host: object, *_: object, **__: object) -> None:
+        over.wait(30)
+        ended.append(host)
+        raise OSError("nobody answered")
+
+    monkeypatch.undo()
+    monkeypatch.setattr(socket, "getaddrinfo", stalls)
+    assert network.answering(["https://nowhere.example:1/a"], 0.2)() == {}
+    assert ended == []
+    over.set()
+
+
+@pytest.mark.parametrize("url", ["https://[/a", "https://a:99999/b", "https:///a"])
+def test_a_url_that_is_none_does_not_answer(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.undo()
+    assert network.answering([url], 2)() == {url: False}
+
+
+def test_hosts_are_told_without_passwords_and_by_what_pip_would_ask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    urls = (
+        Wanted(INDEX, "https://pypi.org/simple", usual=True),
+        Wanted("a", "https://me:hunter2@git.example/a", optional=True),
+    )
+    wanted = frozenset({"index", "git-hosts"})
+    assert network.ask(asked(tmp_path, urls=urls), wanted)()["reach"] == (  # type: ignore[arg-type]
+        Reach(INDEX, "https://pypi.org/simple", answers=True),
+        Reach("a", "https://***@git.example/a", answers=True, optional=True),
+    )
+    conf = tmp_path / "pip.conf"
+    conf.write_text("[global]\nindex-url = https://mirror.example/simple\n", encoding="utf-8")
+    monkeypatch.setattr(ownindex, "files_of_pip", lambda: iter([tmp_path / "none", conf]))
+    (found, _) = network.ask(asked(tmp_path, urls=urls), wanted)()["reach"]  # type: ignore[arg-type]
+    assert found.url == "https://mirror.example/simple"
+    monkeypatch.setenv("PIP_INDEX_URL", "https://me:hunter2@env.example/simple")
+    (found, _) = network.ask(asked(tmp_path, urls=urls), wanted)()["reach"]  # type: ignore[arg-type]
+    assert found.url == "https://***@env.example/simple"
+
+
+def test_what_is_built_already_makes_hosts_optional(tmp_path: Path) -> None:
+    there = tmp_path / "wheel.json"
+    there.touch()
+    urls = (Wanted("a", "https://git.example/a"),)
+    given = asked(tmp_path, urls=urls, begun=(there,))
+    (found,) = network.ask(given, frozenset({"git-hosts"}))()["reach"]
+    assert found.optional
+
+
+def test_proxies_are_told_without_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://me:hunter2@proxy.example:3128")
+    monkeypatch.setenv("all_proxy", "nonsense://")
+    given = dict.fromkeys(["https_proxy", "all_proxy"])
+    found = [proxy for proxy in network._proxies() if proxy.variable in given]
+    assert found == [Proxy("https_proxy", "proxy.example:3128"), Proxy("all_proxy", "")]
+
+
+def test_mirrors_are_what_is_asked() -> None:
+    mirrors = {"https://a.example/": "https://m/", "https://a.example/x/": "https://x/"}
+    assert mirrored("https://a.example/x/y.git", mirrors) == "https://x/y.git"
+    assert mirrored("https://b.example/y.git", mirrors) == "https://b.example/y.git"
+
+
+def test_all_that_a_profile_needs_is_asked_for(yard: Path) -> None:
+    write(
+        yard,
+        "{torch: {strategy: source}, target: {gpus: []}, build: {env: {CXX: g++-13}}, extensions: "
+        "[{name: a, git: 'https://a.example/a', optional: true}], "
+        "source: {mirrors: {'https://github.com/': 'https://m.example/'}}}",
+    )
+    profile = opened(yard).opened
+    assert profile
+    found = ask(yard, profile.host, profile)
+    assert found.cxx == "g++-13"
+    assert [(url.what, url.url, url.optional) for url in found.urls] == [
+        (INDEX, "https://pypi.org/simple", False),
+        ("PyTorch's tree", "https://m.example/pytorch/pytorch.git", False),
+        ("a", "https://a.example/a", True),
+    ]
+    assert [what for what, _ in found.places] == ["build", "environment", "wheels"]
+    assert ask(yard, profile.host, None).urls == ()
+
+
+def test_a_tree_of_ones_own_is_where_room_is_needed(yard: Path) -> None:
+    write(yard, f"{{torch: {{strategy: source}}, source: {{path: '{yard.as_posix()}/tree'}}}}")
+    profile = opened(yard).opened
+    assert profile
+    (first, second, *_) = ask(yard, profile.host, profile).places
+    assert first == ("build", type(first[1])(f"{yard.as_posix()}/tree"))
+    assert second[0] == "environment"
+
+
+def test_places_on_one_disk_are_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    found = places.look(asked(tmp_path), frozenset({"disk"}))["disks"]
+    assert [disk.what for disk in found] == ["build"]
+    assert found[0].path == str(tmp_path / "build" / "mine")
+    assert found[0].free_mib > 0
+
+
+@unix
+def test_the_filesystem_is_that_of_the_deepest_mount(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounts = tmp_path / "mounts"
+    spaced = tmp_path / "my disk"
+    spaced.mkdir()
+    escaped = str(spaced).replace(" ", "\\040")
+    mounts.write_text(f"/dev/a / ext4 rw 0 0\ntmpfs {escaped} tmpfs rw 0 0\n", encoding="utf-8")
+    monkeypatch.setattr(disks, "_MOUNTS", mounts)
+    kinds = tuple(disks.kinds())
+    assert disks.kind(spaced, kinds) == "tmpfs"
+    assert disks.kind(tmp_path, kinds) == "ext4"
+    monkeypatch.setattr(disks, "_MOUNTS", tmp_path / "none")
+    assert list(disks.kinds()) == []
+
+
+def test_an_earlier_build_is_seen_and_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leftovers, "at_work", lambda run: ("ninja",) if "dead" in run else ())
+    for name, run in (("one", "4711-beef"), ("two", "999999999-dead")):
+        folder = files.own(tmp_path / "build" / name)
+        (folder / files._HOLDER).write_text(run, encoding="utf-8")
+    foreign = tmp_path / "build" / "mine"
+    foreign.mkdir()
+    (foreign / "thesis.tex").touch()
+    monkeypatch.setattr(psutil, "pid_exists", lambda pid: pid == 4711)
+    before = listing(tmp_path)
+    found = places.look(asked(tmp_path, build=foreign), frozenset({"leftovers"}))["leftovers"]
+    assert found == (
+        Leftover("not ours", str(foreign)),
+        Leftover("at work", str(tmp_path / "build" / "one")),
+        Leftover("killed", str(tmp_path / "build" / "two"), ("ninja",)),
+    )
+    assert listing(tmp_path) == before
+
+
+def torch_at(folder: Path, version: str = "2.1.0") -> Path:
+    (folder / "torch").mkdir(parents=True)
+    text = f"__version__ = '{version}'\n"
+    (folder / "torch" / "version.py").write_text(text, encoding="utf-8")
+    return folder / "torch"
+
+
+@unix
+def test_other_torches_are_found_where_an_interpreter_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_path = torch_at(tmp_path / "libs")
+    in_conda = torch_at(tmp_path / "conda" / "lib" / "python3.11" / "site-packages", "2.2.0")
+    major, minor = sys.version_info[:2]
+    at_home = torch_at(tmp_path / "home" / f"lib/python{major}.{minor}/site-packages", "2.3.0")
+    (tmp_path / "torch.py").touch()
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", str(tmp_path / "libs"), "/nowhere"]))
+    monkeypatch.setenv("CONDA_PREFIX", str(tmp_path / "conda"))
+    assert tuple(python._shadows(asked(tmp_path))) == (
+        Shadow("PYTHONPATH", str(on_path), "2.1.0"),
+        Shadow("conda", str(in_conda), "2.2.0"),
+        Shadow("user site", str(at_home), "2.3.0"),
+        Shadow("checkout", str(tmp_path / "torch.py")),
+    )
+
+
+def test_a_package_of_the_index_is_told_from_one_of_a_file(tmp_path: Path) -> None:
+    torch = torch_at(tmp_path)
+    for name, url in (("simple_knn-1.2", False), ("gsplat-1.0", True)):
+        info = tmp_path / f"{name}.dist-info"
+        info.mkdir()
+        if url:
+            (info / "direct_url.json").touch()
+    host = Host("linux", "x86_64", Interpreter("/p", "3.12.1", TorchFound("2", None, str(torch))))
+    given = asked(tmp_path, host=host, build=tmp_path, distributions=("simple-knn", "gsplat"))
+    assert tuple(python._installed(given)) == (
+        Installed("simple-knn", "1.2", str(tmp_path), indexed=True),
+        Installed("gsplat", "1.0", str(tmp_path), indexed=False),
+    )
+
+
+def test_the_bits_of_a_python_are_its_own() -> None:
+    assert python._bits(sys.executable) == 64
+    assert python._bits("/no/such/python") is None
+
+
+@unix
+def test_the_bits_of_another_python_are_asked(tmp_path: Path) -> None:
+    other = tmp_path / "python"
+    other.write_text("#!/bin/sh\necho 32\n", encoding="utf-8")
+    other.chmod(0o755)
+    assert python._bits(str(other)) == 32
+
+
+@unix
+def test_the_environments_tools_go_before_those_on_path(tmp_path: Path) -> None:
+    ninja = tmp_path / "venv" / "bin" / "ninja"
+    ninja.parent.mkdir(parents=True)
+    ninja.write_text("#!/bin/sh\necho 1.11.1\n", encoding="utf-8")
+    ninja.chmod(0o755)
+    (tmp_path / "venv/lib/python3.12/site-packages/setuptools-81.0.0.dist-info").mkdir(parents=True)
+    assert programs._of_the_build(tmp_path / "venv", "ninja") == Tool(str(ninja), "1.11.1")
+    assert programs._setuptools(tmp_path / "venv").version == "81.0.0"
+    assert programs._setuptools(None) == Tool()
+
+
+def test_a_compiler_that_is_missing_is_told_as_the_search_told_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object) -> Any:
+        raise MissingToolError("g++ is too new", todo="apt install g++-14")
+
+    monkeypatch.setattr(compilers, "choose", none)
+    found = programs.look(asked(tmp_path), frozenset({"compiler"}))
+    assert found["cxx"] == Tool(why="g++ is too new", todo="apt install g++-14")
+
+
+def test_visual_studio_is_what_vswhere_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = tmp_path / "VC/Auxiliary/Build/Microsoft.VCToolsVersion.default.txt"
+    version.parent.mkdir(parents=True)
+    version.write_text("\ufeff14.44.35207\n", encoding="utf-8")
+    rows = [
+        {"installationPath": str(tmp_path), "displayName": "Visual Studio Build Tools 2022",
+         "installationVersion": "17.14.36414.22", "catalog": {"productDisplayVersion": "17.14.13"}},
+        {"installationPath": "/nowhere", "displayName": "Visual Studio Community 2022",
+         "installationVersion": "17.9.1"},
+    ]  # fmt: skip
+    monkeypatch.setattr(shell, "capture", lambda _: json.dumps(rows))
+    assert programs.visual_studio() == (
+        VisualStudio("Visual Studio Build Tools 2022", "17.14.13", str(tmp_path), "14.44.35207"),
+        VisualStudio("Visual Studio Community 2022", "17.9.1", "/nowhere"),
+    )
+    monkeypatch.setattr(shell, "capture", lambda _: "no json")
+    assert programs.visual_studio() is None
+
+
+def test_an_sdk_is_one_that_has_its_headers(tmp_path: Path) -> None:
+    for name in ("10.0.22621.0", "10.0.26100.0"):
+        folder = tmp_path / "Include" / name / "um"
+        folder.mkdir(parents=True)
+        (folder / "Windows.h").touch()
+    (tmp_path / "Include" / "10.0.19041.0" / "um").mkdir(parents=True)
+    assert programs.windows_sdk(tmp_path) == ("10.0.22621.0", "10.0.26100.0")
+    assert programs.windows_sdk(None) == ()
+
+
+def test_the_variables_that_are_judged_are_those_that_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert set(_ELSEWHERE) == set(VARIABLES)
+    monkeypatch.setenv("MAX_JOBS", "4")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    assert machine.look(asked(tmp_path), frozenset())["environ"] == (("MAX_JOBS", "4"),)
+
+
+def test_disks_that_nobody_can_ask_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(_: object) -> Any:
+        raise OSError("stale")
+
+    monkeypatch.setattr(shutil, "disk_usage", none)
+    found: tuple[Disk, ...] = places.look(asked(tmp_path), frozenset({"disk"}))["disks"]
+    assert found == ()
+
+
+def test_swap_that_the_system_does_not_tell_is_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def disabled() -> object:
+        raise RuntimeError("PdhAddEnglishCounterW failed. Performance counters may be disabled.")
+
+    monkeypatch.setattr(psutil, "swap_memory", disabled)
+    assert machine.look(asked(tmp_path), frozenset({"swap"}))["memory"].swap_mib is None

@@ -1,0 +1,73 @@
+"""Folders of sources: what they hold as one digest, and the copy to build in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.system import trees
+from tests.support.systems import needs_links
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    folder = tmp_path / "extension"
+    for name in ("setup.py", "src/a.cu", "src/build/kept.h"):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "name", ["build/a.o", "dist/a.whl", ".git/HEAD", "src/__pycache__/a.pyc", "a.egg-info/PKG-INFO"]
+)
+def test_what_a_build_leaves_is_no_source(sources: Path, tmp_path: Path, name: str) -> None:
+    before = trees.digest(sources)
+    path = sources / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("", encoding="utf-8")
+    assert trees.digest(sources) == before
+    trees.copy(sources, tmp_path / "copy")
+    assert not (tmp_path / "copy" / name).exists()
+    assert trees.digest(tmp_path / "copy") == before
+
+
+@pytest.mark.parametrize("project", ["", "python"])
+@pytest.mark.parametrize(
+    ("name", "signs"),
+    [("build/lib.linux/_C.so", ("setup.py",)), ("out/x.o", ("out/.ninja_log",)),
+     ("cmake/x.o", ("cmake/CMakeCache.txt",)), ("build/x.o", ("pyproject.toml",))],
+)  # fmt: skip
+def test_no_object_of_an_earlier_build_is_in_the_copy(
+    sources: Path, tmp_path: Path, project: str, name: str, signs: tuple[str, ...]
+) -> None:
+    """Linked or packed, it would be one of another torch."""
+    for path in (*signs, name):
+        place = sources / project / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text("", encoding="utf-8")
+    trees.copy(sources, tmp_path / "copy")
+    assert not (tmp_path / "copy" / project / name).exists()
+    assert (tmp_path / "copy" / "src" / "build" / "kept.h").is_file()
+
+
+def test_every_edit_is_another_digest(sources: Path) -> None:
+    seen = {trees.digest(sources)}
+    (sources / "src" / "build" / "kept.h").write_text("edited", encoding="utf-8")
+    seen.add(trees.digest(sources))
+    (sources / "src" / "a.cu").rename(sources / "src" / "b.cu")
+    seen.add(trees.digest(sources))
+    (sources / "empty").write_text("", encoding="utf-8")
+    seen.add(trees.digest(sources))
+    assert len(seen) == 4
+
+
+@needs_links
+def test_links_are_copied_as_links_and_a_loop_ends(sources: Path, tmp_path: Path) -> None:
+    (sources / "loop").symlink_to(sources)
+    (sources / "nowhere").symlink_to("gone")
+    assert len(trees.digest(sources)) == 64
+    trees.copy(sources, tmp_path / "copy")
+    assert (tmp_path / "copy" / "nowhere").readlink() == Path("gone")

@@ -1,0 +1,77 @@
+"""Commands that messages advise name the profile that they are about."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from tasks.cli.help.commands import COMMANDS
+from tasks.cli.help.stages import BUILD, STAGES
+from tasks.system.terminal.console import Console
+from tasks.system.typed import for_profile
+from tests.support.checkout import ROOT
+
+# These are alike for every profile
+_EVERY_PROFILE = {"check"}
+_NAMES = {one.name for one in (BUILD, *STAGES, *COMMANDS)} - _EVERY_PROFILE
+_ADVISED = re.compile(rf"\bdoit (?:clean|{'|'.join(sorted(_NAMES))})\b(?! profile=)")
+# Pages of docs/ and of `doit help`, where no profile is meant
+_PAGES = (
+    "tasks/cli/help", "tasks/settings/page.py", "tasks/knowledge/page.py",
+    "tasks/diagnosis/page.py",
+)  # fmt: skip
+
+
+def messages() -> Iterator[tuple[str, str]]:
+    """Every text below tasks/, and every remedy of a failure."""
+    paths = [path.relative_to(ROOT).as_posix() for path in (ROOT / "tasks").rglob("*.py")]
+    for name in (one for one in paths if not one.startswith(_PAGES)):
+        for node in ast.walk(ast.parse((ROOT / name).read_text("utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield name, node.value
+    facts = yaml.safe_load((ROOT / "config/knowledge/failures.yaml").read_text("utf-8"))
+    for failure in facts["failures"]:
+        for text in (failure["remedy"], *failure.get("here", ())):
+            yield failure["id"], str(text)
+
+
+def test_every_command_that_is_advised_gets_the_profile() -> None:
+    found = [(name, text) for name, text in messages() if _ADVISED.search(text)]
+    assert len(found) > 50
+    assert "tasks/cli/commands/verify.py" in {name for name, _ in found}
+    missing = [
+        (name, text)
+        for name, text in found
+        if for_profile(text, "mine").count(" profile=") < len(_ADVISED.findall(text))
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("doit verify a.whl", "doit verify profile=mine a.whl"),
+        ("doit extensions:a, then doit build.",
+         "doit extensions:a profile=mine, then doit build profile=mine."),
+        ("doit bundle --dest PATH again", "doit bundle --dest PATH profile=mine again"),
+        ("doit build profile=other", "doit build profile=other"),
+        ("doit check", "doit check"),
+    ],
+)  # fmt: skip
+def test_the_profile_comes_after_the_command_and_its_options(text: str, told: str) -> None:
+    assert for_profile(text, "mine") == told
+
+
+def test_lines_of_a_run_name_its_profile() -> None:
+    out = io.StringIO()
+    console = Console(None, out)
+    console.profile = "mine"
+    console.say("newer: doit lock --update")
+    console.warn("to accept it: doit doctor --accept")
+    assert "doit lock --update profile=mine\n" in out.getvalue()
+    assert "doit doctor --accept profile=mine\n" in out.getvalue()

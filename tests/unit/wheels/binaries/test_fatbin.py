@@ -1,0 +1,105 @@
+"""Machine code read from a library's own headers; with nvcc it is compared in test_fatbin_nvcc."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tasks.core.errors import BadArtifactError
+from tasks.core.model import Arch
+from tasks.wheels.binaries import fatbin
+from tasks.wheels.binaries.machinecode import Images
+from tests.support.fatbins import archive, elf, library, pe
+from tests.support.fatbins import fatbin as container
+
+
+def held(*images: str) -> Images:
+    """What a library of these images holds."""
+    cubins = [Arch.parse(text) for text in images if not text.endswith("+PTX")]
+    ptx = [Arch.parse(text[:-4]) for text in images if text.endswith("+PTX")]
+    return Images(Counter(cubins), Counter(ptx))
+
+
+def read(folder: Path, content: bytes) -> Images:
+    path = folder / "lib.so"
+    path.write_bytes(content)
+    return fatbin.images(path)
+
+
+def test_images_are_counted_by_arch_and_kind(tmp_path: Path) -> None:
+    images = ("9.0", "9.0a", "12.0f", "12.0", "12.0", "12.0+PTX")
+    assert fatbin.images(library(tmp_path / "lib.so", *images)) == held(*images)
+
+
+def test_containers_follow_each_other_with_zeros_between_them(tmp_path: Path) -> None:
+    section = container("8.0") + b"\0" * 8 + container("8.0", "9.0", header=112)
+    assert read(tmp_path, elf({".nv_fatbin": section})) == held("8.0", "8.0", "9.0")
+
+
+def test_code_that_is_still_to_be_linked_counts_only_where_there_is_no_other(
+    tmp_path: Path,
+) -> None:
+    loose = {"__nv_relfatbin": container("8.0", "9.0+PTX")}
+    assert read(tmp_path, elf(loose)) == held("8.0", "9.0+PTX")
+    assert read(tmp_path, elf({**loose, ".nv_fatbin": container("9.0")})) == held("9.0")
+
+
+def test_a_dll_keeps_eight_letters_of_the_section(tmp_path: Path) -> None:
+    code = pe({".text": b"\xc3", ".nv_fatbin": container("12.0"), ".nvFatBinSegment": b"\0" * 24})
+    assert b".nv_fatb" in code
+    assert b".nv_fatbin" not in code
+    assert read(tmp_path, code) == held("12.0")
+
+
+def test_a_static_library_is_read_member_by_member(tmp_path: Path) -> None:
+    objects = [elf({".nv_fatbin": container(arch)}) for arch in ("8.0", "9.0")]
+    content = archive([b"odd", *objects])
+    assert read(tmp_path, content) == held("8.0", "9.0")
+
+
+def test_what_holds_no_code_holds_none(tmp_path: Path) -> None:
+    for content in (b"", b"#!/bin/sh\n", b"MZ".ljust(100, b"\0"), elf({".text": b"\xc3"})):
+        assert read(tmp_path, content) == held()
+        assert not fatbin.holds_code(tmp_path / "lib.so")
+    assert fatbin.holds_code(library(tmp_path / "cuda.so", "9.0"))
+
+
+def test_other_kinds_of_images_are_no_code(tmp_path: Path) -> None:
+    section = bytearray(container("9.0", "9.0"))
+    section[16] = 8  # LTO's own
+    assert read(tmp_path, elf({".nv_fatbin": bytes(section)})) == held("9.0")
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "told"),
+    [
+        (4, 2, "a fatbin of version 2 that is not known here"),
+        (8, 255, "a fatbin of version 1 that is not known here"),
+        (20, 8, "an image at .* that is not known here"),
+        (58, 0x30, "an image at .* that is not known here"),
+    ],
+)
+def test_a_form_that_is_not_known_is_no_guess(
+    tmp_path: Path, place: int, value: int, told: str
+) -> None:
+    """The container's version, its size, an image's header, both suffixes at once."""
+    section = bytearray(container("9.0"))
+    section[place] = value
+    with pytest.raises(BadArtifactError, match=told) as caught:
+        read(tmp_path, elf({".nv_fatbin": bytes(section)}))
+    assert "cuobjdump" in caught.value.todo
+    assert caught.value.where == str(tmp_path / "lib.so")
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    whole = elf({".nv_fatbin": container("9.0")})
+    for content in (whole[:40], whole[:-70], pe({"x": b"12"})[:0x60], archive([whole])[:90]):
+        with pytest.raises(BadArtifactError, match=r"lib\.so: the machine code .* cannot be read"):
+            read(tmp_path, content)
+
+
+def test_a_library_that_is_gone_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadArtifactError, match=r"gone\.so: this library is not there"):
+        fatbin.images(tmp_path / "gone.so")

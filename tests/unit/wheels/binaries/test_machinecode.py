@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks.core.errors import BadArtifactError
+from tasks.core.model import Arch
+from tasks.knowledge.archs import MachineCode
+from tasks.wheels.binaries import machinecode
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a shell script")
+
+LISTING = """\
+ELF file    1: _C.cpython-311-x86_64-linux-gnu.1.sm_120.cubin
+ELF file    2: k.sm_90.2.sm_120a.cubin
+ELF file   10: k.3.sm_120.cubin
+PTX file    1: k.1.sm_90.ptx
+cuobjdump info    : No PTX file found to extract from 'x.so'. You may try with -all option.
+"""
+
+
+def archs(text: str) -> frozenset[Arch]:
+    return frozenset(Arch.parse(item) for item in text.split())
+
+
+def cuobjdump(folder: Path, script: str) -> str:
+    """A stand-in that prints what the real one was seen to print."""
+    program = folder / "cuobjdump"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    path = tmp_path / "lib.so"
+    path.write_bytes(b"\x7fELF")
+    return path
+
+
+def test_images_are_counted_by_arch() -> None:
+    found = machinecode.parse(LISTING)
+    assert found.cubins == {Arch(12, 0): 2, Arch(12, 0, "a"): 1}
+    assert found.ptx == {Arch(9, 0): 1}
+    assert found.code == MachineCode(archs("12.0 12.0a"), archs("9.0"))
+
+
+def test_archs_of_single_kernels_are_not_common() -> None:
+    lines = [f"ELF file {n}: lib.{n}.sm_120.cubin" for n in range(476)]
+    found = machinecode.parse("\n".join([*lines, "ELF file 477: lib.477.sm_90a.cubin"]))
+    assert found.code.cubins == archs("12.0 9.0a")
+    assert found.common == MachineCode(archs("12.0"))
+    assert machinecode.parse("").common == MachineCode()
+
+
+@posix
+def test_a_listing_is_read_from_one_run(tmp_path: Path, library: Path) -> None:
+    tool = cuobjdump(tmp_path, f'echo "$@" >> {tmp_path}/argv; cat <<"END"\n{LISTING}END')
+    assert machinecode.images(tool, library).code.cubins == archs("12.0 12.0a")
+    assert (tmp_path / "argv").read_text() == f"-lelf -lptx {library}\n"
+
+
+@posix
+def test_a_library_without_device_code_is_no_error(tmp_path: Path, library: Path) -> None:
+    text = f"cuobjdump info    : File '{library}' does not contain device code"
+    tool = cuobjdump(tmp_path, f'echo "{text}" >&2; exit 255')
+    assert machinecode.images(tool, library).code == MachineCode()
+
+
+@posix
+def test_a_file_that_cuobjdump_cannot_read_is_named(tmp_path: Path, library: Path) -> None:
+    tool = cuobjdump(tmp_path, 'echo "cuobjdump fatal   : Invalid fatbin header" >&2; exit 1')
+    with pytest.raises(BadArtifactError, match=r"lib\.so: .*Invalid fatbin header\n.*by hand"):
+        machinecode.images(tool, library)
+
+
+def test_a_library_that_is_gone_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadArtifactError, match=r"gone\.so: this library is not there"):
+        machinecode.images("cuobjdump", tmp_path / "gone.so")

@@ -1,0 +1,107 @@
+"""An installation is trusted while its RECORD, names, sizes and times say that it may be."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tasks.wheels.files import recordfile
+from tasks.wheels.files.distribution import as_installed, record_digest
+from tasks.wheels.files.recordfile import Row
+from tests.unit.wheels.files.test_wheelfile import sha256
+
+FILES = {"demo/__init__.py": b"x = 1\n", "demo/lib,c.so": b"\x7fELF"}
+
+
+def installation(site: Path, version: str = "1.0", ending: str = "\n") -> str:
+    """Leave `demo` in `site`; returns the digest of its RECORD."""
+    info = f"demo-{version}.dist-info"
+    rows = [Row(f"{info}/RECORD"), Row("demo/__pycache__/__init__.cpython-312.pyc")]
+    for name, data in FILES.items():
+        path = site / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        rows.append(Row(name, sha256(data), str(len(data))))
+    (site / info).mkdir()
+    (site / info / "RECORD").write_bytes(recordfile.text(rows, ending).encode())
+    return record_digest(site, "demo")
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_what_is_as_it_was_installed_is_told_with_its_rows(tmp_path: Path, ending: str) -> None:
+    digest = installation(tmp_path, ending=ending)
+    found = as_installed(tmp_path, "demo", digest)
+    assert found
+    assert found.info == tmp_path / "demo-1.0.dist-info"
+    assert found.ending == ending
+    assert found.rows["demo/lib,c.so"].size == "4"
+
+
+def longer(site: Path) -> None:
+    (site / "demo" / "__init__.py").write_bytes(b"x = 11\n")
+
+
+def edited(site: Path) -> None:
+    """The same size, and a time after the install."""
+    path = site / "demo" / "__init__.py"
+    path.write_bytes(b"x = 2\n")
+    os.utime(path, (time.time() + 1, time.time() + 1))
+
+
+def removed(site: Path) -> None:
+    (site / "demo" / "__init__.py").unlink()
+
+
+def linked(site: Path) -> None:
+    path = site / "demo" / "__init__.py"
+    path.rename(site / "x.py")
+    path.symlink_to(site / "x.py")
+
+
+def twice(site: Path) -> None:
+    (site / "demo-2.0.dist-info").mkdir()
+
+
+def editable(site: Path) -> None:
+    (site / "__editable__.demo-2.0.pth").write_text("/src\n", encoding="utf-8")
+
+
+def develop(site: Path) -> None:
+    (site / "demo.egg-link").write_text("/src\n", encoding="utf-8")
+
+
+def recorded(site: Path) -> None:
+    path = site / "demo-1.0.dist-info" / "RECORD"
+    path.write_bytes(path.read_bytes() + b"demo/more.py,,\n")
+
+
+def gone(site: Path) -> None:
+    (site / "demo-1.0.dist-info" / "RECORD").unlink()
+
+
+CHANGES = [longer, edited, removed, linked, twice, editable, develop, recorded, gone]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_what_somebody_touched_is_not_trusted(
+    tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    digest = installation(tmp_path)
+    change(tmp_path)
+    assert as_installed(tmp_path, "demo", digest) is None
+
+
+def test_another_way_to_write_record_is_not_taken_over(tmp_path: Path) -> None:
+    installation(tmp_path)
+    path = tmp_path / "demo-1.0.dist-info" / "RECORD"
+    path.write_bytes(b"".join(reversed(path.read_bytes().splitlines(keepends=True))))
+    assert as_installed(tmp_path, "demo", record_digest(tmp_path, "demo")) is None
+
+
+def test_what_was_never_installed_has_no_digest(tmp_path: Path) -> None:
+    assert record_digest(tmp_path, "demo") == ""
+    assert as_installed(tmp_path, "demo", "") is None

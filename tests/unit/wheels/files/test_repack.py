@@ -1,0 +1,183 @@
+"""A wheel compressed with the help of the one before: what is taken, and nothing else comes in."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tasks.core.errors import BadArtifactError
+from tasks.wheels.files import repack, wheelfile
+from tests.unit.wheels.files.test_wheelfile import FILES, INFO, NAME, PYTHON, record_of, sha256
+
+TEXT = b"the same words again and again; " * 400
+WHEN = (2026, 11, 21, 10, 30, 2)
+
+
+def stored(folder: Path, content: Mapping[str, bytes] = FILES, record: str | None = None) -> Path:
+    """A wheel as bdist_wheel --compression=stored leaves it: times, modes and order of its own."""
+    folder.mkdir(exist_ok=True)
+    path = folder / NAME
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for number, (name, data) in enumerate(content.items()):
+            info = zipfile.ZipInfo(name, (*WHEN[:5], 2 * number % 60))
+            info.external_attr = (0o100755 if name.endswith(".so") else 0o100644) << 16
+            archive.writestr(info, data)
+        archive.writestr(zipfile.ZipInfo(f"{INFO}/RECORD", WHEN), record or record_of(content))
+    return path
+
+
+def listed(wheel: Path) -> list[tuple[object, ...]]:
+    with zipfile.ZipFile(wheel) as archive:
+        return [
+            (m.filename, m.date_time, m.external_attr, m.create_system, m.CRC, m.file_size)
+            for m in archive.infolist()
+        ]
+
+
+def compressed(wheel: Path, name: str) -> bytes:
+    """The bytes of a member as they lie in the archive."""
+    with zipfile.ZipFile(wheel) as archive, wheel.open("rb") as stream:
+        member = archive.getinfo(name)
+        stream.seek(member.header_offset + 30 + len(name))
+        return stream.read(member.compress_size)
+
+
+def good(folder: Path, content: Mapping[str, bytes] = FILES) -> Path:
+    path = stored(folder, content)
+    repack.repack(path, None)
+    return path
+
+
+def test_a_wheel_is_compressed_and_stays_what_it_was_otherwise(tmp_path: Path) -> None:
+    content = {**FILES, "demo/words.txt": TEXT, "demo/empty.py": b""}
+    wheel = stored(tmp_path, content)
+    before, size = listed(wheel), wheel.stat().st_size
+    assert repack.is_stored(wheel)
+    recorded = repack.repack(wheel, None)
+    assert listed(wheel) == before
+    assert wheel.stat().st_size < size - 10_000
+    assert not repack.is_stored(wheel)
+    assert recorded == wheelfile.verify(wheel, PYTHON)
+    assert [path.name for path in tmp_path.iterdir()] == [NAME]
+
+
+def test_it_is_byte_for_byte_what_zipfile_would_have_written(tmp_path: Path) -> None:
+    content = {**FILES, "demo/noise.bin": os.urandom(3 << 20), "demo/words.txt": TEXT}
+    wheel = stored(tmp_path / "one", content)
+    other = stored(tmp_path / "other", content)
+    with zipfile.ZipFile(other) as archive:
+        members = [(m, archive.read(m)) for m in archive.infolist()]
+    with zipfile.ZipFile(other, "w", zipfile.ZIP_DEFLATED) as archive:
+        for member, data in members:
+            archive.writestr(member, data, zipfile.ZIP_DEFLATED)
+    repack.repack(wheel, None)
+    whole = wheel.read_bytes()
+    assert whole == other.read_bytes()
+    repack.repack(stored(tmp_path / "one", content), other)  # and all of it taken from there
+    assert wheel.read_bytes() == whole
+
+
+def test_what_did_not_change_is_taken_as_it_was_compressed(tmp_path: Path) -> None:
+    before = tmp_path / "before.whl"
+    content = {**FILES, "demo/words.txt": TEXT, "demo/more.txt": TEXT}
+    with zipfile.ZipFile(before, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, data in content.items():
+            archive.writestr(name, data)
+        archive.writestr(f"{INFO}/RECORD", record_of(content))
+    changed = {**content, "demo/more.txt": TEXT + b"!", "demo/new.txt": TEXT}
+    wheel = stored(tmp_path / "new", changed)
+    was = listed(wheel)
+    recorded = repack.repack(wheel, before)
+    assert listed(wheel) == was
+    assert recorded == wheelfile.verify(wheel, PYTHON)
+    taken = compressed(before, "demo/words.txt")
+    assert compressed(wheel, "demo/words.txt") == taken
+    assert compressed(wheel, "demo/new.txt") != taken  # level 6 is another stream
+
+
+def test_the_same_name_with_other_bytes_of_the_same_size_is_not_taken(tmp_path: Path) -> None:
+    before = good(tmp_path / "before", {"demo/a.txt": b"one " * 99, "demo/b.txt": b"two " * 99})
+    changed = {"demo/a.txt": b"two " * 99, "demo/b.txt": b"one " * 99}
+    wheel = stored(tmp_path / "new", changed)
+    repack.repack(wheel, before)
+    wheelfile.verify(wheel, PYTHON)
+
+
+def test_a_record_that_lies_about_the_crc_gives_no_bytes(tmp_path: Path) -> None:
+    """Its RECORD says what the new one says, its archive another thing."""
+    false = {**FILES, "demo/_C.so": b"\x7fELF, another"}
+    before = stored(tmp_path / "before", false, record_of(FILES))
+    with zipfile.ZipFile(before) as archive:
+        members = [(m, archive.read(m)) for m in archive.infolist()]
+    with zipfile.ZipFile(before, "w", zipfile.ZIP_DEFLATED) as archive:
+        for member, data in members:
+            archive.writestr(member, data, zipfile.ZIP_DEFLATED)
+    wheel = stored(tmp_path / "new")
+    repack.repack(wheel, before)
+    wheelfile.verify(wheel, PYTHON)
+
+
+def test_what_the_wheel_before_stores_or_does_not_record_is_compressed_anew(tmp_path: Path) -> None:
+    for before in (
+        stored(tmp_path / "stored", {**FILES, "demo/words.txt": TEXT}),
+        stored(tmp_path / "unrecorded", {**FILES, "demo/words.txt": TEXT}, "\n"),
+    ):
+        wheel = stored(tmp_path / "new", {**FILES, "demo/words.txt": TEXT})
+        repack.repack(wheel, before)
+        wheelfile.verify(wheel, PYTHON)
+        assert len(compressed(wheel, "demo/words.txt")) < len(TEXT) / 10
+
+
+def refused(wheel: Path, before: Path | None = None) -> str:
+    held = wheel.read_bytes()
+    with pytest.raises(BadArtifactError) as told:
+        repack.repack(wheel, before)
+    assert wheel.read_bytes() == held
+    return told.value.what
+
+
+def test_a_member_that_is_not_what_record_says_is_named(tmp_path: Path) -> None:
+    changed = {**FILES, "demo/_C.so": b"\x7fELF!"}
+    assert "its member demo/_C.so is not what" in refused(
+        stored(tmp_path, changed, record_of(FILES))
+    )
+    before = good(tmp_path / "before")
+    assert "its member evil.pth is not in RECORD" in refused(
+        stored(tmp_path, {**FILES, "evil.pth": b"x"}, record_of(FILES)), before
+    )
+    outside = {**FILES, "../evil.py": b"x"}
+    assert "would be written outside" in refused(stored(tmp_path, outside), before)
+
+
+def test_a_cut_wheel_is_told(tmp_path: Path) -> None:
+    wheel = stored(tmp_path)
+    wheel.write_bytes(wheel.read_bytes()[:-40])
+    assert not repack.is_stored(wheel)
+    assert "not a readable archive" in refused(wheel)
+
+
+def test_members_beyond_the_old_limit_are_written_in_the_long_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """4 GiB in a test: by making the limit a small one."""
+    content = {**FILES, "demo/words.txt": TEXT, "demo/noise.bin": os.urandom(9000)}
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 5000)
+    before = good(tmp_path / "before", content)
+    changed = {**content, "demo/more.txt": TEXT + TEXT}
+    wheel = stored(tmp_path / "new", changed)
+    was = listed(wheel)
+    repack.repack(wheel, before)
+    monkeypatch.undo()
+    assert listed(wheel) == was
+    assert wheelfile.verify(wheel, PYTHON)["demo/noise.bin"] == sha256(content["demo/noise.bin"])
+
+
+def test_folders_stay_folders(tmp_path: Path) -> None:
+    wheel = stored(tmp_path, {**FILES, "demo/data/": b""}, record_of(FILES))
+    was = listed(wheel)
+    repack.repack(wheel, None)
+    assert listed(wheel) == was

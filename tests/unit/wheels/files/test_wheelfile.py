@@ -1,0 +1,189 @@
+"""Wheels made by the test: what is good, and each way to be bad, named by its member."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from packaging import tags
+
+from tasks.core.errors import BadArtifactError
+from tasks.wheels.files import wheelfile
+from tasks.wheels.files.wheelfile import content_digest, installed_record, verify
+from tests.support.systems import posix_only
+
+PYTHON = "3.12.4"
+NAME = "demo-1.0-py3-none-any.whl"
+INFO = "demo-1.0.dist-info"
+FILES = {
+    "demo/__init__.py": b"x = 1\n",
+    "demo/_C.so": b"\x7fELF",
+    f"{INFO}/METADATA": b"Name: demo",
+}
+
+
+def sha256(content: bytes) -> str:
+    return (
+        "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+    )
+
+
+def record_of(content: Mapping[str, bytes]) -> str:
+    rows = [f"{name},{sha256(data)},{len(data)}" for name, data in content.items()]
+    return "\n".join([*rows, f"{INFO}/RECORD,,", ""])
+
+
+def wheel(
+    folder: Path,
+    content: Mapping[str, bytes] = FILES,
+    record: str | None = None,
+    name: str = NAME,
+) -> Path:
+    path = folder / name
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for member, data in content.items():
+            archive.writestr(member, data)
+        if record != "":
+            archive.writestr(f"{INFO}/RECORD", record or record_of(content))
+    return path
+
+
+def refused(path: Path, python: str = PYTHON) -> str:
+    with pytest.raises(BadArtifactError) as told:
+        verify(path, python)
+    message = str(told.value)
+    assert message.startswith(f"{path}: this wheel cannot be used: ")
+    assert message.endswith("\n  → remove it and run the same command again")
+    return message.partition("cannot be used: ")[2].partition("\n")[0]
+
+
+def test_a_good_wheel_gives_the_digest_of_every_member(tmp_path: Path) -> None:
+    found = verify(wheel(tmp_path), PYTHON)
+    assert found["demo/_C.so"] == sha256(b"\x7fELF")
+    assert set(found) == {*FILES, f"{INFO}/RECORD"}
+    assert list(wheelfile.libraries(found)) == ["demo/_C.so"]
+
+
+def test_folders_and_signatures_need_no_digest(tmp_path: Path) -> None:
+    content = {**FILES, "demo/data/": b"", f"{INFO}/RECORD.jws": b"{}"}
+    assert verify(wheel(tmp_path, content, record_of(FILES)), PYTHON)
+
+
+def test_a_member_with_other_bytes_is_named(tmp_path: Path) -> None:
+    changed = {**FILES, "demo/_C.so": b"\x7fELF!"}
+    told = refused(wheel(tmp_path, changed, record_of(FILES)))
+    assert told == "its member demo/_C.so is not what RECORD says"
+
+
+@pytest.mark.parametrize("row", ["", "evil.pth,,\n", "evil.pth,md5=abc,3\n"])
+def test_a_member_that_record_does_not_vouch_for_is_named(tmp_path: Path, row: str) -> None:
+    path = wheel(tmp_path, {**FILES, "evil.pth": b"import os"}, record_of(FILES) + row)
+    assert refused(path) == "its member evil.pth is not in RECORD with a sha256"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("../evil.py", "/etc/evil", "demo/../../evil"),
+        pytest.param("demo\\evil.py", marks=posix_only),  # which zipfile reads as demo/evil.py
+    ],
+)
+def test_a_member_that_escapes_is_named(tmp_path: Path, name: str) -> None:
+    path = wheel(tmp_path, {**FILES, name: b"x"})
+    assert refused(path) == f"its member {name} would be written outside"
+
+
+def test_no_record_is_told(tmp_path: Path) -> None:
+    assert refused(wheel(tmp_path, record="")) == "it has no RECORD"
+
+
+def test_two_records_are_none(tmp_path: Path) -> None:
+    two = {**FILES, "other-2.dist-info/RECORD": b""}
+    assert refused(wheel(tmp_path, two)) == "it has no RECORD"
+
+
+def test_a_record_that_is_no_text_is_told(tmp_path: Path) -> None:
+    path = wheel(tmp_path, {**FILES, f"{INFO}/RECORD": b"\xff\xfe"}, record="")
+    assert refused(path).startswith("not a readable archive: ")
+
+
+def test_what_is_no_archive_is_told(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(b"<html>404</html>")
+    assert refused(path) == "not a readable archive: File is not a zip file"
+
+
+def test_a_cut_download_is_told(tmp_path: Path) -> None:
+    path = wheel(tmp_path)
+    path.write_bytes(path.read_bytes()[:-40])
+    assert refused(path).startswith("not a readable archive: ")
+
+
+def test_damaged_bytes_are_told(tmp_path: Path) -> None:
+    noise = b"".join(hashlib.sha256(bytes([i])).digest() for i in range(64))
+    path = wheel(tmp_path, {"demo/big.bin": noise})
+    data = bytearray(path.read_bytes())
+    data[60:200] = bytes(140)
+    path.write_bytes(bytes(data))
+    assert refused(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "tag"),
+    [
+        ("demo-1.0-cp311-cp311-linux_x86_64.whl", "cp311-cp311-linux_x86_64"),
+        ("demo-1.0-cp312-cp312-win_arm64.whl", "cp312-cp312-win_arm64"),
+        ("demo-1.0-py2-none-any.whl", "py2-none-any"),
+    ],
+)
+def test_a_wheel_for_another_python_or_system_is_told(tmp_path: Path, name: str, tag: str) -> None:
+    told = refused(wheel(tmp_path, name=name))
+    assert told == f"it is for {tag}, and not for Python 3.12.4 here"
+
+
+def test_an_abi3_wheel_is_for_later_pythons_too() -> None:
+    here = next(tags.platform_tags())
+    wheelfile.require_tags(Path(f"demo-1.0-cp38-abi3-{here}.whl"), PYTHON)
+    with pytest.raises(BadArtifactError, match=r"and not for Python 3\.8\.1 here"):
+        wheelfile.require_tags(Path(f"demo-1.0-cp39-abi3-{here}.whl"), "3.8.1")
+
+
+def test_a_file_with_no_wheels_name_is_told(tmp_path: Path) -> None:
+    assert "Invalid wheel filename" in refused(wheel(tmp_path, name="demo.whl"))
+
+
+def test_the_content_is_the_same_whatever_the_version_is_called() -> None:
+    def recorded(version: str, code: str) -> dict[str, str]:
+        return {
+            "torch/version.py": f"sha256={version}",
+            "torch/_C.so": f"sha256={code}",
+            f"torch-{version}.dist-info/METADATA": f"sha256={version}",
+        }
+
+    names = ("torch/version.py",)
+    first = content_digest(recorded("2.6.0+g1", "a"), names)
+    assert first == content_digest(recorded("2.6.0+g2", "a"), names)
+    assert first != content_digest(recorded("2.6.0+g1", "b"), names)
+    assert first != content_digest(recorded("2.6.0+g1", "a"))
+
+
+@pytest.mark.parametrize("name", ["a.so", "lib/b.so.13", "c.pyd", "d.dll", "e.dylib"])
+def test_libraries_are_known_by_their_names(name: str) -> None:
+    assert list(wheelfile.libraries({name: "", "a.py": "", "sofa.txt": ""})) == [name]
+
+
+def test_the_record_of_an_installed_package_is_read(tmp_path: Path) -> None:
+    for name in ("torch-2.15.0", "torchvision-1.0"):
+        (tmp_path / f"{name}.dist-info").mkdir()
+        record = f'{name}/a.py,sha256=abc,1\n"{name}/b,c.py",sha256=def,2\n{name}/d.pyc,,\n'
+        (tmp_path / f"{name}.dist-info" / "RECORD").write_text(record, encoding="utf-8")
+    assert installed_record(tmp_path, "torch") == {
+        "torch-2.15.0/a.py": "sha256=abc",
+        "torch-2.15.0/b,c.py": "sha256=def",
+        "torch-2.15.0/d.pyc": "",
+    }
+    assert installed_record(tmp_path, "numpy") == {}

@@ -1,0 +1,75 @@
+"""The wheelhouse: what is kept, with where it is from, and what is taken again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.core.errors import BadArtifactError
+from tasks.core.model import Artifact
+from tasks.system import files
+from tasks.wheels.files.wheelhouse import keep, kept, require_locked, require_sha256
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Path:
+    return tmp_path / "wheelhouse"
+
+
+def arrive(folder: Path, name: str = "torch-2.15.0-py3-none-any.whl", content: str = "one") -> Path:
+    path = folder / "landing" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+def test_a_wheel_is_kept_whole_with_where_it_is_from(tmp_path: Path, house: Path) -> None:
+    arrived = arrive(tmp_path)
+    place, artifact = keep(arrived, house, "torch==2.15.0", "https://index")
+    assert place == house / "torch-2.15.0-py3-none-any.whl"
+    assert not arrived.exists()
+    assert artifact == files.artifact(place)
+    assert sorted(entry.name for entry in house.iterdir()) == [place.name, f"{place.name}.json"]
+
+
+def test_a_wheel_is_taken_again_only_for_the_same_question(tmp_path: Path, house: Path) -> None:
+    found = keep(arrive(tmp_path), house, "torch==2.15.0 for 3.12", "")
+    assert kept(house, "torch==2.15.0 for 3.12", "") == found
+    assert kept(house, "torch==2.15.0 for 3.12", "https://other") is None
+    assert kept(house, "torch==2.15.0 for 3.13", "") is None
+    assert kept(tmp_path / "none", "torch==2.15.0 for 3.12", "") is None
+
+
+def test_a_wheel_whose_bytes_changed_is_not_taken_again(tmp_path: Path, house: Path) -> None:
+    place, _ = keep(arrive(tmp_path), house, "torch", "")
+    place.write_text("two", encoding="utf-8")
+    assert kept(house, "torch", "") is None
+    place.unlink()
+    assert kept(house, "torch", "") is None
+
+
+def test_an_origin_that_cannot_be_read_hides_no_other(tmp_path: Path, house: Path) -> None:
+    found = keep(arrive(tmp_path), house, "torch", "")
+    (house / "a.whl.json").write_text("{", encoding="utf-8")
+    assert kept(house, "torch", "") == found
+
+
+def test_the_digest_that_a_person_named_must_be_the_files() -> None:
+    found = Artifact("torch.whl", "a" * 64, 1)
+    require_sha256(found, None)
+    require_sha256(found, "a" * 64)
+    with pytest.raises(BadArtifactError) as told:
+        require_sha256(found, "b" * 64)
+    assert str(told.value) == (
+        f"torch.sha256: torch.whl has sha256 {'a' * 64}, and {'b' * 64} was asked for\n"
+        "  → correct the digest, or find out who changed the file"
+    )
+
+
+def test_a_wheel_that_is_not_the_locked_one_is_refused_with_both_named() -> None:
+    found = Artifact("torch.whl", "a" * 64, 1)
+    require_locked(found, "", "torch")
+    require_locked(found, "a" * 64, "torch")
+    with pytest.raises(BadArtifactError, match=f"sha256 {'a' * 64}, and {'b' * 64} is locked"):
+        require_locked(found, "b" * 64, "torch")

@@ -1,0 +1,140 @@
+"""What a wheel for Windows needs from outside, read from its DLLs and judged by name."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from tasks.core.errors import BadArtifactError
+from tasks.knowledge import load
+from tasks.wheels.binaries import pe, windowsdlls
+from tasks.wheels.binaries.codereader import Reader
+from tasks.wheels.linking.values import Dlls
+from tasks.wheels.verify.checks import Recorded, checks
+from tasks.wheels.verify.dlls import nvidias, outside
+from tasks.wheels.verify.looked import look
+from tasks.wheels.verify.outside import Outside, Surroundings
+from tests.support.peimages import dll
+from tests.support.rows import each_row
+from tests.support.smallwheels import wheel as small_wheel
+
+KNOWLEDGE = load(Path(__file__).parents[4] / "config" / "knowledge")
+HERE = Dlls(frozenset({"kernel32.dll"}), frozenset({"python312.dll"}), frozenset({"msvcp140.dll"}))
+TAG = "cp312-cp312-win_amd64"
+reading = pytest.mark.skipif(not pe.is_readable(), reason="pefile is not installed here")
+
+
+def one(needed: str, *requires: str, windows: Dlls | None = HERE, torch: bool = False) -> Outside:
+    asked = [Requirement(text) for text in requires]
+    beside = Surroundings(asked, None, windows=windows, is_torch=torch)
+    (found,) = outside({"toy/_C.pyd": (needed,)}, beside)
+    return found
+
+
+@each_row(
+    ("name", "package"),
+    [
+        ("cudart64_12.dll", "cuda-runtime"),
+        ("cudart64_110.dll", "cuda-runtime"),
+        ("cublas64_13.dll", "cublas"),
+        ("cublaslt64_13.dll", "cublas"),
+        ("cusolver64_11.dll", "cusolver"),
+        ("nvrtc64_120_0.dll", "cuda-nvrtc"),
+        ("nvrtc-builtins64_128.dll", "cuda-nvrtc"),
+        ("nvjitlink_120_0.dll", "nvjitlink"),
+        ("cudnn_ops64_9.dll", "cudnn"),
+        ("cudnn64_9.dll", "cudnn"),
+        ("cupti64_2024.1.1.dll", "cuda-cupti"),
+        ("nvtoolsext64_1.dll", "nvtx"),
+    ],
+)
+def test_a_dll_of_cuda_is_of_a_package(name: str, package: str) -> None:
+    found = nvidias(name)
+    assert found
+    assert found.name == package
+
+
+@pytest.mark.parametrize("name", ["kernel32.dll", "cudart.dll", "mine64_12.dll", "nvcuda.dll"])
+def test_others_are_of_none(name: str) -> None:
+    assert nvidias(name) is None
+
+
+def test_windows_python_and_the_driver_need_no_requirement() -> None:
+    for name, whose in (
+        ("kernel32.dll", "every Windows"),
+        ("python312.dll", "Python"),
+        ("nvcuda.dll", "the driver"),
+    ):
+        assert (one(name).status, one(name).by) == ("passed", whose)
+
+
+def test_cuda_comes_with_torch_or_is_missing() -> None:
+    assert one("cudart64_12.dll", "torch").by == "what comes with torch"
+    assert one("c10_cuda.dll", "torch>=2").status == "passed"
+    alone = one("cudart64_12.dll")
+    assert alone.status == "failed"
+    assert alone.by.startswith("nvidia-cuda-runtime has it")
+    assert one("c10.dll").status == "failed"
+    told = one("cudart64_12.dll", "nvidia-cuda-runtime-cu12")
+    assert told.status == "not run"  # no RPATH leads there
+
+
+def test_the_runtime_of_visual_c_is_there_where_torch_is_and_only_there() -> None:
+    assert one("msvcp140.dll").status == "failed"
+    assert one("msvcp140.dll", "torch").status == "passed"
+    assert one("msvcp140.dll", torch=True).status == "passed"
+
+
+def test_without_delvewheel_nothing_is_said_of_windows_own() -> None:
+    found = one("kernel32.dll", windows=None)
+    assert found.status == "not run"
+    assert "delvewheel" in found.by
+
+
+def test_what_is_in_the_wheel_is_not_outside() -> None:
+    held = {"torch/lib/C10.dll": (), "torch/_C.pyd": ("c10.dll",)}
+    assert outside(held, Surroundings([], None, windows=HERE)) == []
+
+
+@reading
+def test_both_import_tables_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "toy.dll"
+    path.write_bytes(dll("KERNEL32.dll", "cudart64_12.dll", delayed=["nvcuda.dll"]))
+    assert pe.needed(path) == ("kernel32.dll", "cudart64_12.dll", "nvcuda.dll")
+    path.write_bytes(dll())
+    assert pe.needed(path) == ()
+    path.write_bytes(b"\x7fELF and more")
+    assert pe.needed(path) is None
+    path.write_bytes(dll("KERNEL32.dll")[:90])
+    with pytest.raises(BadArtifactError, match="cannot be read"):
+        pe.needed(path)
+
+
+@reading
+def test_the_check_of_a_wheel_tells_it(tmp_path: Path) -> None:
+    content: dict[str, bytes | str] = {
+        "toy/_C.pyd": dll("python312.dll", "c10.dll", "cudart64_12.dll", "msvcp140.dll"),
+        "toy/lonely.dll": dll("KERNEL32.dll", "nowhere.dll"),
+    }
+    wheel = small_wheel(tmp_path, "toy", "1.0", content, ["torch"], tag=TAG)
+    found = look(wheel, Reader())
+    told = {c.name: c for c in checks(found, Recorded(why="no"), KNOWLEDGE)}["needs from outside"]
+    if windowsdlls.known([]) is None:
+        assert (told.status, told.remedy) == ("not run", "pip install delvewheel")
+        return
+    assert told.status == "failed"
+    assert told.detail == (
+        "nowhere.dll (needed by lonely.dll): no requirement brings it, and not every Windows has it"
+    )
+
+
+def test_without_pefile_dlls_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pefile", None)
+    monkeypatch.setattr(pe, "is_readable", lambda: False)
+    wheel = small_wheel(tmp_path, "toy", "1.0", {"toy/_C.pyd": dll("nowhere.dll")}, tag=TAG)
+    told = {c.name: c for c in checks(look(wheel, Reader()), Recorded(why="no"), KNOWLEDGE)}
+    assert told["needs from outside"].status == "not run"
+    assert "pefile" in told["needs from outside"].detail

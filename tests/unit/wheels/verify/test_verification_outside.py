@@ -1,0 +1,156 @@
+"""What a wheel needs from outside, against what it declares: by the rules of the loader, and
+nothing of this machine counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from packaging.requirements import Requirement
+
+from tasks.wheels.binaries import manylinux
+from tasks.wheels.linking.values import Linkage
+from tasks.wheels.verify.outside import Outside, Surroundings, outside
+from tests.support.rows import each_row
+from tests.support.systems import linux_only
+
+SYSTEM = frozenset({"libc.so.6", "libstdc++.so.6"})
+CU13 = "$ORIGIN/../../nvidia/cu13/lib"
+CUDNN = "$ORIGIN/../../nvidia/cudnn/lib"
+
+
+def library(*needed: str, rpath: str = "$ORIGIN") -> Linkage:
+    return Linkage("EM_X86_64", needed=needed, rpath=(rpath,) if rpath else ())
+
+
+def judged(
+    held: Mapping[str, Linkage],
+    *requires: str,
+    system: frozenset[str] | None = SYSTEM,
+    against: str = "",
+) -> dict[str, Outside]:
+    beside = Surroundings([Requirement(one) for one in requires], system, against)
+    return {one.name: one for one in outside(held, beside)}
+
+
+def one(needed: str, *requires: str, rpath: str = "$ORIGIN", against: str = "") -> Outside:
+    held = {"torch/lib/libtorch_cuda.so": library(needed, rpath=rpath)}
+    return judged(held, *requires, against=against)[needed]
+
+
+def test_what_the_wheel_holds_and_its_rpath_reaches_is_not_outside() -> None:
+    held = {"torch/lib/libc10.so": library(), "torch/_C.so": library("libc10.so", rpath="")}
+    assert judged(held)["libc10.so"].status == "failed"
+    held["torch/_C.so"] = library("libc10.so", rpath="$ORIGIN/lib")
+    assert judged(held) == {}
+
+
+def test_cuda_comes_from_a_declared_package_that_an_rpath_reaches() -> None:
+    for needed, required, rpath in (
+        ("libcudart.so.12", "nvidia-cuda-runtime-cu12==12.4.127", "cuda_runtime"),
+        ("libcudart.so.13", "nvidia-cuda-runtime", "cu13"),
+        ("libcublasLt.so.13", "cuda-toolkit[cublas,cudart]==13.2.2", "cu13"),
+        ("libcudnn_ops.so.9", "nvidia-cudnn-cu13==9.26", "cudnn"),
+        ("libnvshmem_host.so.3", "nvidia-nvshmem-cu13", "nvshmem"),
+    ):
+        found = one(needed, required, rpath=f"$ORIGIN/../../nvidia/{rpath}/lib")
+        assert found.status == "passed", found
+        assert found.by.startswith(required.partition("[")[0].partition("=")[0])
+
+
+def test_a_package_that_is_not_declared_is_named_with_who_needs_it() -> None:
+    found = one("libcudart.so.13", "cuda-toolkit[cublas]==13.2.2", rpath=CU13)
+    assert found.status == "failed"
+    assert "nvidia-cuda-runtime has it, and Requires-Dist does not name that" in found.by
+    assert found.users == ("libtorch_cuda.so",)
+
+
+@each_row(
+    ("needed", "required", "brought"),
+    [
+        ("libcublas.so.12", "nvidia-cublas-cu12", True),
+        ("libcublas.so.12", "nvidia-cublas-cu11", False),
+        ("libcublas.so.12", "nvidia-cublas", False),  # that is of CUDA 13
+        ("libcublas.so.13", "nvidia-cublas-cu12", False),
+        ("libcublas.so.13", "nvidia-cublas==13.4.0.1", True),
+        ("libcublas.so.12", 'nvidia-cublas-cu12; platform_system == "Windows"', False),
+        ("libcublas.so.12", 'nvidia-cublas-cu12; extra == "cuda"', False),
+        ("libcublas.so.12", 'nvidia-cublas-cu12; platform_machine == "x86_64"', True),
+        ("libcublas.so.12", 'nvidia-cublas-cu12; platform_machine == "aarch64"', False),
+        ("libcublas.so.12", 'nvidia-cublas-cu12; sys_platform == "linux"', True),
+        ("libcublas.so.13", "cuda-toolkit[all]==13.2.2", True),
+        ("libcublas.so.13", "cuda-toolkit[all]>=13,<14", True),
+        ("libcublas.so.13", "cuda-toolkit[all]", True),
+        ("libcublas.so.12", "cuda-toolkit[all]==13.*", False),
+        ("libcublas.so.12", "cuda-toolkit[cublas]>=13.0.1", False),
+        ("libcudnn.so.9", "cuda-toolkit[all]", False),  # it is not of the toolkit
+    ],
+)
+def test_a_package_counts_for_its_cuda_and_where_its_marker_holds(
+    needed: str, required: str, brought: bool
+) -> None:
+    folders = ("cublas", "cu13", "cudnn")
+    rpath = [f"$ORIGIN/../../nvidia/{one}/lib" for one in folders]
+    held = {"torch/lib/libtorch_cuda.so": Linkage("EM_X86_64", needed=(needed,), rpath=(*rpath,))}
+    found = judged(held, required)[needed]
+    assert found.status == ("passed" if brought else "failed"), found
+
+
+def test_what_has_a_number_of_its_own_is_of_the_cuda_of_the_others() -> None:
+    held = {"torch/lib/libtorch_cuda.so": library("libcudart.so.12", "libcudnn.so.9", rpath=CUDNN)}
+    found = judged(held, "nvidia-cudnn-cu11")["libcudnn.so.9"]
+    assert found.status == "failed"
+    assert found.by.startswith("nvidia-cudnn-cu12 has it, and Requires-Dist does not name that")
+    assert judged(held, "nvidia-cudnn-cu12")["libcudnn.so.9"].status == "passed"
+
+
+def test_a_torch_for_an_extra_alone_is_not_there() -> None:
+    assert one("libcudart.so.13", 'torch; extra == "test"').status == "failed"
+
+
+@pytest.mark.parametrize("rpath", ["$ORIGIN", "$ORIGIN/../nvidia/cu13/lib", "/opt/cuda/lib", CUDNN])
+def test_a_declared_one_that_no_rpath_reaches_is_not_enough(rpath: str) -> None:
+    found = one("libcudart.so.13", "nvidia-cuda-runtime", rpath=rpath)
+    assert found.status == "failed"
+    assert "no RPATH leads to" in found.by
+
+
+def test_what_is_not_of_the_toolkit_has_a_folder_of_its_own() -> None:
+    assert one("libcudnn.so.9", "nvidia-cudnn-cu13", rpath=CU13).status == "failed"
+
+
+def test_the_driver_and_what_every_linux_has_need_no_requirement() -> None:
+    for needed in ("libcuda.so.1", "libstdc++.so.6", "ld-linux-x86-64.so.2"):
+        assert one(needed).status == "passed"
+    found = one("libopenblas.so.0")
+    assert (found.status, found.by) == (
+        "failed",
+        "no requirement brings it, and not every Linux has it",
+    )
+
+
+def test_without_auditwheel_what_every_linux_has_is_not_known() -> None:
+    held = {"toy/_C.so": library("libz.so.1", "libcudart.so.13", "libcuda.so.1")}
+    found = judged(held, system=None)
+    states = {name: one.status for name, one in found.items()}
+    assert states == {
+        "libz.so.1": "not run",
+        "libcudart.so.13": "failed",
+        "libcuda.so.1": "passed",
+    }
+
+
+def test_an_extension_finds_what_torch_has_loaded_before_it() -> None:
+    for needed in ("libc10_cuda.so", "libtorch.so", "libcudart.so.13"):
+        assert one(needed).status == "failed"
+        assert one(needed, "torch").status == "passed"
+        assert "does not declare" in one(needed, against="2.15.0").by
+
+
+@linux_only
+def test_auditwheels_list_is_read_where_it_is() -> None:
+    names = manylinux.libraries()
+    assert names
+    assert {"libc.so.6", "libstdc++.so.6", "libz.so.1"} <= names
+    assert not {"libgomp.so.1", "libopenblas.so.0", "libcuda.so.1"} & names
