@@ -25,9 +25,23 @@ pytestmark = [
 def test_a_disk_that_fills_up_in_a_stage_costs_that_run_alone(tmp_path: Path) -> None:
     with disk(tmp_path / "disk") as small:
         side = Killed(small.folder / "yard", random.Random(1), edited=False)
+        full_before(side, small)
         for stage in NUDGES:
             for nudge in NUDGES[stage][:MOMENTS]:
                 one(side, small, stage, nudge)
+
+
+def full_before(side: Killed, small: Disk) -> None:
+    """The disk is full before anything begins."""
+    side.nudge("switch")
+    small.fill()
+    code, out = side.site.yard.doit("build")
+    again, up_to_date = side.site.yard.doit("list")
+    small.empty()
+    assert (code, again) == (1, 0), out + up_to_date
+    assert "Traceback" not in out, out
+    assert "free some room" in out, out
+    side.finish("build", out)
 
 
 def one(side: Killed, small: Disk, stage: str, nudge: str) -> None:
@@ -48,17 +62,3 @@ def one(side: Killed, small: Disk, stage: str, nudge: str) -> None:
         assert str(small.folder) in out, told
         assert "free some room" in out or "(disk-full)" in out, told
     side.finish(verb, told)
-
-
-def test_a_disk_that_is_full_before_anything_begins_is_told(tmp_path: Path) -> None:
-    with disk(tmp_path / "disk") as small:
-        side = Killed(small.folder / "yard", random.Random(1), edited=False)
-        side.nudge("switch")
-        small.fill()
-        code, out = side.site.yard.doit("build")
-        again, up_to_date = side.site.yard.doit("list")
-        small.empty()
-        assert (code, again) == (1, 0), out + up_to_date
-        assert "Traceback" not in out, out
-        assert "free some room" in out, out
-        side.finish("build", out)

@@ -1,4 +1,4 @@
-"""env.sh in real shells, with hostile names and values by the thousand."""
+"""env.sh in real shells, with hostile names and values by the hundred."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def test_nothing_in_a_name_or_a_value_is_executed_or_lost(shell: str, tmp_path: 
 @pytest.mark.parametrize(
     ("shell", "batches"),
     [
-        pytest.param("dash", 26, marks=pytest.mark.needs("dash")),
-        pytest.param("bash", 8, marks=pytest.mark.needs("bash")),
-        pytest.param("zsh", 6, marks=pytest.mark.needs("zsh")),
+        pytest.param("dash", 13, marks=pytest.mark.needs("dash")),
+        pytest.param("bash", 4, marks=pytest.mark.needs("bash")),
+        pytest.param("zsh", 3, marks=pytest.mark.needs("zsh")),
     ],
 )
-def test_thousands_of_values_run_nothing_either(shell: str, batches: int, tmp_path: Path) -> None:
+def test_a_thousand_values_run_nothing_either(shell: str, batches: int, tmp_path: Path) -> None:
     """The shell that starts fastest gets the most."""
     try_batches(shell, batches * MOMENTS, tmp_path)
 

@@ -629,8 +629,10 @@ yard.install() if what == "install" else restore.run(Subject(yard.root, "p", Non
 NEVER = 10**9
 MOMENTS = (0.0, 0.02, 0.4, 0.7, 1.0)  # of all changes: first and last, an early one, two in between
 needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="not run: POSIX signals")
-places = pytest.mark.parametrize("place", long_but(["/person/"], ["/person/", "/replaced/"]))
-followers = pytest.mark.parametrize("then", long_but(["install"], ["install", "restore"]))
+FIRST = ("/person/", "install")
+cut_in = pytest.mark.parametrize(
+    ("place", "then"), long_but([FIRST], [FIRST, ("/replaced/", "restore")])
+)
 
 
 def cut_off(yard: InstallYard, what: str, place: str, at: int) -> int:
@@ -658,8 +660,7 @@ def moments(changes: int) -> list[int]:
 
 
 @needs_posix
-@places
-@followers
+@cut_in
 def test_a_kill_anywhere_in_an_install_loses_nothing(
     yard: InstallYard, heard: Heard, place: str, then: str
 ) -> None:
@@ -679,8 +680,7 @@ def test_a_kill_anywhere_in_an_install_loses_nothing(
 
 
 @needs_posix
-@places
-@followers
+@cut_in
 @pytest.mark.long
 def test_a_kill_anywhere_in_a_restore_loses_nothing(
     yard: InstallYard, heard: Heard, place: str, then: str
@@ -701,21 +701,20 @@ def test_a_kill_anywhere_in_a_restore_loses_nothing(
 
 
 @needs_posix
-@places
 @pytest.mark.long
 def test_a_kill_in_a_second_install_keeps_the_way_back_to_the_first(
-    yard: InstallYard, heard: Heard, place: str
+    yard: InstallYard, heard: Heard
 ) -> None:
     before = yard.theirs.tree()
     yard.install()
     yard.torch("2.7.0", requires=NEEDS)
-    changes = cut_off(yard, "install", place, NEVER)
+    changes = cut_off(yard, "install", "/person/", NEVER)
     for at in moments(changes):
         restore(yard)
         yard.torch("2.6.0", requires=NEEDS)
         yard.install()
         yard.torch("2.7.0", requires=NEEDS)
-        cut_off(yard, "install", place, at)
+        cut_off(yard, "install", "/person/", at)
         yard.install()
         assert versions(yard.theirs)["torch"] == "2.7.0", at
         restore(yard)

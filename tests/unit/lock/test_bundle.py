@@ -115,12 +115,20 @@ def test_a_bundle_is_verified_and_a_file_with_other_bytes_is_named(
         opening.begin(place, bundle, build)
 
 
+with_case = pytest.mark.skipif(
+    sys.platform == "win32", reason="not run: a and A are one name on Windows"
+)
 ADDED = "wheels/filelock-99.0-py3-none-any.whl"  # with a .pth it would run in each Python after it
 
 
 @pytest.mark.parametrize(
     "name",
-    [ADDED, "wheels/A-1-py3-none-any.whl", "wheels/nested/a-1-py3-none-any.whl", "git/a/hooks/x"],
+    [
+        ADDED,
+        pytest.param("wheels/A-1-py3-none-any.whl", marks=with_case),
+        "wheels/nested/a-1-py3-none-any.whl",
+        "git/a/hooks/x",
+    ],
 )
 def test_a_file_that_the_manifest_lacks_is_refused(name: str, place: Path, tmp_path: Path) -> None:
     bundle, build = made(place), files.own(tmp_path / "build")

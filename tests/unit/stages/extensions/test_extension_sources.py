@@ -65,6 +65,7 @@ def test_an_sdist_is_patched_before_any_of_its_code_runs(tmp_path: Path) -> None
     assert found["patches"]
 
 
+@needs_git
 @pytest.mark.parametrize("kind", ["git", "path"])
 def test_an_edited_source_gives_its_wheel_another_version(tmp_path: Path, kind: str) -> None:
     folder = make_extension(tmp_path / "toy")
