@@ -213,25 +213,16 @@ def test_a_switch_that_changes_no_command_recompiles_nothing(bench: Bench) -> No
     assert not bench.news()
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "objects"),
-    [
-        ("CMAKE_SHARED_LINKER_FLAGS", "-Wl,--build-id=sha1", False),
-        ("CMAKE_CXX_FLAGS_RELEASE", "-O1 -DNDEBUG", True),
-    ],
-)
-def test_after_a_changed_setting_exactly_what_has_another_command_is_made(
-    bench: Bench, name: str, value: str, *, objects: bool
-) -> None:
+def test_after_a_changed_setting_exactly_what_has_another_command_is_made(bench: Bench) -> None:
     bench.yard.must("build")
     bench.news()
     before = commands(bench)
-    setting = {f"TORCHYARD__BUILD__ENV__{name}": value}
+    setting = {"TORCHYARD__BUILD__ENV__CMAKE_SHARED_LINKER_FLAGS": "-Wl,--build-id=sha1"}
     code, out = bench.yard.doit("build", env=setting)
     assert code == 0, out
     changed = {output for output, one in commands(bench).items() if before.get(output) != one}
     assert bench.news() & before.keys() == changed
-    assert any(output.endswith(".o") for output in changed) == objects
+    assert not any(output.endswith(".o") for output in changed)
     assert "lib/libc10.so" in changed
     bench.yard.must("build")
     assert commands(bench) == before

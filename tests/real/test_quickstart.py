@@ -245,7 +245,7 @@ def freeze(python: str) -> set[str]:
             done.stdout.splitlines()}  # fmt: skip
 
 
-def test_another_cuda_and_back_leaves_no_mixture(yard: Yard) -> None:
+def test_another_cuda_leaves_no_mixture(yard: Yard) -> None:
     """A toolkit of packages in place of another, in the same profile."""
     profile = {
         "target": {"gpus": ["RTX 5090"]},
@@ -269,9 +269,6 @@ def test_another_cuda_and_back_leaves_no_mixture(yard: Yard) -> None:
     assert yard.manifest("wheel")["version"] == "2.14.1+cu130"
     yard.must("validate")
     assert states(yard)["torchvision: import"] == "passed"
-    yard.profile(**profile)
-    yard.must("build")
-    assert yard.manifest("wheel")["version"] == "2.15.0+cu132"
     kept = {
         path.name.partition(".s")[0] for path in (yard.folder / "wheelhouse").glob("*smoke*.whl")
     }

@@ -16,13 +16,14 @@ from tests.support.yard import ROOT
 
 pytestmark = pytest.mark.real
 
-_PACKAGES = ("compiler_cache", "jobs", "lock", "runlog", "stages", "system", "templates", "wheels")
-_COMPUTES = ("deps_plan", "renewal", "neighbours", "splatting")
+_STAGES = ("deps", "env", "install", "source", "wheel")
+_PACKAGES = ("jobs", "lock", "runlog", "system", "wheels", *(f"stages/{name}" for name in _STAGES))
+_COMPUTES = ("deps_plan", "renewal")
 _POOL = ("semaphore", "jobserver", "jobserver_ends")
 _ELSEWHERE = [f"--ignore-glob=*/test_{name}.py" for name in ("jobobject", *_POOL)]
 _CHOSEN = [f"tests/unit/{name}" for name in _PACKAGES]
 _QUIET = ("-o", "addopts=", "-p", "no:cacheprovider", "-q", "--tb=short", "-r", "fE")
-_LEAST = 1200  # tests that have to pass
+_LEAST = 900  # tests that have to pass
 
 
 @pytest.fixture(scope="module")
