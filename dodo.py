@@ -21,18 +21,18 @@ if gc.isenabled():
 # pydantic would read the metadata of every package here for plugins, and load those it finds
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
-from tasks.cli.session import open_yard
-from tasks.core.errors import BuildError
-from tasks.system.tty import on_stderr
-from tasks.system.typed import usual
+from tasks.cli.session import open_session
+from tasks.core.errors import TorchyardError
+from tasks.system.tty import format_for_stderr
+from tasks.system.typed import read_default_profile
 
 _ROOT = Path(__file__).resolve().parent
-_PROFILE = get_var("profile", usual())
+_PROFILE = get_var("profile", read_default_profile())
 
 try:
-    _YARD = open_yard(_ROOT, _PROFILE, os.environ, sys.argv[1:])
-except BuildError as error:
-    raise InvalidDodoFile(on_stderr(str(error), len("ERROR: "))) from None
+    _YARD = open_session(_ROOT, _PROFILE, os.environ, sys.argv[1:])
+except TorchyardError as error:
+    raise InvalidDodoFile(format_for_stderr(str(error), len("ERROR: "))) from None
 
 gc.enable()
 

@@ -37,9 +37,9 @@ def _checkout() -> Path | None:
 
 if _checkout() is not None:
     # doit imports this file before any of its commands uses a standard stream
-    from tasks.system.stdio import guard
+    from tasks.system.stdio import guard_standard_streams
 
-    guard()
+    guard_standard_streams()
 
 
 class _Printing(Command):  # type: ignore[misc]
@@ -50,9 +50,9 @@ class _Printing(Command):  # type: ignore[misc]
         code = super().parse_execute(in_args)
         if _checkout() is None:
             return code
-        from tasks.system.stdio import exit_code  # noqa: PLC0415 - only in a checkout
+        from tasks.system.stdio import compute_exit_code  # noqa: PLC0415 - only in a checkout
 
-        return exit_code(code)
+        return compute_exit_code(code)
 
 
 class Help(_Printing, DoitsHelp):  # type: ignore[misc]
@@ -65,9 +65,9 @@ class Help(_Printing, DoitsHelp):  # type: ignore[misc]
         """Show it; a name is told by `tasks.cli.lookups` or by doit."""
         if args or _checkout() is None:
             return super().execute(params, args)
-        from tasks.cli.lookups import overview  # noqa: PLC0415 - only in a checkout
+        from tasks.cli.lookups import show_overview  # noqa: PLC0415 - only in a checkout
 
-        overview()
+        show_overview()
         return 0
 
 
@@ -98,11 +98,11 @@ class _Telling(DoitCmdBase):  # type: ignore[misc]
         except (CmdParseError, InvalidCommand) as error:
             if _checkout() is None:
                 raise
-            from tasks.cli.lookups import helped, refused  # noqa: PLC0415 - only in a checkout
+            from tasks.cli.lookups import show_requested_help, translate_usage_error  # noqa: PLC0415 - only in a checkout
 
-            if helped(error, sys.argv[1:], self.task_list):
+            if show_requested_help(error, sys.argv[1:], self.task_list):
                 return 0
-            raise refused(error, sys.argv[1:], in_args, self.task_list) from None
+            raise translate_usage_error(error, sys.argv[1:], in_args, self.task_list) from None
 
 
 class Run(_Printing, _Telling, DoitsRun):  # type: ignore[misc]

@@ -208,7 +208,7 @@ def has_driver() -> bool:
     """Where the driver's library is, cards are asked for until they are pinned."""
     from tasks.system.hardware import nvidia  # noqa: PLC0415
 
-    return nvidia._has_library()
+    return nvidia._has_nvml()
 
 
 def test_no_model_of_settings_has_its_annotations_as_text() -> None:

@@ -14,21 +14,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tasks.cli.help.commands import COMMANDS, OF_DOIT
-from tasks.cli.help.stages import BUILD, STAGES
-from tasks.system.stdio import guard
+from tasks.cli.help.commands import COMMAND_PAGES, DOIT_COMMANDS
+from tasks.cli.help.stages import BUILD_PAGE, STAGE_PAGES
+from tasks.system.stdio import guard_standard_streams
 
 _ROOT = Path(__file__).resolve().parents[2]
-_STAGES = {one.name: one.doc for one in (BUILD, *STAGES)}
-_COMMANDS = {one.name: one for one in COMMANDS}
-_TASKS = {**_STAGES, **{one.name: one.doc for one in COMMANDS}}
-_TAKE_TASKS = {"list", "help", "clean", "info", "forget", "run"}
-_VALUES = {
+_STAGES = {one.name: one.doc for one in (BUILD_PAGE, *STAGE_PAGES)}
+_COMMANDS = {one.name: one for one in COMMAND_PAGES}
+_TASKS = {**_STAGES, **{one.name: one.doc for one in COMMAND_PAGES}}
+_COMMANDS_TAKING_TASKS = {"list", "help", "clean", "info", "forget", "run"}
+_OPTION_VALUES = {
     "--way": ("auto", "prebuilt", "source", "existing"),
     "--workflow": ("github", "slurm"),
     "--shell": ("bash", "zsh"),
 }
-_OPTIONS = {
+_DOIT_OPTIONS = {
     "list": {
         "--status": "how each stands",
         "--all": "each extension, too",
@@ -37,64 +37,70 @@ _OPTIONS = {
     "clean": {"--dry-run": "only tell what it would do"},
     "tabcompletion": {"--shell": "bash or zsh"},
 }
-_ALWAYS = {"-a": "run every stage anew"}
-Words = Iterator[tuple[str, str]]
+_BUILD_OPTIONS = {"-a": "run every stage anew"}
+Completions = Iterator[tuple[str, str]]
 
 
-def candidates(line: str, root: Path = _ROOT) -> Words:
+def find_completions(line: str, root: Path = _ROOT) -> Completions:
     """The words that can stand where `line` ends, each with what it is."""
     *before, word = line.split(" ")
     before = [one for one in before[1:] if one]
-    for name, meaning in _candidates(before, word, root):
+    for name, meaning in _select_completions(before, word, root):
         if name.startswith(word):
             yield name, meaning
 
 
-def _candidates(before: list[str], word: str, root: Path) -> Words:
+def _select_completions(before: list[str], word: str, root: Path) -> Completions:
     last = before[-1] if before else ""
-    command = next((one for one in before if one in _TASKS or one in OF_DOIT), "")
+    command = next((one for one in before if one in _TASKS or one in DOIT_COMMANDS), "")
     if word.startswith("profile="):
-        return ((f"profile={name}", "") for name in _profiles(root))
-    if last in _VALUES:
-        return ((value, "") for value in _VALUES[last])
-    if _takes_file(last):
+        return ((f"profile={name}", "") for name in _list_profile_names(root))
+    if last in _OPTION_VALUES:
+        return ((value, "") for value in _OPTION_VALUES[last])
+    if _is_value_option(last):
         return iter(())
-    return _options(command) if word.startswith("-") else _tasks(command, before, word, root)
+    return (
+        _complete_options(command)
+        if word.startswith("-")
+        else _complete_tasks(command, before, word, root)
+    )
 
 
-def _tasks(command: str, before: list[str], word: str, root: Path) -> Words:
-    if command not in _COMMANDS and (command not in OF_DOIT or command in _TAKE_TASKS):
+def _complete_tasks(command: str, before: list[str], word: str, root: Path) -> Completions:
+    if command not in _COMMANDS and (
+        command not in DOIT_COMMANDS or command in _COMMANDS_TAKING_TASKS
+    ):
         yield from _TASKS.items()
-        yield from () if command else OF_DOIT.items()
+        yield from () if command else DOIT_COMMANDS.items()
         if word.startswith("ext"):
-            yield from _extensions(root, _profile(before))
+            yield from _complete_extensions(root, _read_profile_name(before))
     if not any(one.startswith("profile=") for one in before):
         yield "profile=", "another profile"
 
 
-def _options(command: str) -> Words:
+def _complete_options(command: str) -> Completions:
     if command in _COMMANDS:
         for option in _COMMANDS[command].options:
             yield f"--{option.name}", option.meaning
-    yield from (_OPTIONS.get(command, {}) if command else _ALWAYS).items()
+    yield from (_DOIT_OPTIONS.get(command, {}) if command else _BUILD_OPTIONS).items()
 
 
-def _takes_file(last: str) -> bool:
+def _is_value_option(last: str) -> bool:
     """Whether the word before is an option with a value, which the shell completes as a file."""
-    options = (option for one in COMMANDS for option in one.options if option.value)
+    options = (option for one in COMMAND_PAGES for option in one.options if option.value)
     return last in {f"--{option.name}" for option in options}
 
 
-def _profiles(root: Path) -> list[str]:
+def _list_profile_names(root: Path) -> list[str]:
     return sorted(path.stem for path in (root / "config" / "profiles").glob("*.yaml"))
 
 
-def _profile(before: list[str]) -> str:
+def _read_profile_name(before: list[str]) -> str:
     named = [one.partition("=")[2] for one in before if one.startswith("profile=")]
     return named[-1] if named else os.environ.get("TORCHYARD_PROFILE", "quickstart")
 
 
-def _extensions(root: Path, profile: str) -> Words:
+def _complete_extensions(root: Path, profile: str) -> Completions:
     """`extensions:NAME` of the settings; a later file's list replaces an earlier one's."""
     import yaml  # noqa: PLC0415 - only here
 
@@ -113,11 +119,11 @@ def _extensions(root: Path, profile: str) -> Words:
 def main(argv: list[str]) -> None:
     """Print them."""
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
-    for name, meaning in candidates(argv[-1]):
+    for name, meaning in find_completions(argv[-1]):
         sys.stdout.write(f"{name}\t{meaning}\n" if "--told" in argv else f"{name}\n")
 
 
 if __name__ == "__main__":
     with contextlib.suppress(Exception):
-        guard()
+        guard_standard_streams()
         main(sys.argv[1:])

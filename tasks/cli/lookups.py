@@ -18,18 +18,18 @@ from doit.cmd_help import Help
 from doit.cmd_list import List
 from doit.exceptions import InvalidCommand
 
-from tasks.cli.running.execution import Yard
+from tasks.cli.running.execution import Session
 from tasks.system.terminal.console import Console
-from tasks.system.typed import for_profile, usual
+from tasks.system.typed import add_profile_argument, read_default_profile
 
-_LISTED = List._execute
+_DOIT_LIST_EXECUTE = List._execute
 
 
-def answer_by_our_words(yard: Yard | None) -> None:
+def override_doit_commands(yard: Session | None) -> None:
     """From now on, for this profile; None where it does not open."""
     console = yard.console if yard else Console(None)
 
-    def listed(  # noqa: PLR0913, PLR0917 - doit gives each option by its name
+    def execute_list(  # noqa: PLR0913, PLR0917 - doit gives each option by its name
         self: Any,
         subtasks: bool = False,
         quiet: bool = True,
@@ -42,152 +42,158 @@ def answer_by_our_words(yard: Yard | None) -> None:
     ) -> int:
         if quiet or list_deps or template or sort != "name":
             asked = (subtasks, quiet, status, private, list_deps, template, sort, pos_args)
-            return int(_LISTED(self, *asked))
+            return int(_DOIT_LIST_EXECUTE(self, *asked))
         tasks = {task.name: task for task in self.task_list}
-        chosen = _chosen(self, tasks, pos_args, subtasks=subtasks)
-        _show(console.show, chosen, _states(yard) if status else {})
+        chosen = _select_tasks(self, tasks, pos_args, subtasks=subtasks)
+        _show_task_list(console.print_report, chosen, _read_stage_states(yard) if status else {})
         return 0
 
-    def told(self: Any, pos_args: list[str]) -> bool:
+    def execute_help(self: Any, pos_args: list[str]) -> bool:
         docs = {task.name: task.doc or "" for task in self.task_list}
-        for line in _page(pos_args[0], docs, yard.layout.profile if yard else usual()):
-            console.show(line)
+        for line in _render_help_page(
+            pos_args[0], docs, yard.layout.profile if yard else read_default_profile()
+        ):
+            console.print_report(line)
         return True
 
-    def cleaned(self: Any, tasks: Iterable[Any], dryrun: bool, cleanforget: bool) -> None:
+    def execute_clean(self: Any, tasks: Iterable[Any], dryrun: bool, cleanforget: bool) -> None:
         names = list(dict.fromkeys(task.name for task in tasks))
-        for line in _clean(yard, names, dryrun=dryrun) if yard else ():
-            console.show(line)
+        for line in _clean_stages(yard, names, dryrun=dryrun) if yard else ():
+            console.print_report(line)
         for name in names if cleanforget and not dryrun else ():
             self.dep_manager.remove(name)
         self.dep_manager.close()
 
-    List._execute, Help._execute, Clean.clean_tasks = listed, told, cleaned
+    List._execute, Help._execute, Clean.clean_tasks = execute_list, execute_help, execute_clean
 
 
-def _chosen(
+def _select_tasks(
     command: Any, tasks: Mapping[str, Any], names: list[str] | None, *, subtasks: bool
 ) -> list[Any]:
     found = command._list_filtered(tasks, names, subtasks) if names else command._list_all(subtasks)
     return [task for task in found if not task.name.startswith("_")]
 
 
-def _show(show: Callable[[str], None], tasks: Iterable[Any], states: Mapping[str, str]) -> None:
-    from tasks.cli.help.text import Row, listed  # noqa: PLC0415
+def _show_task_list(
+    show: Callable[[str], None], tasks: Iterable[Any], states: Mapping[str, str]
+) -> None:
+    from tasks.cli.help.text import TaskRow, render_task_list  # noqa: PLC0415
     from tasks.system import tty  # noqa: PLC0415 - not at load
 
-    rows = [Row(task.name, task.doc or "", states.get(task.name, "")) for task in tasks]
-    for line in listed(rows, tty.width()):
+    rows = [TaskRow(task.name, task.doc or "", states.get(task.name, "")) for task in tasks]
+    for line in render_task_list(rows, tty.read_terminal_width()):
         show(line)
 
 
-def _clean(yard: Yard, names: Sequence[str], *, dryrun: bool) -> Iterator[str]:
+def _clean_stages(yard: Session, names: Sequence[str], *, dryrun: bool) -> Iterator[str]:
     """Remove the results of these stages; yield the lines to print."""
-    from tasks.cli.running.graph import results, withdraw_manifests  # noqa: PLC0415 - only to clean
+    from tasks.cli.running.graph import list_result_files, remove_manifests  # noqa: PLC0415 - only to clean
 
     done, found = "would remove" if dryrun else "removed", False
     for stage in (*yard.plan.stages, yard.plan.validate):
-        paths = [path for path in results(stage) if Path(path).is_file()]
+        paths = [path for path in list_result_files(stage) if Path(path).is_file()]
         if stage.name not in names or not paths:
             continue
         found = True
         if not dryrun:
-            withdraw_manifests(stage)
+            remove_manifests(stage)
         yield f"{done} the results of {stage.name}: {', '.join(map(str, paths))}"
     if found and dryrun:
         yield "nothing was removed"
     elif found:
-        again = for_profile("the next doit build checks these stages again", yard.layout.profile)
+        again = add_profile_argument(
+            "the next doit build checks these stages again", yard.layout.profile
+        )
         yield f"{again}; sources, build folders, environments and wheels are kept"
     else:
         yield f"nothing to remove: these stages of {yard.layout.profile} have no results"
 
 
-def _states(yard: Yard | None) -> Mapping[str, str]:
+def _read_stage_states(yard: Session | None) -> Mapping[str, str]:
     """How each stage stands, in the words of `doit explain`; a command always runs."""
-    from tasks.cli.commands.explain import explain  # noqa: PLC0415 - only where it is asked for
+    from tasks.cli.commands.explain import explain_stages  # noqa: PLC0415 - only where it is asked for
 
     if yard is None:
         return {}
-    states = {one.stage: one.verdict for one in explain(yard.plan)}
+    states = {one.stage: one.verdict for one in explain_stages(yard.plan)}
     extensions = [state for name, state in states.items() if name.startswith("extensions:")]
     absent = {name: "no part" for name in yard.plan.absent if name not in states}
     return {
         **absent,
         **states,
-        **({"extensions": _worst(extensions)} if extensions else {}),
-        "build": _worst(states.values()),
+        **({"extensions": _select_worst_state(extensions)} if extensions else {}),
+        "build": _select_worst_state(states.values()),
     }
 
 
-def _worst(states: Iterable[str]) -> str:
+def _select_worst_state(states: Iterable[str]) -> str:
     found = set(states)
     return next((state for state in ("runs", "may run") if state in found), "up to date")
 
 
-def _page(name: str, docs: Mapping[str, str], profile: str) -> Iterator[str]:
-    from tasks.cli.help.text import PAGES, page  # noqa: PLC0415
-    from tasks.core.suggest import did_you_mean  # noqa: PLC0415
+def _render_help_page(name: str, docs: Mapping[str, str], profile: str) -> Iterator[str]:
+    from tasks.cli.help.text import HELP_PAGES, render_page  # noqa: PLC0415
+    from tasks.core.suggest import format_did_you_mean  # noqa: PLC0415
     from tasks.system import tty  # noqa: PLC0415 - not at load
 
-    lines = page(name, docs.get(name, ""), tty.width(), profile)
+    lines = render_page(name, docs.get(name, ""), tty.read_terminal_width(), profile)
     if lines is None:
-        near = did_you_mean(name, (*PAGES, *docs))
+        near = format_did_you_mean(name, (*HELP_PAGES, *docs))
         raise InvalidCommand(f'there is no task "{name}"{near}\n  → doit list tells all of them')
     yield from lines
 
 
-def overview() -> None:
+def show_overview() -> None:
     """`doit help` without a name: no profile is opened for it."""
-    from tasks.cli.help.text import overview  # noqa: PLC0415
+    from tasks.cli.help.text import render_overview  # noqa: PLC0415
     from tasks.system import tty  # noqa: PLC0415 - not at load
 
     console = Console(None, sys.stdout)
-    for line in overview(tty.width(), usual()):
-        console.show(line)
+    for line in render_overview(tty.read_terminal_width(), read_default_profile()):
+        console.print_report(line)
 
 
-def helped(error: Any, words: Sequence[str], tasks: Iterable[Any]) -> bool:
+def show_requested_help(error: Any, words: Sequence[str], tasks: Iterable[Any]) -> bool:
     """Whether doit refused `--help` or `-h`, as in `doit init --help`: the page is shown then."""
-    from tasks.cli.help.refused import Line, helped  # noqa: PLC0415 - not at load
+    from tasks.cli.help.refused import CommandLine, find_help_topic  # noqa: PLC0415 - not at load
 
     wrong = error.__context__
     docs = {task.name: task.doc or "" for task in tasks}
     if not isinstance(wrong, GetoptError) or not wrong.opt:
         return False
-    name = helped(Line(tuple(words), tuple(docs), ()), wrong.opt)
+    name = find_help_topic(CommandLine(tuple(words), tuple(docs), ()), wrong.opt)
     if name:
-        for line in _page(name, docs, get_var("profile", usual())):
-            Console(None, sys.stdout).show(line)
+        for line in _render_help_page(name, docs, get_var("profile", read_default_profile())):
+            Console(None, sys.stdout).print_report(line)
     elif name is not None:
-        overview()
+        show_overview()
     return name is not None
 
 
-def refused(error: Any, words: Sequence[str], rest: Sequence[str], tasks: Any) -> Any:
+def translate_usage_error(error: Any, words: Sequence[str], rest: Sequence[str], tasks: Any) -> Any:
     """What doit refuses of the command line `words`, told by us where a word or an option means
     nothing. `rest` is what doit had not understood yet, `tasks` those that it knows by then.
     """
-    from tasks.cli.help.refused import Line, option, word  # noqa: PLC0415
-    from tasks.settings.load import profiles  # noqa: PLC0415
+    from tasks.cli.help.refused import CommandLine, explain_rejected_option, explain_unknown_word  # noqa: PLC0415
+    from tasks.settings.load import list_profiles  # noqa: PLC0415
     from tasks.system import tty  # noqa: PLC0415 - not at load
-    from tasks.system.terminal.screen import legible  # noqa: PLC0415
+    from tasks.system.terminal.screen import configure_stream  # noqa: PLC0415
 
-    legible(sys.stderr)
+    configure_stream(sys.stderr)
     found = tuple(task.name for task in tasks)
-    line = Line(tuple(words), found, profiles(Path("config")))
+    line = CommandLine(tuple(words), found, list_profiles(Path("config")))
     wrong = error.__context__
     if isinstance(wrong, GetoptError) and wrong.opt:
-        told = option(line, wrong.opt, wrong.msg)
+        told = explain_rejected_option(line, wrong.opt, wrong.msg)
     elif isinstance(error, InvalidCommand):
-        stray = error.not_found or _stray(rest, line.names)
+        stray = error.not_found or _find_stray_word(rest, line.names)
         if stray not in words:
             return error
-        told = word(line, stray)
+        told = explain_unknown_word(line, stray)
     else:
         return error
-    return InvalidCommand(tty.on_stderr(str(told), len("ERROR: ")))
+    return InvalidCommand(tty.format_for_stderr(str(told), len("ERROR: ")))
 
 
-def _stray(rest: Iterable[str], names: Iterable[str]) -> str:
+def _find_stray_word(rest: Iterable[str], names: Iterable[str]) -> str:
     return next((one for one in rest if not one.startswith("-") and one not in names), "")

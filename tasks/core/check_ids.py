@@ -41,12 +41,12 @@ CheckId = Literal[
     "trust",
 ]
 
-IDS: tuple[CheckId, ...] = get_args(CheckId)
-ALL = frozenset(IDS)
+CHECK_IDS: tuple[CheckId, ...] = get_args(CheckId)
+ALL_CHECK_IDS = frozenset(CHECK_IDS)
 
 # What a build looks at before it writes anything: no network, no slow process, and nothing that
 # cannot be a problem.
-GATE: frozenset[CheckId] = frozenset(
+GATE_CHECK_IDS: frozenset[CheckId] = frozenset(
     {
         *("os", "python", "git", "compiler", "toolkit", "cards", "driver"),
         *("torch-checks", "submodules", "conflicts"),

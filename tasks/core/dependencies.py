@@ -10,16 +10,16 @@ from typing import Literal
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from tasks.core.model import Locked
+from tasks.core.model import LockedPackages
 
-_SYSTEMS = {
+_SYSTEM_MARKERS = {
     "linux": {"os_name": "posix", "sys_platform": "linux", "platform_system": "Linux"},
     "windows": {"os_name": "nt", "sys_platform": "win32", "platform_system": "Windows"},
 }
-_MACHINES = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64"}  # as ELF calls them
+_ELF_MACHINES = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64"}  # as ELF calls them
 
 
-def readable(lines: Iterable[str]) -> Iterator[Requirement]:
+def parse_requirements(lines: Iterable[str]) -> Iterator[Requirement]:
     """Without those of a time before PEP 508."""
     for line in lines:
         try:
@@ -29,7 +29,9 @@ def readable(lines: Iterable[str]) -> Iterator[Requirement]:
         yield asked
 
 
-def holds(asked: Requirement, where: Mapping[str, str], extras: Iterable[str] = ()) -> bool:
+def is_requirement_applicable(
+    asked: Requirement, where: Mapping[str, str], extras: Iterable[str] = ()
+) -> bool:
     """Whether its marker lets it, with or without these extras. What `where` leaves open is as in
     this Python.
     """
@@ -38,26 +40,28 @@ def holds(asked: Requirement, where: Mapping[str, str], extras: Iterable[str] = 
     return marker is None or any(marker.evaluate({**where, "extra": extra}) for extra in given)
 
 
-def applying(
+def select_applicable_requirements(
     requires: Iterable[Requirement], system: Literal["linux", "windows"], machine: str = ""
 ) -> list[Requirement]:
     """Those for that system; the `machine` as ELF names it, else this one's. Python is this one."""
-    where = dict(_SYSTEMS[system])
-    if machine in _MACHINES:
-        where["platform_machine"] = _MACHINES[machine]
-    return [one for one in requires if holds(one, where)]
+    where = dict(_SYSTEM_MARKERS[system])
+    if machine in _ELF_MACHINES:
+        where["platform_machine"] = _ELF_MACHINES[machine]
+    return [one for one in requires if is_requirement_applicable(one, where)]
 
 
-def versions(packages: Locked) -> dict[str, str]:
+def parse_pinned_versions(packages: LockedPackages) -> dict[str, str]:
     """Return the pinned versions by normalized name."""
     pairs = (pin.split("==", 1) for pin in packages)
     return {canonicalize_name(name): version for name, version in pairs}
 
 
-def unlike(locked: Locked, there: Mapping[str, str]) -> tuple[str, ...]:
+def describe_version_mismatches(
+    locked: LockedPackages, there: Mapping[str, str]
+) -> tuple[str, ...]:
     """Return a sentence for each locked package that `there` (name → version) has otherwise."""
     return tuple(
         f"{name} {version} is locked, and {there.get(name, 'none')} is there"
-        for name, version in versions(locked).items()
+        for name, version in parse_pinned_versions(locked).items()
         if there.get(name) != version
     )

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
 
-from tasks.core.model import Locked
+from tasks.core.model import LockedPackages
 
 # The oldest Ninja that a build gets: 1.11.1 loops and 1.13.0 breaks link.exe's response files on
 # Windows, and those before 1.13 know no jobserver (config/knowledge, windows notes)
-NINJA = "1.13.1"
+MIN_NINJA_VERSION = "1.13.1"
 
 
 @dataclass(frozen=True)
-class Limits:
+class CompilerLimits:
     """The host compilers that are taken; None and "" are no limit.
 
     `gcc_max` and `clang_max` are majors, inclusive, `msvc` the lowest _MSC_VER and the first that
@@ -56,7 +56,7 @@ class CudaHome:
 
 
 @dataclass(frozen=True)
-class Captured:
+class MsvcEnvironment:
     """The environment of MSVC: variables with their value, and the folders that go before PATH.
     `by` is what made it, for people.
     """
@@ -67,7 +67,7 @@ class Captured:
 
 
 @dataclass(frozen=True)
-class Cache:
+class CompilerCache:
     """The manifest cache.json: the compiler cache that compilers run behind.
 
     It is apart from deps.json, which the extensions read: none of them is built again because a
@@ -82,7 +82,7 @@ class Cache:
 
 
 @dataclass(frozen=True)
-class Deps:
+class DepsManifest:
     """The manifest deps.json: the build environment as it was made.
 
     `python` is the interpreter that torch is, or will be, installed for. `overlay` is a folder of
@@ -104,7 +104,7 @@ class Deps:
     cmake: Program
     ninja: Program
     git: Program | None
-    msvc: Captured | None = None
+    msvc: MsvcEnvironment | None = None
 
     @property
     def compilers(self) -> tuple[Program, ...]:
@@ -113,7 +113,7 @@ class Deps:
 
 
 @dataclass(frozen=True)
-class Stamps:
+class ToolchainStamps:
     """The manifest toolchain.json, which only deps itself reads: size and time of each compiler's
     file, and of a header of the Windows SDK, by path. One that was merely touched changes nothing
     else.
@@ -158,7 +158,7 @@ class DepsJob:
     manifest: PurePath
     stamps: PurePath
     log: PurePath
-    limits: Limits = field(default_factory=Limits)
+    limits: CompilerLimits = field(default_factory=CompilerLimits)
     compiles: bool = True
-    locked: Locked = field(default_factory=dict)
-    locked_toolkit: Locked = field(default_factory=dict)
+    locked: LockedPackages = field(default_factory=dict)
+    locked_toolkit: LockedPackages = field(default_factory=dict)

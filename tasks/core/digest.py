@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, Final
 
-from tasks.core.errors import names_a_secret, redact
+from tasks.core.errors import is_secret_name, redact_secrets
 from tasks.core.model import Json
 
 ABSENT: Final = object()  # what stands for the value of a key that is not there
 
 
 @dataclasses.dataclass(frozen=True)
-class Change:
+class ValueChange:
     """A value that is not what it was, and the keys that lead to it, at least one."""
 
     path: tuple[str, ...]
@@ -27,7 +27,7 @@ class Change:
     after: Any
 
 
-def plain(value: Any) -> Json:
+def convert_to_json(value: Any) -> Json:
     """Dataclasses, tuples, mappings and paths as JSON values; a type that JSON lacks is a
     TypeError.
     """
@@ -37,53 +37,53 @@ def plain(value: Any) -> Json:
         case PurePath():
             return str(value)
         case Mapping():
-            return {str(key): plain(item) for key, item in value.items()}
+            return {str(key): convert_to_json(item) for key, item in value.items()}
         case list() | tuple():
-            return [plain(item) for item in value]
+            return [convert_to_json(item) for item in value]
         case set() | frozenset():
-            return [plain(item) for item in sorted(value)]
+            return [convert_to_json(item) for item in sorted(value)]
     if dataclasses.is_dataclass(value):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {f.name: convert_to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
     raise TypeError(f"{type(value).__name__} has no place in a manifest")
 
 
-def shown(value: Any) -> Json:
+def convert_to_redacted_json(value: Any) -> Json:
     """The same without what opens a URL. A stage is compared by this and told by this: a new token
     for the same index is no reason to build again.
     """
-    found: Json = json.loads(redact(json.dumps(plain(value), ensure_ascii=False)))
+    found: Json = json.loads(redact_secrets(json.dumps(convert_to_json(value), ensure_ascii=False)))
     return found
 
 
-def masked(value: Json, name: str = "") -> Json:
+def mask_secrets(value: Json, name: str = "") -> Json:
     """The same without what opens a URL, and without the values of names that tell of a secret."""
-    if names_a_secret(name):
+    if is_secret_name(name):
         return "***"
     match value:
         case dict():
-            return {key: masked(item, key) for key, item in value.items()}
+            return {key: mask_secrets(item, key) for key, item in value.items()}
         case list():
-            return [masked(item, name) for item in value]
+            return [mask_secrets(item, name) for item in value]
         case str():
-            return redact(value)
+            return redact_secrets(value)
     return value
 
 
-def canonical(value: Any) -> str:
+def format_canonical_json(value: Any) -> str:
     """The one text of a value: sorted keys, two spaces, a final newline."""
-    return json.dumps(plain(value), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    return json.dumps(convert_to_json(value), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def sha256_text(text: str) -> str:
+def compute_text_sha256(text: str) -> str:
     """Hexadecimal sha256 of `text` in UTF-8."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def changes(before: Any, after: Any, path: tuple[str, ...] = ()) -> Iterator[Change]:
+def find_changes(before: Any, after: Any, path: tuple[str, ...] = ()) -> Iterator[ValueChange]:
     """What differs, one of them a leaf."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in sorted({*before, *after}):
             old, new = before.get(name, ABSENT), after.get(name, ABSENT)
-            yield from changes(old, new, (*path, str(name)))
+            yield from find_changes(old, new, (*path, str(name)))
     elif before != after:
-        yield Change(path or ("",), before, after)
+        yield ValueChange(path or ("",), before, after)

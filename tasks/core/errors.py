@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.core.redaction import names_a_secret as names_a_secret  # noqa: PLC0414 - asked for here
-from tasks.core.redaction import redact as redact  # noqa: PLC0414
+from tasks.core.redaction import is_secret_name as is_secret_name  # noqa: PLC0414 - asked for here
+from tasks.core.redaction import redact_secrets as redact_secrets  # noqa: PLC0414
 
-WITHOUT_NETWORK = (
+OFFLINE_HINT = (
     "without a network: doit bundle where there is one, then offline: PATH here (docs/offline.md)"
 )
 
 
-class BuildError(Exception):
+class TorchyardError(Exception):
     """Something a person can act on.
 
     `what` happened is one sentence; `where` is a file with a dotted key, or a log with a line;
@@ -33,35 +33,35 @@ class BuildError(Exception):
     log = ""
     diagnosis: Mapping[str, Any] | None = None
 
-    def __init__(self, what: str, *, where: str = "", todo: str = "") -> None:
-        super().__init__(what)
-        self.what = what
-        self.where = where
-        self.todo = todo
+    def __init__(self, message: str, *, location: str = "", hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.location = location
+        self.hint = hint
 
     def __str__(self) -> str:
-        text = f"{self.where}: {self.what}" if self.where else self.what
+        text = f"{self.location}: {self.message}" if self.location else self.message
         text = "\n".join([text, *(f"    {line}" for line in self.excerpt)])
         if self.cause:
             text = f"{text}\n  cause: {self.cause}"
-        if self.todo:
-            text = f"{text}\n  → {self.todo}"
+        if self.hint:
+            text = f"{text}\n  → {self.hint}"
         if self.log:
             text = f"{text}\n  the whole log: {self.log}"
-        return redact(text)
+        return redact_secrets(text)
 
 
-class SettingsError(BuildError):
+class SettingsError(TorchyardError):
     """The settings cannot be meant: seen offline at load, exit 3."""
 
 
-class KnowledgeError(BuildError):
+class KnowledgeError(TorchyardError):
     """A question that the facts in config/knowledge answer with no: unknown GPU, arch or
     release.
     """
 
 
-class CommandFailedError(BuildError):
+class CommandFailedError(TorchyardError):
     """A child process ended with an exit code that means failure.
 
     `ended` is how, without its first error; `begun` is where in its log, in bytes, its output
@@ -69,38 +69,38 @@ class CommandFailedError(BuildError):
     tells.
     """
 
-    ended = ""
-    begun = 0
-    said = ""
+    exit_description = ""
+    log_offset = 0
+    output = ""
 
-    def __init__(self, what: str, *, code: int, where: str = "", todo: str = "") -> None:
-        super().__init__(what, where=where, todo=todo)
+    def __init__(self, message: str, *, code: int, location: str = "", hint: str = "") -> None:
+        super().__init__(message, location=location, hint=hint)
         self.code = code
 
 
-class StoppedError(BuildError):
+class InterruptedRunError(TorchyardError):
     """A person interrupted the run, and this is one of several that were at work."""
 
 
-class MissingToolError(BuildError):
+class MissingToolError(TorchyardError):
     """A program, compiler or library that must be there is not; `todo` holds the command that adds
     it.
     """
 
 
-class FetchError(BuildError):
+class FetchError(TorchyardError):
     """Something could not be had from outside: no answer, no such version, or the wrong bytes."""
 
 
-class NotOwnedError(BuildError):
+class NotOwnedError(TorchyardError):
     """A folder would be changed or removed that this tool did not make."""
 
 
-class LostEditsError(BuildError):
+class LostEditsError(TorchyardError):
     """Going on would lose a person's uncommitted work; nothing was touched."""
 
 
-class BadArtifactError(BuildError):
+class BadArtifactError(TorchyardError):
     """A wheel or library is not what it must be: RECORD, tags, digest or machine code."""
 
 
@@ -108,13 +108,13 @@ class MissingCodeError(BadArtifactError):
     """A wheel lacks machine code for one of the target GPUs."""
 
 
-class NoSpaceError(BuildError):
+class NoSpaceError(TorchyardError):
     """The disk has less room than the stage needs."""
 
 
-class BusyError(BuildError):
+class BusyError(TorchyardError):
     """Another run holds the lock of this build folder."""
 
 
-class ValidationFailedError(BuildError):
+class ValidationFailedError(TorchyardError):
     """The build is there, and one or more checks say that it does not work."""

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 # `remote` is C or C++ that another machine compiles: what is here preprocesses and waits
-Kind = Literal["c++", "cuda", "other", "remote"]
+JobKind = Literal["c++", "cuda", "other", "remote"]
 
-_OUTPUT = re.compile(r"""(?:^|\s)(?:-o|/Fo:?)\s*(?:"([^"]+)"|'([^']+)'|([^\s"']+))""")
-_CUDA = re.compile(r"""\.cu(?=["'\s]|$)""")
-_CPP = re.compile(r"""\.(?:c|cc|cpp|cxx|C|mm|hip|S)(?=["'\s]|$)""")
+_OUTPUT_OPTION = re.compile(r"""(?:^|\s)(?:-o|/Fo:?)\s*(?:"([^"]+)"|'([^']+)'|([^\s"']+))""")
+_CUDA_SOURCE = re.compile(r"""\.cu(?=["'\s]|$)""")
+_CPP_SOURCE = re.compile(r"""\.(?:c|cc|cpp|cxx|C|mm|hip|S)(?=["'\s]|$)""")
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Job:
 
     pid: int
     output: str
-    kind: Kind
+    kind: JobKind
     resident_mib: int
     peak_mib: int
     expected_mib: int = 0
@@ -36,7 +36,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class View:
+class BuildSnapshot:
     """One moment. `limit_mib` and `available_mib` are those of the tightest limit, `idle` jobs that
     may start without being asked about, `most` the jobs there may ever be, `shown` the peaks of
     finished jobs by kind, the smallest first, `since_grant` the time since one job more was last
@@ -48,37 +48,37 @@ class View:
     running: tuple[Job, ...]
     idle: int
     most: int
-    shown: Mapping[Kind, Sequence[int]] = field(default_factory=dict)
+    shown: Mapping[JobKind, Sequence[int]] = field(default_factory=dict)
     since_grant: float = 0.0
     local: int = 0
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GovernorDecision:
     """So many jobs at once, those to be paused among them."""
 
     jobs: int
     paused: frozenset[int] = frozenset()
 
 
-def output_of(command: str) -> str:
+def find_output_path(command: str) -> str:
     """What a command line says it makes, as Ninja writes it; "" where it does not say."""
-    found = _OUTPUT.search(command)
+    found = _OUTPUT_OPTION.search(command)
     return next(filter(None, found.groups()), "") if found else ""
 
 
-def kind_of(command: str) -> Kind:
+def classify_command(command: str) -> JobKind:
     """By the suffix of the source in a command line."""
-    if _CUDA.search(command):
+    if _CUDA_SOURCE.search(command):
         return "cuda"
-    return "c++" if _CPP.search(command) else "other"
+    return "c++" if _CPP_SOURCE.search(command) else "other"
 
 
-def kind_of_output(output: str) -> Kind:
+def classify_output(output: str) -> JobKind:
     """By the name of an object that CMake called after its source; other objects are C++."""
     source, suffix = output.rpartition(".")[::2]
     return (
-        kind_of(f"{source}.cpp" if "." not in source else source)
+        classify_command(f"{source}.cpp" if "." not in source else source)
         if suffix in ("o", "obj")
         else "other"
     )

@@ -19,10 +19,10 @@ Json = dict[str, Any] | list[Any] | str | int | float | bool | None
 System = Literal["linux", "windows", "macos"]
 Strategy = Literal["source", "prebuilt", "existing"]
 # "numpy==2.3.5" → the sha256 of each file that it may be, as torchyard.lock holds them
-Locked = Mapping[str, tuple[str, ...]]
+LockedPackages = Mapping[str, tuple[str, ...]]
 
-_ARCH = re.compile(r"(\d{1,2})\.(\d)([af]?)")
-_SM = re.compile(r"(?:sm_|compute_)(\d{1,2})(\d)([af]?)")
+_CAPABILITY_TEXT = re.compile(r"(\d{1,2})\.(\d)([af]?)")
+_MACHINE_CODE_NAME = re.compile(r"(?:sm_|compute_)(\d{1,2})(\d)([af]?)")
 
 
 @dataclass(frozen=True, order=True)
@@ -36,11 +36,13 @@ class Arch:
     suffix: str = ""
 
     @classmethod
-    def parse(cls, text: str) -> Arch:
+    def parse_capability(cls, text: str) -> Arch:
         """Read `12.0`, `9.0a`, `sm_120` or `compute_90a`; anything else is a `KnowledgeError`."""
-        found = _ARCH.fullmatch(text.strip()) or _SM.fullmatch(text.strip())
+        found = _CAPABILITY_TEXT.fullmatch(text.strip()) or _MACHINE_CODE_NAME.fullmatch(
+            text.strip()
+        )
         if not found:
-            raise KnowledgeError(f'"{text}" is not a compute capability', todo='write it as "12.0"')
+            raise KnowledgeError(f'"{text}" is not a compute capability', hint='write it as "12.0"')
         return cls(int(found[1]), int(found[2]), found[3])
 
     def __str__(self) -> str:
@@ -62,7 +64,7 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class ToolkitFound:
+class InstalledToolkit:
     """A CUDA toolkit on this machine: its CUDA_HOME and full version, `13.0.88`. `asked` is the one
     that toolkit.path names.
     """
@@ -78,7 +80,7 @@ class ToolkitFound:
 
 
 @dataclass(frozen=True)
-class TorchFound:
+class InstalledTorch:
     """A torch that an interpreter already holds, read from its files and not imported."""
 
     version: str
@@ -92,7 +94,7 @@ class Interpreter:
 
     path: str
     version: str
-    torch: TorchFound | None = None
+    torch: InstalledTorch | None = None
 
     @property
     def minor(self) -> str:
@@ -115,11 +117,11 @@ class Host:
     machine: str
     python: Interpreter
     gpus: tuple[Gpu, ...] = ()
-    toolkits: tuple[ToolkitFound, ...] = ()
+    toolkits: tuple[InstalledToolkit, ...] = ()
     pinned: bool = False
 
 
-def build_of(root: PurePath, profile: str) -> PurePath:
+def compute_build_folder(root: PurePath, profile: str) -> PurePath:
     """The build folder of a profile, or of the cell of a matrix (`NAME@CELL`): no @ is in it, which
     package tools read in a way of their own.
     """
@@ -137,7 +139,7 @@ class Layout:
     @property
     def build(self) -> PurePath:
         """Everything of this profile that we own."""
-        return build_of(self.root, self.profile)
+        return compute_build_folder(self.root, self.profile)
 
     @property
     def venv(self) -> PurePath:
@@ -155,12 +157,12 @@ class Layout:
         return self.build / "logs"
 
     @property
-    def surfaces(self) -> PurePath:
+    def abi_fingerprints(self) -> PurePath:
         """What the last torches showed to extensions, so that a later one can be told from them."""
         return self.build / "surfaces"
 
     @property
-    def pool(self) -> PurePath:
+    def jobserver(self) -> PurePath:
         """The jobs that all builds of the checkout share."""
         return self.root / "build" / ".jobs"
 
@@ -174,7 +176,7 @@ class Layout:
         """Jinja templates, and the smoke extension."""
         return self.root / "templates"
 
-    def manifest(self, name: str) -> PurePath:
+    def compute_manifest_path(self, name: str) -> PurePath:
         """The manifest `name`; `extensions:smoke` lies in a folder of its own kind."""
         return self.build.joinpath(*f"{name}.json".split(":"))
 
@@ -190,7 +192,7 @@ class Command:
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
-    what: str
+    step_name: str
     cwd: PurePath | None = None
     log: PurePath | None = None
     timeout: float | None = None
@@ -207,11 +209,11 @@ class Artifact:
     size: int
 
 
-Status = Literal["passed", "failed", "not run"]
+CheckStatus = Literal["passed", "failed", "not run"]
 
 
 @dataclass(frozen=True)
-class Check:
+class ValidationResult:
     """One answer: `detail` is what was found or why it was not run, `remedy` what to do then.
 
     `cause` is the slug of a known failure (config/knowledge/failures.yaml), "" where none is
@@ -219,7 +221,7 @@ class Check:
     """
 
     name: str
-    status: Status
+    status: CheckStatus
     detail: str
     remedy: str = ""
     cause: str = ""
@@ -241,16 +243,16 @@ class Stage:
     """
 
     name: str
-    room: str
+    kind: str
     doc: str
     job: Any
-    inputs: Mapping[str, Json]
-    leaves: tuple[PurePath, ...]
-    reads: tuple[PurePath, ...] = ()
-    also: tuple[PurePath, ...] = ()
-    asks: Literal["", "always", "moved"] = ""
-    tells: tuple[PurePath, ...] = ()
-    may_lack: tuple[PurePath, ...] = ()
+    fingerprint: Mapping[str, Json]
+    outputs: tuple[PurePath, ...]
+    inputs: tuple[PurePath, ...] = ()
+    extra_outputs: tuple[PurePath, ...] = ()
+    uptodate_check: Literal["", "always", "moved"] = ""
+    explained_inputs: tuple[PurePath, ...] = ()
+    optional_inputs: tuple[PurePath, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -265,6 +267,6 @@ class Plan:
     absent: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
-    def of(self, room: str) -> tuple[Stage, ...]:
+    def find_stages(self, room: str) -> tuple[Stage, ...]:
         """The stages of a room, in their order."""
-        return tuple(stage for stage in self.stages if stage.room == room)
+        return tuple(stage for stage in self.stages if stage.kind == room)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_STEP = re.compile(r"\s*\[(\d+)/(\d+)\](?:\s+(.*)|$)", re.DOTALL)
-_FAILED = re.compile(r"\s*FAILED: (?:\[code=-?\d+\] )?(\S+)")
-_OUTPUT = re.compile(r"(?:Building \S+ object|Linking \S+ .*?(?:library|executable|module)) (\S+)")
-_COMMAND = re.compile(r"\s(?:-o\s+|/Fo)(\S+)")
+_STEP_LINE = re.compile(r"\s*\[(\d+)/(\d+)\](?:\s+(.*)|$)", re.DOTALL)
+_FAILED_LINE = re.compile(r"\s*FAILED: (?:\[code=-?\d+\] )?(\S+)")
+_STEP_OUTPUT = re.compile(
+    r"(?:Building \S+ object|Linking \S+ .*?(?:library|executable|module)) (\S+)"
+)
+_COMMAND_OUTPUT = re.compile(r"\s(?:-o\s+|/Fo)(\S+)")
 
 
 @dataclass(frozen=True)
-class Step:
+class NinjaStep:
     """`[3/9] Building CXX object x.cpp.o`."""
 
     done: int
@@ -20,19 +22,19 @@ class Step:
     text: str
 
 
-def step(line: str) -> Step | None:
+def parse_ninja_step(line: str) -> NinjaStep | None:
     """What a line tells of a step, None where it is of none."""
-    found = _STEP.match(line)
-    return Step(int(found[1]), int(found[2]), found[3] or "") if found else None
+    found = _STEP_LINE.match(line)
+    return NinjaStep(int(found[1]), int(found[2]), found[3] or "") if found else None
 
 
-def output_of(line: str) -> str:
+def find_step_output(line: str) -> str:
     """The output that a step is about, "" where it names none."""
-    found = _OUTPUT.search(line) or _COMMAND.search(line)
+    found = _STEP_OUTPUT.search(line) or _COMMAND_OUTPUT.search(line)
     return found[1] if found else ""
 
 
-def failed_output(line: str) -> str:
+def find_failed_output(line: str) -> str:
     """The output that could not be made, the first where a line names several; "" in any other."""
-    found = _FAILED.match(line)
+    found = _FAILED_LINE.match(line)
     return found[1] if found else ""

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from tasks.core.atwork import AtWork
-from tasks.core.formatting.duration import roughly
-from tasks.core.ninjalines import step
+from tasks.core.atwork import BuildActivity
+from tasks.core.formatting.duration import format_rough_duration
+from tasks.core.ninjalines import parse_ninja_step
 
-_BASIS = (20.0, 10)  # seconds and steps; of a short build a quarter of its steps will do
-_RECENT = 100  # steps whose rate counts as much as that of the whole run
-_WORTH_A_LINE = 60.0  # seconds between two lines in a log
-_STALLED = 120.0  # seconds without a finished step that are reported
+_ESTIMATE_BASIS = (20.0, 10)  # seconds and steps; of a short build a quarter of its steps will do
+_RECENT_STEPS = 100  # steps whose rate counts as much as that of the whole run
+_LOG_INTERVAL = 60.0  # seconds between two lines in a log
+_STALL_SECONDS = 120.0  # seconds without a finished step that are reported
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,16 @@ class Progress:
     done: int
     total: int
     eta: float | None = None
-    at_work: AtWork = field(default_factory=AtWork)
+    at_work: BuildActivity = field(default_factory=BuildActivity)
     silent: float = 0.0
 
     @property
-    def stalled(self) -> str:
+    def stall_message(self) -> str:
         """Return how long no step has finished, and why; "" if that is less than two minutes."""
-        if self.silent < _STALLED or self.at_work.jobs == 0:
+        if self.silent < _STALL_SECONDS or self.at_work.jobs == 0:
             return ""
-        why = self.at_work.shortage
-        text = f"no compiler has finished for {roughly(self.silent)}"
+        why = self.at_work.memory_shortage
+        text = f"no compiler has finished for {format_rough_duration(self.silent)}"
         return f"{text}: {why}" if why else text
 
     @property
@@ -47,39 +47,39 @@ class Progress:
         return 100 * self.done // self.total
 
     @property
-    def left(self) -> str:
+    def time_left(self) -> str:
         """`31 min left`, "" where nothing can be said."""
-        return f"{roughly(self.eta)} left" if self.eta is not None else ""
+        return f"{format_rough_duration(self.eta)} left" if self.eta is not None else ""
 
     @property
-    def bare(self) -> Progress:
+    def without_activity(self) -> Progress:
         """The same without what was at work."""
-        return replace(self, at_work=AtWork())
+        return replace(self, at_work=BuildActivity())
 
-    def after(self, seconds: float) -> Progress:
+    def advance_time(self, seconds: float) -> Progress:
         """The same, told that much later. A step that outlasts the whole estimate disproves it."""
         eta = self.eta - seconds if self.eta is not None and seconds < self.eta else None
         return replace(self, eta=eta, silent=self.silent + seconds)
 
     def __str__(self) -> str:
-        left = f"about {self.left}" if self.left else ""
+        left = f"about {self.time_left}" if self.time_left else ""
         count = f"{self.done}/{self.total} ({self.percent} %)" if self.total else ""
-        return ", ".join(filter(None, (count, left, str(self.at_work), self.stalled)))
+        return ", ".join(filter(None, (count, left, str(self.at_work), self.stall_message)))
 
 
 @dataclass
-class Meter:
+class ProgressMeter:
     """Reads the lines of one build as they come."""
 
     _total: int = 0
     _start: tuple[float, int] = (0.0, 0)
-    _last: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_RECENT + 1))
+    _last: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_RECENT_STEPS + 1))
 
-    def feed(self, line: str, now: float) -> Progress | None:
+    def read_line(self, line: str, now: float) -> Progress | None:
         """Progress after a line that tells it, else None; `now` in seconds of a steady clock. One
         step alone (Ninja that runs CMake, or the install) is no progress.
         """
-        found = step(line)
+        found = parse_ninja_step(line)
         if not found or found.total < 2:
             return None
         done, total = found.done, found.total
@@ -89,28 +89,32 @@ class Meter:
         self._total = total
         if not self._last or done > self._last[-1][1]:
             self._last.append((now, done))
-        return Progress(done, total, self._eta(now, done))
+        return Progress(done, total, self._estimate_seconds_left(now, done))
 
-    def _eta(self, now: float, done: int) -> float | None:
+    def _estimate_seconds_left(self, now: float, done: int) -> float | None:
         seconds, steps = now - self._start[0], done - self._start[1]
-        if done == self._total or seconds < _BASIS[0] or steps < min(_BASIS[1], self._total / 4):
+        if (
+            done == self._total
+            or seconds < _ESTIMATE_BASIS[0]
+            or steps < min(_ESTIMATE_BASIS[1], self._total / 4)
+        ):
             return None
-        return (self._total - done) * (seconds / steps + self._recent(now, done)) / 2
+        return (self._total - done) * (seconds / steps + self._compute_recent_pace(now, done)) / 2
 
-    def _recent(self, now: float, done: int) -> float:
+    def _compute_recent_pace(self, now: float, done: int) -> float:
         since, first = self._last[0]
         return (now - since) / (done - first)  # seconds a step
 
 
 @dataclass
-class Minutes:
+class ProgressThrottle:
     """Which progress is worth a line in a log: one a minute, none of a build that takes less."""
 
     _when: float = 0.0
 
-    def reached(self, progress: Progress, took: float) -> bool:
+    def should_log(self, progress: Progress, took: float) -> bool:
         """Whether this one is, `took` seconds after the stage began."""
-        if took < self._when + _WORTH_A_LINE or 0 < progress.total == progress.done:
+        if took < self._when + _LOG_INTERVAL or 0 < progress.total == progress.done:
             return False
         self._when = took
         return True

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 
-_CREDENTIALS = re.compile(r"(?<=://)[^/\s\"]+@")
+_URL_CREDENTIALS = re.compile(r"(?<=://)[^/\s\"]+@")
 # Names in a query whose value opens something: `token`, `X-Amz-Signature`, `AWSAccessKeyId`, `sig`.
 # What ends a sentence is no part of a value, nor is what ends a string in a shell or in JSON.
-_PARAMETER = re.compile(
+_QUERY_PARAMETER = re.compile(
     r"""(
         (?:[?&\#]|&amp;)
         (?:
@@ -23,70 +23,72 @@ _PARAMETER = re.compile(
     [^\s&\#"'<>\\]*[^\s&\#"'<>\\.,:;)\]}]""",
     re.IGNORECASE | re.VERBOSE,
 )
-_BEGIN = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt]))"  # of a line in JSON, too
-_VALUE = r"""(?!\*\*\*|&)[^\s"'<>\\]*[^\s"'<>\\.,:;)\]}]"""
-_HEADER = re.compile(
+_WORD_START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt]))"  # of a line in JSON, too
+_SECRET_VALUE = r"""(?!\*\*\*|&)[^\s"'<>\\]*[^\s"'<>\\.,:;)\]}]"""
+_AUTH_HEADER = re.compile(
     rf"""(
         authorization\\?["']?[ ]?[:=][ ]?\\?["']?
         (?!(?:\w+[ ]+)?\*)(?:(?:basic|bearer|token|digest|negotiate)[ ]+)?
-        |{_BEGIN}bearer[ ]+(?=[\w.~+/=-]{{8}})
+        |{_WORD_START}bearer[ ]+(?=[\w.~+/=-]{{8}})
     )
-    {_VALUE}""",
+    {_SECRET_VALUE}""",
     re.IGNORECASE | re.VERBOSE,
 )
 # `"password": "a b"`, `HF_TOKEN=…`, `aws_secret_access_key = …`, `password: x`. A token is also a
 # word of compilers and of language models (`next_token = f()`, `max_tokens=4096`), and what comes
 # after a colon may be a sentence about the variable.
-_NAME = r"(?:passw(?:or)?ds?|passphrase|secrets?|credentials?|(?:api|access)[_-]?keys?)(?:_\w+)?"
-_TOKEN = r"tokens?(?:_\w+)?"  # noqa: S105 - what a name looks like
-_ASSIGNED = re.compile(
+_SECRET_WORD = (
+    r"(?:passw(?:or)?ds?|passphrase|secrets?|credentials?|(?:api|access)[_-]?keys?)(?:_\w+)?"
+)
+_TOKEN_WORD = r"tokens?(?:_\w+)?"  # noqa: S105 - what a name looks like
+_SECRET_ASSIGNMENT = re.compile(
     rf"""
-    ((?:{_NAME}|{_TOKEN})\\?["'][ ]?:[ ]?\\?["'])(?!\*\*\*)[^"'\\\n]+
-    |((?:{_NAME}[ ]?=[ ]?|{_TOKEN}=(?!\d+\b))\\?["']?){_VALUE}
-    |((?:{_NAME}|{_TOKEN}):[ ](?=[^\s"'\\]*\d|[^\s"'\\]+(?:["'\\\n]|$))){_VALUE}
+    ((?:{_SECRET_WORD}|{_TOKEN_WORD})\\?["'][ ]?:[ ]?\\?["'])(?!\*\*\*)[^"'\\\n]+
+    |((?:{_SECRET_WORD}[ ]?=[ ]?|{_TOKEN_WORD}=(?!\d+\b))\\?["']?){_SECRET_VALUE}
+    |((?:{_SECRET_WORD}|{_TOKEN_WORD}):[ ](?=[^\s"'\\]*\d|[^\s"'\\]+(?:["'\\\n]|$))){_SECRET_VALUE}
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_KNOWN = re.compile(
-    rf"{_BEGIN}(?:gh[pousr]_|github_pat_|hf_|glpat-|pypi-|xox[a-z]-|AKIA)[\w-]{{8,}}"
+_TOKEN_PREFIX = re.compile(
+    rf"{_WORD_START}(?:gh[pousr]_|github_pat_|hf_|glpat-|pypi-|xox[a-z]-|AKIA)[\w-]{{8,}}"
 )
-_SECRET = re.compile(
+_SECRET_NAME = re.compile(
     r"(^|_)(TOKENS?|PASSWORDS?|PASSWD|SECRETS?|CREDENTIALS?|API_?KEYS?|ACCESS_KEYS?)($|_)",
     re.IGNORECASE,
 )
 
 
-def names_a_secret(variable: str) -> bool:
+def is_secret_name(variable: str) -> bool:
     """Whether a variable of this name usually holds something that must not be written down."""
-    return _SECRET.search(variable) is not None
+    return _SECRET_NAME.search(variable) is not None
 
 
-def redact(text: str) -> str:
+def redact_secrets(text: str) -> str:
     """Take passwords and tokens out of `text`: those of URLs with the user's name, of headers, of
     variables that are called like a secret, and those that tell by how they begin.
     """
     if "@" in text and "://" in text:
-        text = _CREDENTIALS.sub("***@", text)
+        text = _URL_CREDENTIALS.sub("***@", text)
     if "=" in text and ("?" in text or "&" in text or "#" in text):
-        text = _PARAMETER.sub(r"\1***", text)
+        text = _QUERY_PARAMETER.sub(r"\1***", text)
     if "\n" in text:
-        return "\n".join(map(_outside_urls, text.split("\n")))
-    return _outside_urls(text)
+        return "\n".join(map(_redact_line, text.split("\n")))
+    return _redact_line(text)
 
 
-def _outside_urls(line: str) -> str:
-    if _begins_like_one(line):
-        line = _KNOWN.sub("***", line)
+def _redact_line(line: str) -> str:
+    if _has_token_prefix(line):
+        line = _TOKEN_PREFIX.sub("***", line)
     low = line.lower()
     if "authorization" in low or "bearer" in low:
-        line = _HEADER.sub(r"\1***", line)
-    if _names_one(low):
-        line = _ASSIGNED.sub(r"\1\2\3***", line)
+        line = _AUTH_HEADER.sub(r"\1***", line)
+    if _has_secret_word(low):
+        line = _SECRET_ASSIGNMENT.sub(r"\1\2\3***", line)
     return line
 
 
 # Twice as fast as any(): most lines have nothing of it, and are asked for all.
-def _begins_like_one(line: str) -> bool:
+def _has_token_prefix(line: str) -> bool:
     return (
         "hf_" in line
         or "ghp_" in line
@@ -102,7 +104,7 @@ def _begins_like_one(line: str) -> bool:
     )
 
 
-def _names_one(low: str) -> bool:
+def _has_secret_word(low: str) -> bool:
     return (
         "token" in low
         or "pass" in low

@@ -40,14 +40,14 @@ class Combination:
     extensions: bool | None = None
 
 
-class UnmetError(SettingsError):
+class UnsatisfiableError(SettingsError):
     """What is asked for is understood, and cannot be on this host as the facts are. `todo` is what
     helps where no change of the settings does; `tasks.planning.suggestions` looks for one.
     """
 
 
 @dataclass(frozen=True)
-class ToolkitChoice:
+class ToolkitResolution:
     """Which CUDA toolkit compiles: `none` for a CPU build, and where nothing is compiled. `home` is
     known for `system` and `path`.
     """
@@ -58,11 +58,11 @@ class ToolkitChoice:
     why: str = ""
 
     @property
-    def told(self) -> str:
+    def reason(self) -> str:
         """The reason, where it stands without the provider beside it."""
         return f"none: {self.why}" if self.provider == "none" else self.why
 
-    def full(self, host: Host) -> str | None:
+    def find_full_version(self, host: Host) -> str | None:
         """The version with its patch where it is one that was found there ("13.2.86"), else the
         release; None where there is none.
         """
@@ -71,7 +71,7 @@ class ToolkitChoice:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Resolution:
     """The decisions that every stage's plan starts from.
 
     `torch` is the release without local part; `cuda` its CUDA as "13.2", None for a CPU torch.
@@ -88,14 +88,14 @@ class Choice:
     ptx: bool
     torch: str
     cuda: str | None
-    toolkit: ToolkitChoice
+    toolkit: ToolkitResolution
     python: Interpreter
     index: str = ""
     extensions: bool = False
     machine: str = ""
 
     @property
-    def compiles(self) -> bool:
+    def needs_compiler(self) -> bool:
         """Whether anything is compiled: what a compiler has to be there for."""
         return self.strategy == "source" or self.extensions
 
@@ -107,13 +107,13 @@ class Choice:
         archs = (arch.sm.replace("_", "") for arch in self.targets)
         return ".".join([f"cu{self.cuda.replace('.', '')}", *archs])
 
-    def combination(self, host: Host) -> Combination:
+    def build_combination(self, host: Host) -> Combination:
         """What would be built with what, as far as planning knows: who looked at compilers, driver
         and the like adds them with `replace`.
         """
         return Combination(
             system=self.system,
-            cuda=self.toolkit.full(host),
+            cuda=self.toolkit.find_full_version(host),
             torch=self.torch,
             archs=self.targets,
             strategy=self.strategy,
@@ -122,7 +122,7 @@ class Choice:
         )
 
 
-def takes_packages(choice: Choice, asked: str) -> bool:
+def should_use_cuda_packages(choice: Resolution, asked: str) -> bool:
     """Return whether a torch that is built here takes CUDA's libraries from NVIDIA's Python
     packages. `asked` is the setting wheel.cuda; auto follows the provider of the toolkit.
 
@@ -133,8 +133,8 @@ def takes_packages(choice: Choice, asked: str) -> bool:
     if asked == "packages" and choice.system != "linux":
         raise SettingsError(
             "packages is for Linux: elsewhere torch does not look for CUDA in NVIDIA's packages",
-            where="wheel.cuda",
-            todo="set it to auto",
+            location="wheel.cuda",
+            hint="set it to auto",
         )
     by_packages = choice.toolkit.provider == "pypi" if asked == "auto" else asked == "packages"
     return by_packages and choice.system == "linux"

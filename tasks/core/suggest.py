@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def find_nearest_word(word: str, known: Iterable[str]) -> str:
     """The known word that is most like it, "" where none is."""
     import difflib  # noqa: PLC0415 - for mistakes alone
 
@@ -14,7 +14,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return by_lower[near[0]] if near else ""
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def format_did_you_mean(word: str, known: Iterable[str]) -> str:
     """`; did you mean "gpus"?` or an empty text."""
-    near = nearest(word, known)
+    near = find_nearest_word(word, known)
     return f'; did you mean "{near}"?' if near else ""

@@ -8,7 +8,7 @@ from typing import Any
 from tasks.diagnosis.decide import Diagnosis
 
 
-def document(found: Diagnosis, path: PurePath, remedy: str = "") -> dict[str, Any]:
+def build_diagnosis_document(found: Diagnosis, path: PurePath, remedy: str = "") -> dict[str, Any]:
     """The diagnosis of the log `path`. `line` is that of the source where a compiler names one,
     else that of the log; `remedy` is the one for this host, where there is one.
     """

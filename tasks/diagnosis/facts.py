@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 from tasks.diagnosis.decide import Diagnosis
 from tasks.knowledge.facts import Failure
 
-_KILLED = {-9, 137}  # SIGKILL, as Python and as a shell tell it
-_ASKED = {-2, 130, -15, 143, -1, 129}  # INT, TERM, HUP
-_CRASHED = {-6, 134, -7, 135, -8, 136, -11, 139}
-_ILLEGAL = {-4, 132}
-_OF_MEMORY = re.compile(r"memory|bad_alloc|oom", re.IGNORECASE)
+_KILL_CODES = {-9, 137}  # SIGKILL, as Python and as a shell tell it
+_STOP_CODES = {-2, 130, -15, 143, -1, 129}  # INT, TERM, HUP
+_CRASH_CODES = {-6, 134, -7, 135, -8, 136, -11, 139}
+_ILLEGAL_CODES = {-4, 132}
+_MEMORY_WORDS = re.compile(r"memory|bad_alloc|oom", re.IGNORECASE)
 _SHORT = 10  # a part in so many of the memory left is none left
 _PLENTY = 4
 
 
 @dataclass(frozen=True)
-class Facts:
+class RunFacts:
     """`size` is how long the log was in bytes, so that it is known whether they belong to it, and
     `begun` where the output of the command that failed begins in it; `code` is its exit code, minus
     the signal's number where one ended it. `kills` counts what the kernel ended for want of memory
@@ -41,43 +41,49 @@ class Facts:
     compiler: str = ""
 
 
-def judged_by(facts: Facts | None, found: Diagnosis, failures: Sequence[Failure]) -> Diagnosis:
+def apply_run_facts(
+    facts: RunFacts | None, found: Diagnosis, failures: Sequence[Failure]
+) -> Diagnosis:
     """The diagnosis of a log, corrected by the facts of its run: None for one from elsewhere."""
-    if _says_killed(found):
-        return _who_killed(facts, found, failures)
+    if _is_unexplained_kill(found):
+        return _explain_kill(facts, found, failures)
     if facts is None or found.failure or found.candidates:
         return found
-    if facts.code in _KILLED and not found.first_error:
-        return _who_killed(facts, found, failures)
-    if slug := _by_code(facts):
+    if facts.code in _KILL_CODES and not found.first_error:
+        return _explain_kill(facts, found, failures)
+    if slug := _find_slug_by_code(facts):
         why = f"it ended with {facts.code}, and printed no cause"
-        return replace(_as(found, failures, slug), by=why)
+        return replace(_replace_failure(found, failures, slug), by=why)
     return found
 
 
-def _says_killed(found: Diagnosis) -> bool:
+def _is_unexplained_kill(found: Diagnosis) -> bool:
     """Whether the log says that something was killed, and not that memory was the reason."""
     if found.failure is None or found.failure.slug != "oom-killed":
         return False
-    return not (found.first_error and _OF_MEMORY.search(found.first_error.text))
+    return not (found.first_error and _MEMORY_WORDS.search(found.first_error.text))
 
 
-def _who_killed(facts: Facts | None, found: Diagnosis, failures: Sequence[Failure]) -> Diagnosis:
+def _explain_kill(
+    facts: RunFacts | None, found: Diagnosis, failures: Sequence[Failure]
+) -> Diagnosis:
     if facts is None:
         return replace(found, by="the log alone, which does not tell who killed it")
-    short, why = pressure(facts)
+    short, why = assess_memory_pressure(facts)
     if short is None:
         return replace(found, failure=None, candidates=("oom-killed", "interrupted"), by=why)
-    return replace(_as(found, failures, "oom-killed" if short else "interrupted"), by=why)
+    return replace(
+        _replace_failure(found, failures, "oom-killed" if short else "interrupted"), by=why
+    )
 
 
-def pressure(facts: Facts) -> tuple[bool | None, str]:
+def assess_memory_pressure(facts: RunFacts) -> tuple[bool | None, str]:
     """Whether memory was short while it ran, None where that is not sure; and what says so."""
     left = ""
     if facts.lowest_mib is not None and facts.limit_mib:
         left = f"{facts.lowest_mib:,} of {facts.limit_mib:,} MiB of memory were left at the least"
     if facts.kills:
-        return True, "; ".join(filter(None, (_counted(facts.kills), left)))
+        return True, "; ".join(filter(None, (_format_kill_count(facts.kills), left)))
     if facts.lowest_mib is None or not facts.limit_mib:
         nobody = "the kernel ended nothing for want of memory meanwhile"
         return (False, nobody) if facts.kills == 0 else (None, "nobody looked at the memory")
@@ -88,18 +94,22 @@ def pressure(facts: Facts) -> tuple[bool | None, str]:
     return (False if facts.lowest_mib * _PLENTY > 3 * facts.limit_mib else None), left
 
 
-def _counted(kills: int) -> str:
+def _format_kill_count(kills: int) -> str:
     ended = "one program" if kills == 1 else f"{kills} programs"
     return f"the kernel ended {ended} for want of memory meanwhile"
 
 
-def _by_code(facts: Facts) -> str:
+def _find_slug_by_code(facts: RunFacts) -> str:
     if facts.free_mib == 0:
         return "disk-full"
-    kinds = ((_ASKED, "interrupted"), (_CRASHED, "crash"), (_ILLEGAL, "illegal-instruction"))
+    kinds = (
+        (_STOP_CODES, "interrupted"),
+        (_CRASH_CODES, "crash"),
+        (_ILLEGAL_CODES, "illegal-instruction"),
+    )
     return next((slug for codes, slug in kinds if facts.code in codes), "")
 
 
-def _as(found: Diagnosis, failures: Sequence[Failure], slug: str) -> Diagnosis:
+def _replace_failure(found: Diagnosis, failures: Sequence[Failure], slug: str) -> Diagnosis:
     failure = next(one for one in failures if one.slug == slug)
     return replace(found, failure=failure, candidates=(slug,))

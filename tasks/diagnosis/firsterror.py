@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tasks.diagnosis.lines import Line
+from tasks.diagnosis.lines import LogLine
 
 _ERROR = re.compile(
     r"""
@@ -60,13 +60,13 @@ _NOISE = re.compile(
     """,
     re.VERBOSE,
 )
-_PLACES = (
+_LOCATIONS = (
     re.compile(r"^\s*(?P<file>(?:[A-Za-z]:)?[^:(\s][^:(]*):(?P<line>\d+)(?::\d+)?:\s"),
     re.compile(r"^\s*(?P<file>(?:[A-Za-z]:)?[^:(\n]*(?:\([^)\d][^)]*\)[^:(\n]*)*)\((?P<line>\d+)(?:,\d+)?\)\s?:"),
     re.compile(r"^\s*CMake \w+ at (?P<file>.+?):(?P<line>\d+)\b"),
     re.compile(r"^\s*ptxas (?P<file>\S+), line (?P<line>\d+);"),
 )  # fmt: skip
-_COMPILERS_OWN = re.compile(r"[:)]\s*(?:fatal )?error(?: [A-Z]*\d+| #\d+(?:-D)?)?\s*:")
+_COMPILER_ERROR = re.compile(r"[:)]\s*(?:fatal )?error(?: [A-Z]*\d+| #\d+(?:-D)?)?\s*:")
 
 
 @dataclass(frozen=True)
@@ -79,22 +79,22 @@ class FirstError:
     line: int | None = None
 
 
-def first_error(lines: Iterable[Line]) -> FirstError | None:
+def find_first_error(lines: Iterable[LogLine]) -> FirstError | None:
     """The first real error; None where there are only consequences of one."""
-    return next((told(line) for line in lines if is_error(line)), None)
+    return next((parse_error(line) for line in lines if is_error(line)), None)
 
 
-def first_or_last(lines: Iterable[Line]) -> FirstError | None:
+def find_error_or_last_line(lines: Iterable[LogLine]) -> FirstError | None:
     """The first real error; the last line that says anything where there is none."""
     last = None
     for line in lines:
         if is_error(line):
-            return told(line)
+            return parse_error(line)
         last = line if line.text.strip() else last
-    return told(last) if last else None
+    return parse_error(last) if last else None
 
 
-def is_error(line: Line) -> bool:
+def is_error(line: LogLine) -> bool:
     """Whether the line tells an error of its own."""
     if line.failed is False or not _ERROR.search(line.text):
         return False
@@ -106,20 +106,22 @@ def is_noise(text: str) -> bool:
     return bool(_NOISE.search(text))
 
 
-def of_compiler(line: Line) -> bool:
+def is_compiler_error(line: LogLine) -> bool:
     """Whether a compiler refuses a place in a source."""
-    return bool(is_error(line) and place(line.text) and _COMPILERS_OWN.search(line.text))
+    return bool(
+        is_error(line) and find_source_location(line.text) and _COMPILER_ERROR.search(line.text)
+    )
 
 
-def told(line: Line) -> FirstError:
+def parse_error(line: LogLine) -> FirstError:
     """The line as an error."""
-    file, number = place(line.text) or (None, None)
+    file, number = find_source_location(line.text) or (None, None)
     return FirstError(line.number, line.text.strip(), file, number)
 
 
-def place(text: str) -> tuple[str, int] | None:
+def find_source_location(text: str) -> tuple[str, int] | None:
     """File and line of the sources that a compiler, CMake or ptxas names."""
-    for pattern in _PLACES:
+    for pattern in _LOCATIONS:
         if found := pattern.search(text):
             return found["file"].strip(), int(found["line"])
     return None

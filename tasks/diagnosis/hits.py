@@ -9,30 +9,32 @@ from functools import cache
 from itertools import islice, takewhile
 
 from tasks.diagnosis.firsterror import is_noise
-from tasks.diagnosis.lines import Line
-from tasks.diagnosis.literals import literals
+from tasks.diagnosis.lines import LogLine
+from tasks.diagnosis.literals import find_required_literals
 from tasks.knowledge.facts import Failure
 
-_NEAR = 40  # lines
-_WRAPPED = 4  # lines that a message may be wrapped to: CMake breaks what a compiler said
-_FOLLOWS = 300  # letters of each
+_NEARBY_LINES = 40  # lines
+_WRAPPED_LINES = 4  # lines that a message may be wrapped to: CMake breaks what a compiler said
+_MAX_WRAPPED_LENGTH = 300  # letters of each
 _QUOTE = "[\"'“”„‘’「」《》]"
-_ORDER = {"cause": 0, "consequence": 1, "notice": 2, "hint": 3, "rest": 4}
-_STARTS = re.compile(  # another message, which is no rest of the one before
+_RANK_ORDER = {"cause": 0, "consequence": 1, "notice": 2, "hint": 3, "rest": 4}
+_MESSAGE_START = re.compile(  # another message, which is no rest of the one before
     r"^\s*(?:CMake \w+ at |-- |\[\s*\d+(?:/\d+|%)\] |FAILED: |g?make(?:\[\d+\])?: |Makefile:\d+: )"
 )
-_WARNS = re.compile(r"^\s*(?:\S+:\d+: )?(?:\w+Warning: |WARNING: |CMake Warning|A module that was)")
+_WARNING_MESSAGE = re.compile(
+    r"^\s*(?:\S+:\d+: )?(?:\w+Warning: |WARNING: |CMake Warning|A module that was)"
+)
 
 
 @dataclass(frozen=True)
-class Hit:
+class FailureMatch:
     """A failure and the place in the lines that tells it."""
 
     failure: Failure
     at: int
 
 
-def hits(failures: Sequence[Failure], lines: Sequence[Line]) -> Iterator[Hit]:
+def match_failures(failures: Sequence[Failure], lines: Sequence[LogLine]) -> Iterator[FailureMatch]:
     """The failures that are told, by line; on one line the most exact alone."""
     windows = any(
         re.search(r"\b[A-Za-z]:[\\/]|\.exe\b|WinError|\bMSVC\b|\bLNK\d{4}\b|\bC\d{4}:", x.text)
@@ -41,55 +43,57 @@ def hits(failures: Sequence[Failure], lines: Sequence[Line]) -> Iterator[Hit]:
     asked = [one for one in failures if windows or not one.platform]
     seen: dict[str, tuple[Failure, ...]] = {}
     for at, line in enumerate(lines):
-        if not line.text.strip() or not _counts(line.text):
+        if not line.text.strip() or not _is_relevant(line.text):
             continue
-        wrapped = _wrapped(lines, at)
+        wrapped = _join_wrapped_lines(lines, at)
         key = re.sub(r"\d+", "0", wrapped)
         if key not in seen:
-            seen[key] = tuple(one for one in asked if _tells(one, line.text, wrapped))
-        met = [one for one in seen[key] if _near(one, lines, at)]
-        yield from _told(met, at)
+            seen[key] = tuple(one for one in asked if _is_match(one, line.text, wrapped))
+        met = [one for one in seen[key] if _has_nearby_pattern(one, lines, at)]
+        yield from _select_best_matches(met, at)
 
 
-def _told(met: Sequence[Failure], at: int) -> Iterator[Hit]:
+def _select_best_matches(met: Sequence[Failure], at: int) -> Iterator[FailureMatch]:
     """The most exact alone; hints all of them."""
-    best = min(met, key=lambda one: _ORDER[one.rank], default=None)
+    best = min(met, key=lambda one: _RANK_ORDER[one.rank], default=None)
     if best is None:
         return
-    yield from (Hit(one, at) for one in met if one is best or one.rank == best.rank == "hint")
+    yield from (
+        FailureMatch(one, at) for one in met if one is best or one.rank == best.rank == "hint"
+    )
 
 
 def is_warning(text: str) -> bool:
     """Whether the line only warns, of what may be the cause all the same."""
-    return bool(_WARNS.match(text))
+    return bool(_WARNING_MESSAGE.match(text))
 
 
-def _counts(text: str) -> bool:
+def _is_relevant(text: str) -> bool:
     return is_warning(text) or not (is_noise(text) or text.lstrip().startswith("raise "))
 
 
-def _wrapped(lines: Sequence[Line], at: int) -> str:
+def _join_wrapped_lines(lines: Sequence[LogLine], at: int) -> str:
     """The line and those after it, as one: up to the next message, blank ones left out."""
-    following = takewhile(lambda x: not _STARTS.match(x.text), lines[at + 1 : at + 9])
-    after = (x.text.strip()[:_FOLLOWS] for x in following if x.text.strip())
-    return " ".join((lines[at].text.strip(), *islice(after, _WRAPPED)))
+    following = takewhile(lambda x: not _MESSAGE_START.match(x.text), lines[at + 1 : at + 9])
+    after = (x.text.strip()[:_MAX_WRAPPED_LENGTH] for x in following if x.text.strip())
+    return " ".join((lines[at].text.strip(), *islice(after, _WRAPPED_LINES)))
 
 
-def _tells(failure: Failure, text: str, wrapped: str) -> bool:
-    if not _may_tell(failure, wrapped):
+def _is_match(failure: Failure, text: str, wrapped: str) -> bool:
+    if not _can_match(failure, wrapped):
         return False
     first = len(text.strip())
-    pattern = _pattern(failure.patterns, failure.headers)
+    pattern = _compile_patterns(failure.patterns, failure.headers)
     found = pattern.search(text)
     if not found:
         found = pattern.search(wrapped)
         if not found or found.start() >= first:
             return False
-    return not (failure.unless and _pattern(failure.unless, ()).search(text))
+    return not (failure.unless and _compile_patterns(failure.unless, ()).search(text))
 
 
-def _may_tell(failure: Failure, wrapped: str) -> bool:
-    texts = _literals(failure.patterns, failure.headers)
+def _can_match(failure: Failure, wrapped: str) -> bool:
+    texts = _collect_literals(failure.patterns, failure.headers)
     if texts is None:
         return True
     lower = wrapped.lower()
@@ -97,28 +101,30 @@ def _may_tell(failure: Failure, wrapped: str) -> bool:
 
 
 @cache
-def _literals(patterns: tuple[str, ...], headers: tuple[str, ...]) -> frozenset[str] | None:
+def _collect_literals(patterns: tuple[str, ...], headers: tuple[str, ...]) -> frozenset[str] | None:
     """Of all of them; None where one could match anything."""
-    found = [literals(one) for one in (*patterns, *map(_header, headers))]
+    found = [
+        find_required_literals(one) for one in (*patterns, *map(_build_header_pattern, headers))
+    ]
     return None if None in found else frozenset().union(*filter(None, found))
 
 
-def _near(failure: Failure, lines: Sequence[Line], at: int) -> bool:
+def _has_nearby_pattern(failure: Failure, lines: Sequence[LogLine], at: int) -> bool:
     if not failure.near:
         return True
-    pattern = _pattern(failure.near, ())
-    around = lines[max(0, at - _NEAR) : at + _NEAR]
+    pattern = _compile_patterns(failure.near, ())
+    around = lines[max(0, at - _NEARBY_LINES) : at + _NEARBY_LINES]
     return any(pattern.search(line.text) for line in around)
 
 
 @cache
-def _pattern(patterns: tuple[str, ...], headers: tuple[str, ...]) -> re.Pattern[str]:
+def _compile_patterns(patterns: tuple[str, ...], headers: tuple[str, ...]) -> re.Pattern[str]:
     """All of them as one; `headers` as each compiler says that it could not open one."""
-    told = (*patterns, *map(_header, headers))
+    told = (*patterns, *map(_build_header_pattern, headers))
     return re.compile("|".join(f"(?:{one})" for one in told), re.IGNORECASE)
 
 
-def _header(name: str) -> str:
+def _build_header_pattern(name: str) -> str:
     return (
         rf"error: {_QUOTE}?(?:{name}){_QUOTE}?(?: file not found|\s?:\s?No such file)"
         rf"|\bC1083\b[^\n]*?{_QUOTE}(?:{name}){_QUOTE}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-_SAID = {
+_TRANSLATIONS = {
     "fatal error": (
         *("致命错误", "致命的エラー", "[Ss]chwerwiegender Fehler", "erreur fatale"),
         *("error fatal", "erro fatal", "errore fatale", "фатальная ошибка", "치명적 오류"),
@@ -96,13 +96,15 @@ _SAID = {
         *("Der Dateiname ist zu lang", "Trop long nom de fichier"),
     ),
 }  # fmt: skip
-_TOLD = tuple((re.compile("|".join(said)), english) for english, said in _SAID.items())
+_TRANSLATION_PATTERNS = tuple(
+    (re.compile("|".join(said)), english) for english, said in _TRANSLATIONS.items()
+)
 _WITHOUT_ACCENTS = re.compile(
     r"ehler|erreur|nicht|Aucun|Permission non|commande|Trop|kann |Keine|Warnung|avertiss|zu lang|"
     r"errore|erro |erro:|error fatal|existe el|espacio|non esistente|esaurito|killed\)|sin definir|"
     r"aviso|avviso|no se reconoce|Impossibile trovare|El sistema no"
 )
-_TYPED = str.maketrans(
+_PLAIN_CHARACTERS = str.maketrans(
     {
         **dict.fromkeys("‘’‚‛′´ʼ‹›「」", "'"),
         **dict.fromkeys("“”„‟″", '"'),
@@ -115,17 +117,17 @@ _QUOTE_THEN_COLON = re.compile(r"(?<=['\"]) :(?=\s|$)")
 _FRENCH_COLON = re.compile(r"(?<=\w) :(?=\s|$)")  # in English that is MSVC's own: "LINK : fatal"
 
 
-def in_english(line: str) -> str:
+def translate_to_english(line: str) -> str:
     """The line with the phrases of other languages, and their quotes, replaced; as it is where it
     has none.
     """
     foreign = not line.isascii()
     if foreign:
-        line = _GUILLEMETS.sub('"', line.translate(_TYPED))
+        line = _GUILLEMETS.sub('"', line.translate(_PLAIN_CHARACTERS))
     if " :" in line:
         line = _QUOTE_THEN_COLON.sub(":", line)
     if not (foreign or _WITHOUT_ACCENTS.search(line)):
         return line
-    for said, english in _TOLD:
+    for said, english in _TRANSLATION_PATTERNS:
         line = said.sub(english, line)
     return _FRENCH_COLON.sub(":", line).replace("：", ": ")

@@ -18,15 +18,17 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import BinaryIO
 
-from tasks.core.errors import BuildError
-from tasks.diagnosis.lines import Raw
+from tasks.core.errors import TorchyardError
+from tasks.diagnosis.lines import RawLine
 
 _BLOCK = 1 << 20
-_LINE = 1 << 16  # a longer line is cut in pieces, so that a file without line ends is read, too
-_HEAD, _END, _KEPT, _LONGEST = 200, 400, 20_000, 2000
-_BEFORE, _AFTER = 5, 8
+_MAX_LINE_BYTES = (
+    1 << 16
+)  # a longer line is cut in pieces, so that a file without line ends is read, too
+_HEAD_LINES, _END_LINES, _MAX_KEPT_LINES, _MAX_TEXT_LENGTH = 200, 400, 20_000, 2000
+_CONTEXT_BEFORE, _CONTEXT_AFTER = 5, 8
 _DENSE = 20  # with the word in a line of so many, each line is asked
-_WORDS = tuple(
+_ERROR_KEYWORDS = tuple(
     word.encode()
     for word in (
         *("error", "fatal", "failed", "exception", "killed", "cannot ", "could not", "not found"),
@@ -46,25 +48,27 @@ _WORDS = tuple(
         ),
     )
 )
-_FLAGS = ((b"-wno-error", b"-wno-....."), (b"-werror", b"-w....."))  # of the same length
-_WARNS = re.compile(rb"[:)] ?warning|\bwarning [#A-Z]|^cc1plus: warning")
-_NUMBERS = b"0123456789abcdef"  # what numbers and digests consist of
-_ALIKE, _SHAPES = 20, 50_000
+_WERROR_FLAGS = ((b"-wno-error", b"-wno-....."), (b"-werror", b"-w....."))  # of the same length
+_WARNING_BYTES = re.compile(rb"[:)] ?warning|\bwarning [#A-Z]|^cc1plus: warning")
+_DIGITS = b"0123456789abcdef"  # what numbers and digests consist of
+_MAX_ALIKE, _MAX_SHAPES = 20, 50_000
 
 
-def read_log(path: Path, begun: int = 0) -> Iterator[Raw]:
+def read_log(path: Path, begun: int = 0) -> Iterator[RawLine]:
     """The lines of the log that can matter, in order; those before the byte `begun` are counted and
     left out. Raises `BuildError` where it is not readable.
     """
     try:
         with path.open("rb") as file:
-            yield from _kept(_numbered(_blocks(file, begun), _lines_before(path, begun) + 1))
+            yield from _select_lines(
+                _number_blocks(_read_blocks(file, begun), _count_lines_before(path, begun) + 1)
+            )
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise _build_unreadable_error(path, error) from error
 
 
 @contextmanager
-def spooled(log: Path) -> Iterator[Path]:
+def spool_log(log: Path) -> Iterator[Path]:
     """A file with what is in `log`, which may be a pipe: that can be read once, and a log is read
     more often. Raises `BuildError` where it cannot be kept.
     """
@@ -77,19 +81,19 @@ def spooled(log: Path) -> Iterator[Path]:
             with log.open("rb") as source, kept.open("wb") as file:
                 shutil.copyfileobj(source, file, _BLOCK)
         except OSError as error:
-            raise _unreadable(log, error) from error
+            raise _build_unreadable_error(log, error) from error
         yield kept
 
 
-def _unreadable(log: Path, error: OSError) -> BuildError:
-    return BuildError(
+def _build_unreadable_error(log: Path, error: OSError) -> TorchyardError:
+    return TorchyardError(
         f"the log cannot be read: {error.strerror or error}",
-        where=str(log),
-        todo="name a file with doit diagnose --log FILE",
+        location=str(log),
+        hint="name a file with doit diagnose --log FILE",
     )
 
 
-def _lines_before(path: Path, end: int) -> int:
+def _count_lines_before(path: Path, end: int) -> int:
     """How many lines end before that byte."""
     count = 0
     with path.open("rb") as file:
@@ -99,9 +103,9 @@ def _lines_before(path: Path, end: int) -> int:
     return count
 
 
-def _blocks(file: BinaryIO, begun: int) -> Iterator[bytes]:
+def _read_blocks(file: BinaryIO, begun: int) -> Iterator[bytes]:
     """The file in blocks that end with a line; UTF-16 as UTF-8."""
-    wide = _wide(file.read(4096))
+    wide = _detect_utf16(file.read(4096))
     file.seek(begun)
     if wide:
         from codecs import getincrementaldecoder  # noqa: PLC0415 - few logs need it
@@ -115,13 +119,13 @@ def _blocks(file: BinaryIO, begun: int) -> Iterator[bytes]:
     rest = b""
     for piece in pieces:
         data = rest + piece
-        end = data.rfind(b"\n") + 1 or (len(data) if len(data) > _LINE else 0)
+        end = data.rfind(b"\n") + 1 or (len(data) if len(data) > _MAX_LINE_BYTES else 0)
         rest = data[end:]
         yield data[:end]
     yield rest
 
 
-def _wide(start: bytes) -> str:
+def _detect_utf16(start: bytes) -> str:
     """The UTF-16 that a file begins with, "" where it is none."""
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
@@ -130,7 +134,9 @@ def _wide(start: bytes) -> str:
     return "utf-16-le" if start[1::2].count(0) > start[::2].count(0) else "utf-16-be"
 
 
-def _numbered(blocks: Iterator[bytes], number: int) -> Iterator[tuple[int, list[bytes], list[int]]]:
+def _number_blocks(
+    blocks: Iterator[bytes], number: int
+) -> Iterator[tuple[int, list[bytes], list[int]]]:
     """Blocks of lines: the number of the first, the lines, and which of them have a word."""
     for block in blocks:
         if not block:
@@ -138,31 +144,33 @@ def _numbered(blocks: Iterator[bytes], number: int) -> Iterator[tuple[int, list[
         lines = block.split(b"\n")
         if not lines[-1]:
             lines.pop()
-        yield number, lines, _with_a_word(block, lines)
+        yield number, lines, _find_keyword_lines(block, lines)
         number += len(lines)
 
 
-def _with_a_word(block: bytes, lines: list[bytes]) -> list[int]:
+def _find_keyword_lines(block: bytes, lines: list[bytes]) -> list[int]:
     """Which lines of the block have one of the words; found in the block as a whole, which is some
     fifty times as fast as to ask each line. Where many lines have one they are not asked again.
     """
     lower = block.lower()
-    for flag, nothing in _FLAGS:
+    for flag, nothing in _WERROR_FLAGS:
         lower = lower.replace(flag, nothing)
     left: Sequence[int] = range(len(lines))
-    rest = _Rest(lower.split(b"\n")[: len(lines)])
+    rest = _UnmatchedLines(lower.split(b"\n")[: len(lines)])
     found: set[int] = set()
-    for word in _WORDS:
-        met = rest.having(word)
+    for word in _ERROR_KEYWORDS:
+        met = rest.find_lines_with(word)
         found.update(left[at] for at in met)
         if len(met) > len(left) // _DENSE:
             gone = set(met)
             left = [at for place, at in enumerate(left) if place not in gone]
-            rest = _Rest([text for place, text in enumerate(rest.lines) if place not in gone])
+            rest = _UnmatchedLines(
+                [text for place, text in enumerate(rest.lines) if place not in gone]
+            )
     return sorted(found)
 
 
-class _Rest:
+class _UnmatchedLines:
     """The lines of a block that have none of the words so far."""
 
     def __init__(self, lines: list[bytes]) -> None:
@@ -170,7 +178,7 @@ class _Rest:
         self._text = b"\n".join(lines)
         self._starts = [0, *accumulate(len(line) + 1 for line in lines)]
 
-    def having(self, word: bytes) -> list[int]:
+    def find_lines_with(self, word: bytes) -> list[int]:
         """Which of them have the word."""
         at = self._text.find(word)
         if at >= 0 and self._text.count(word) > len(self.lines) // _DENSE:
@@ -182,61 +190,64 @@ class _Rest:
         return found
 
 
-class _Shapes:
+class _LineShapes:
     """How often lines came that differ in numbers alone: the thousandth tells nothing new."""
 
     def __init__(self) -> None:
         self._seen: dict[bytes, int] = {}
 
-    def new(self, line: bytes) -> bool:
+    def is_new(self, line: bytes) -> bool:
         """Whether the line is no warning, and few like it came before."""
         if line.startswith(b"$ "):
             return True  # a command of ours: where a try begins
-        if b"arning" in line and _WARNS.search(line):
+        if b"arning" in line and _WARNING_BYTES.search(line):
             return False
-        shape = line[:300].translate(None, _NUMBERS)
-        if len(self._seen) >= _SHAPES:
+        shape = line[:300].translate(None, _DIGITS)
+        if len(self._seen) >= _MAX_SHAPES:
             self._seen.clear()
         self._seen[shape] = count = self._seen.get(shape, 0) + 1
-        return count <= _ALIKE
+        return count <= _MAX_ALIKE
 
 
-def _kept(blocks: Iterator[tuple[int, list[bytes], list[int]]]) -> Iterator[Raw]:
+def _select_lines(blocks: Iterator[tuple[int, list[bytes], list[int]]]) -> Iterator[RawLine]:
     """The head, what is around the words, the end."""
-    end: deque[tuple[int, bytes]] = deque(maxlen=_END)
+    end: deque[tuple[int, bytes]] = deque(maxlen=_END_LINES)
     told = last = 0
-    shapes = _Shapes()
+    shapes = _LineShapes()
     head = 0
     for number, lines, words in blocks:
-        head = head or number + _HEAD
-        new = [at for at in words if shapes.new(lines[at])]
-        for first, after in _spans(number, len(lines), new, head):
+        head = head or number + _HEAD_LINES
+        new = [at for at in words if shapes.is_new(lines[at])]
+        for first, after in _list_spans(number, len(lines), new, head):
             for at in range(max(first, last + 1), after):
-                if told < _KEPT:
+                if told < _MAX_KEPT_LINES:
                     told, last = told + 1, at
-                    yield from _raws(at, lines[at - number])
-        tail = max(0, len(lines) - _END)
+                    yield from _split_raw_lines(at, lines[at - number])
+        tail = max(0, len(lines) - _END_LINES)
         end.extend(enumerate(islice(lines, tail, None), number + tail))
     for at, line in end:
         if at > last:
-            yield from _raws(at, line)
+            yield from _split_raw_lines(at, line)
 
 
-def _spans(number: int, count: int, words: list[int], head: int) -> Iterator[tuple[int, int]]:
+def _list_spans(number: int, count: int, words: list[int], head: int) -> Iterator[tuple[int, int]]:
     """From which line to before which one lines are kept, in order: those before `head` all."""
     if number < head:
         yield number, min(head, number + count)
     for at in words:
-        yield max(number, number + at - _BEFORE), min(number + count, number + at + _AFTER + 1)
+        yield (
+            max(number, number + at - _CONTEXT_BEFORE),
+            min(number + count, number + at + _CONTEXT_AFTER + 1),
+        )
 
 
-def _raws(number: int, line: bytes) -> Iterator[Raw]:
+def _split_raw_lines(number: int, line: bytes) -> Iterator[RawLine]:
     """What a terminal was to show there: progress that was written over is several texts."""
     for piece in line.rstrip(b"\r").split(b"\r")[-20:]:
-        yield Raw(number, decoded(piece[: 2 * _LONGEST])[:_LONGEST])
+        yield RawLine(number, decode_line(piece[: 2 * _MAX_TEXT_LENGTH])[:_MAX_TEXT_LENGTH])
 
 
-def decoded(line: bytes) -> str:
+def decode_line(line: bytes) -> str:
     """The bytes as text, by the encoding that they can be."""
     try:
         return line.decode("utf-8")

@@ -9,11 +9,11 @@ from pathlib import PurePath
 
 from tasks.diagnosis.decide import Diagnosis
 
-_BEFORE = r"""(?:^|(?<=[\s"'`‘“(\[{<=:,;|]))"""  # a path: no other path may go on into it
-_BELOW = r"""[/\\](?P<below>[^\s"'`’”()\[\]{}<>:,;|]+)"""
+_PATH_START = r"""(?:^|(?<=[\s"'`‘“(\[{<=:,;|]))"""  # a path: no other path may go on into it
+_PATH_REST = r"""[/\\](?P<below>[^\s"'`’”()\[\]{}<>:,;|]+)"""
 
 
-def of_original(
+def map_to_original(
     found: Diagnosis, copy: PurePath, original: PurePath, is_there: Callable[[str], bool]
 ) -> Diagnosis:
     """The diagnosis with `original` for the folder `copy` in its first error, of each file that
@@ -23,13 +23,13 @@ def of_original(
     if error is None:
         return found
     text, file = error.text, error.file
-    if file and (moved := _moved(file, copy, original)) and is_there(moved):
+    if file and (moved := _map_path(file, copy, original)) and is_there(moved):
         text, file = text.replace(file, moved, 1), moved
-    told = replace(error, text=_told(text, copy, original, is_there), file=file)
+    told = replace(error, text=_map_paths_in_text(text, copy, original, is_there), file=file)
     return replace(found, first_error=told)
 
 
-def _moved(file: str, copy: PurePath, original: PurePath) -> str:
+def _map_path(file: str, copy: PurePath, original: PurePath) -> str:
     """The path of the original, "" of what is not in the copy. On Windows a compiler has / where
     another has \\ between folders.
     """
@@ -40,12 +40,14 @@ def _moved(file: str, copy: PurePath, original: PurePath) -> str:
     return ""
 
 
-def _told(text: str, copy: PurePath, original: PurePath, is_there: Callable[[str], bool]) -> str:
+def _map_paths_in_text(
+    text: str, copy: PurePath, original: PurePath, is_there: Callable[[str], bool]
+) -> str:
     """Every path of the text; of one with spaces in it only the first error's file is known."""
     written = "|".join(map(re.escape, {str(copy), copy.as_posix()}))
 
-    def mended(found: re.Match[str]) -> str:
-        moved = _moved(found[0], copy, original)
+    def map_match(found: re.Match[str]) -> str:
+        moved = _map_path(found[0], copy, original)
         return moved if is_there(moved) else found[0]
 
-    return re.sub(f"{_BEFORE}(?:{written}){_BELOW}", mended, text)
+    return re.sub(f"{_PATH_START}(?:{written}){_PATH_REST}", map_match, text)

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from tasks.diagnosis.wording import wordings
-from tasks.knowledge import Knowledge, load
+from tasks.diagnosis.wording import generate_examples
+from tasks.knowledge import Knowledge, load_knowledge
 from tasks.knowledge.facts import Failure
-from tasks.knowledge.pagecards import mark
+from tasks.knowledge.pagecards import format_evidence_mark
 
-_HEAD = """\
+_PAGE_HEAD = """\
 # Known failures
 
 <!-- Made of config/knowledge/failures.yaml: python -m tasks.diagnosis.page > docs/diagnosis.md.
@@ -40,63 +40,63 @@ _RANKS = {
     "hint": "A candidate, never told as the cause.",
     "rest": "What is left of a log without its cause.",
 }
-_HEALED = {
+_AUTO_FIXES = {
     "fewer-jobs": "tries again with half the jobs",
     "submodules": "brings the submodules along",
     "no-build-isolation": "builds without isolation",
 }
 
 
-def text(knowledge: Knowledge) -> str:
+def render_diagnosis_page(knowledge: Knowledge) -> str:
     """The page."""
-    parts = [_HEAD]
+    parts = [_PAGE_HEAD]
     for phase, title in _TITLES.items():
         parts.append(f"## {title}\n")
         of_phase = sorted(
             (one for one in knowledge.failures if one.phase == phase), key=lambda one: one.slug
         )
         for slug, entries in groupby(of_phase, key=lambda one: one.slug):
-            parts.extend(_cause(slug, list(entries)))
+            parts.extend(_render_cause(slug, list(entries)))
     return "\n".join(parts)
 
 
-def _cause(slug: str, entries: list[Failure]) -> Iterator[str]:
+def _render_cause(slug: str, entries: list[Failure]) -> Iterator[str]:
     yield f"### {slug}\n"
     for entry in entries:
-        yield f"{_sentence(entry.cause)} {mark(entry.status)}\n"
-        told = dict.fromkeys(_seen(entry))
+        yield f"{_format_sentence(entry.cause)} {format_evidence_mark(entry.status)}\n"
+        told = dict.fromkeys(_list_messages(entry))
         yield "```text\n" + "".join(f"{line}\n" for line in told) + "```\n"
-        yield f"**Do:** {_plain(entry.remedy)}.{_healed(entry)}\n"
+        yield f"**Do:** {_escape_markdown(entry.remedy)}.{_format_auto_fix(entry)}\n"
         notes = [_RANKS.get(entry.rank, ""), "Windows only." if entry.platform else ""]
         if any(notes):
             yield f"*{' '.join(filter(None, notes))}*\n"
 
 
-def _sentence(cause: str) -> str:
-    return f"{_plain(cause[0].upper() + cause[1:])}."
+def _format_sentence(cause: str) -> str:
+    return f"{_escape_markdown(cause[0].upper() + cause[1:])}."
 
 
-def _plain(told: str) -> str:
+def _escape_markdown(told: str) -> str:
     """Text that Markdown takes for nothing else."""
     return told.replace("<", "&lt;").replace("*", "\\*")
 
 
-def _seen(entry: Failure) -> Iterator[str]:
+def _list_messages(entry: Failure) -> Iterator[str]:
     for pattern in entry.patterns:
-        yield from wordings(pattern)
+        yield from generate_examples(pattern)
     for pattern in entry.headers:
-        for header in wordings(pattern):
+        for header in generate_examples(pattern):
             yield f"fatal error: {header}: No such file or directory"
 
 
-def _healed(entry: Failure) -> str:
+def _format_auto_fix(entry: Failure) -> str:
     if not entry.heal:
         return ""
     kind, _, header = entry.heal.partition(" ")
-    what = f"forces `#include <{header}>` in" if header else _HEALED[kind]
+    what = f"forces `#include <{header}>` in" if header else _AUTO_FIXES[kind]
     return f" With `build.heal: true` a build {what}, once."
 
 
 if __name__ == "__main__":
-    page = text(load(Path(__file__).parents[2] / "config" / "knowledge"))
+    page = render_diagnosis_page(load_knowledge(Path(__file__).parents[2] / "config" / "knowledge"))
     sys.stdout.buffer.write(page.encode())  # whatever a terminal or a pipe is in otherwise

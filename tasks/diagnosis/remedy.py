@@ -7,19 +7,19 @@ from collections.abc import Mapping
 
 from tasks.knowledge.facts import Failure
 
-_WORD = re.compile(r"\{([a-z][a-z_]*(?::[a-z-]+)?)\}")
+_PLACEHOLDER = re.compile(r"\{([a-z][a-z_]*(?::[a-z-]+)?)\}")
 
 
-def remedy(failure: Failure, known: Mapping[str, str]) -> str:
+def fill_remedy(failure: Failure, known: Mapping[str, str]) -> str:
     """The first of `failure.here` whose words are all known, with what they stand for here; else
     the one that holds everywhere.
     """
     for text in failure.here:
-        if words(text) <= known.keys():
-            return _WORD.sub(lambda found: known[found[1]], text)
+        if find_placeholders(text) <= known.keys():
+            return _PLACEHOLDER.sub(lambda found: known[found[1]], text)
     return failure.remedy
 
 
-def words(text: str) -> set[str]:
+def find_placeholders(text: str) -> set[str]:
     """The words of a remedy that a host has to fill: `jobs`, `install:compiler`."""
-    return set(_WORD.findall(text))
+    return set(_PLACEHOLDER.findall(text))

@@ -11,13 +11,15 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-SLUG = "resolver-conflict"
+CONFLICT_SLUG = "resolver-conflict"
 _CONSTRAINT = "a constraint requires"
-_BEGINS = re.compile(r"No solution found|conflicting dependencies|The conflict is caused by")
-_ENDS = re.compile(r"To fix this you could try|ResolutionImpossible|^\s*hint:")
+_EXPLANATION_START = re.compile(
+    r"No solution found|conflicting dependencies|The conflict is caused by"
+)
+_EXPLANATION_END = re.compile(r"To fix this you could try|ResolutionImpossible|^\s*hint:")
 _FRAME = re.compile(r"[│├╰─▶×]+")
 _SPECIFIER = r"(?:(?:===?|[<>~!]=|[<>])\s?[\w.*+!-]*\w\*?,?\s?)+"
-_WORDS = re.compile(
+_REQUIREMENT_WORDS = re.compile(
     rf"""
       (?P<concluded>\bwe\scan\sconclude\sthat\b) | (?P<because>\bbecause\b)
     | (?P<you>\b(?:you\srequire|your\sproject\sdepends\son|[Tt]he\suser\srequested)\b)
@@ -42,30 +44,30 @@ def find_conflict(lines: Iterable[str]) -> str:
     """Return two conflicting requirements as a sentence; "" if the output has no such two, as when
     the index lacks a version.
     """
-    found = list(_requirements(_explanation(lines)))
+    found = list(_parse_requirements(_extract_explanation(lines)))
     for one, other in combinations(found, 2):
-        if one.name == other.name and _exclude(one.specifier, other.specifier):
+        if one.name == other.name and _is_exclusive(one.specifier, other.specifier):
             same = one.who == other.who and one.who != "you require"
             who = _CONSTRAINT if same else other.who  # uv names a constraint after a dependency
             return f"{one.who} {one.text}, and {who} {other.text}"
     return ""
 
 
-def _explanation(lines: Iterable[str]) -> str:
+def _extract_explanation(lines: Iterable[str]) -> str:
     """Return the resolver's explanation as one line, without uv's box-drawing characters."""
     kept: list[str] = []
     for line in lines:
-        if kept and _ENDS.search(line):
+        if kept and _EXPLANATION_END.search(line):
             break
-        if kept or _BEGINS.search(line):
+        if kept or _EXPLANATION_START.search(line):
             kept.append(_FRAME.sub(" ", line))
     return " ".join(" ".join(kept).split())
 
 
-def _requirements(text: str) -> Iterator[_Requirement]:
+def _parse_requirements(text: str) -> Iterator[_Requirement]:
     """Yield each requirement; skip conclusions, which only repeat them."""
     who, concluded = _CONSTRAINT, True
-    for found in _WORDS.finditer(text):
+    for found in _REQUIREMENT_WORDS.finditer(text):
         if found["concluded"]:
             concluded = True
         elif found["because"]:
@@ -81,7 +83,7 @@ def _requirements(text: str) -> Iterator[_Requirement]:
             yield _Requirement(canonicalize_name(found["name"]), specifier, text_of, who)
 
 
-def _exclude(one: str, other: str) -> bool:
+def _is_exclusive(one: str, other: str) -> bool:
     """Return True if no version that either specifier mentions satisfies both."""
     try:
         both = SpecifierSet(f"{one},{other}", prereleases=True)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 
-class Tail:
+class LogTail:
     """The end of the file at `path`, which need not be there yet."""
 
     def __init__(self, path: Path) -> None:
@@ -14,7 +14,7 @@ class Tail:
         self._file = 0
         self._at = 0
 
-    def lines(self) -> list[str]:
+    def read_new_lines(self) -> list[str]:
         """Whole lines that are new: all of them where another file has taken its place, none where
         it cannot be read.
         """

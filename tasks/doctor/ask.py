@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tasks.core.deps_model import Limits
-from tasks.doctor.host_facts import Asked, Wanted
+from tasks.core.deps_model import CompilerLimits
+from tasks.doctor.host_facts import ProbeRequest, RequiredUrl
 from tasks.doctor.network import INDEX, TREE
-from tasks.doctor.programs import deps_job
-from tasks.knowledge.room import EVERYWHERE
+from tasks.doctor.programs import find_deps_job
+from tasks.knowledge.room import ALL_PLACES
 from tasks.settings import workers
-from tasks.system.network.mirrors import mirrored, mirrored_index
+from tasks.system.network.mirrors import apply_index_mirror, apply_mirror
 
 if TYPE_CHECKING:
     from pathlib import PurePath
@@ -23,57 +23,59 @@ if TYPE_CHECKING:
     from tasks.stages.source.job import SourceJob
 
 
-def ask(root: PurePath, host: Host, profile: Profile | None) -> Asked:
+def build_probe_request(root: PurePath, host: Host, profile: Profile | None) -> ProbeRequest:
     """Where to look; of a profile that does not open only what is true of any."""
     if profile is None:
-        return Asked(root, host, tuple((place, root) for place in EVERYWHERE[:-1]))
-    job = deps_job(profile)
-    extensions = [stage.job for stage in profile.plan.of("extensions")]
+        return ProbeRequest(root, host, tuple((place, root) for place in ALL_PLACES[:-1]))
+    job = find_deps_job(profile)
+    extensions = [stage.job for stage in profile.plan.find_stages("extensions")]
     layout, build = profile.layout, profile.loaded.settings.build
-    return Asked(
+    return ProbeRequest(
         root=root,
         host=host,
-        places=tuple(_places(profile)),
+        places=tuple(_list_profile_places(profile)),
         build=layout.build,
         venv=layout.venv,
-        torch=_torch(profile),
-        begun=tuple(_begun(profile)),
+        torch=_find_existing_torch(profile),
+        begun=tuple(_list_started_build_files(profile)),
         into=profile.loaded.settings.install.into or "",
-        installed=layout.manifest("install"),
+        installed=layout.compute_manifest_path("install"),
         cc=job.cc if job else None,
         cxx=job.cxx if job else None,
-        limits=job.limits if job else Limits(),
+        limits=job.limits if job else CompilerLimits(),
         toolkit_home=profile.choice.toolkit.home,
-        urls=tuple(_urls(profile)),
+        urls=tuple(_list_required_urls(profile)),
         distributions=tuple(one.name for one in extensions),
         sources=tuple((one.name, one.original) for one in extensions),
-        own=tuple(_own(profile)),
-        checkouts=tuple(_checkouts(profile)),
-        workers=workers.asked(build.distribute, build.hosts, layout.build),
+        own=tuple(_list_path_extensions(profile)),
+        checkouts=tuple(_list_user_checkouts(profile)),
+        workers=workers.build_distribution_settings(build.distribute, build.hosts, layout.build),
     )
 
 
-def _source(profile: Profile) -> SourceJob | None:
-    job: SourceJob | None = next((stage.job for stage in profile.plan.of("source")), None)
+def _find_source_job(profile: Profile) -> SourceJob | None:
+    job: SourceJob | None = next((stage.job for stage in profile.plan.find_stages("source")), None)
     return job
 
 
-def _own(profile: Profile) -> Iterator[tuple[str, PurePath, PurePath]]:
-    for stage in profile.plan.of("extensions"):
+def _list_path_extensions(profile: Profile) -> Iterator[tuple[str, PurePath, PurePath]]:
+    for stage in profile.plan.find_stages("extensions"):
         if stage.job.kind == "path":
             folder = type(profile.layout.build)(stage.job.location)
             yield stage.job.name, folder, folder / stage.job.subdirectory
 
 
-def _checkouts(profile: Profile) -> Iterator[tuple[str, PurePath]]:
+def _list_user_checkouts(profile: Profile) -> Iterator[tuple[str, PurePath]]:
     """Yield the setting and the folder of every source that the user keeps in a folder."""
-    source = _source(profile)
+    source = _find_source_job(profile)
     if source and source.kind == "path":
         yield "source.path", source.tree
-    yield from ((f"extensions ({name}).path", folder) for name, folder, _ in _own(profile))
+    yield from (
+        (f"extensions ({name}).path", folder) for name, folder, _ in _list_path_extensions(profile)
+    )
 
 
-def _torch(profile: Profile) -> PurePath | None:
+def _find_existing_torch(profile: Profile) -> PurePath | None:
     """Of strategy existing, where the interpreter has it."""
     found = profile.choice.python.torch
     if profile.choice.strategy != "existing" or not found:
@@ -81,48 +83,48 @@ def _torch(profile: Profile) -> PurePath | None:
     return type(profile.layout.build)(found.folder)
 
 
-def _places(profile: Profile) -> Iterator[tuple[str, PurePath]]:
+def _list_profile_places(profile: Profile) -> Iterator[tuple[str, PurePath]]:
     """A tree of a person's own is built in: what is large is there then."""
-    source = _source(profile)
+    source = _find_source_job(profile)
     tree = source.tree if source and source.kind == "path" else profile.layout.build
-    yield from places(profile.layout, tree)
+    yield from list_build_places(profile.layout, tree)
 
 
-def places(layout: Layout, tree: PurePath) -> Iterator[tuple[str, PurePath]]:
+def list_build_places(layout: Layout, tree: PurePath) -> Iterator[tuple[str, PurePath]]:
     """Where a build puts things in the checkout, or in `tree`."""
     yield "build", tree
     yield "environment", layout.build
     yield "wheels", layout.wheelhouse
 
 
-def _begun(profile: Profile) -> Iterator[PurePath]:
+def _list_started_build_files(profile: Profile) -> Iterator[PurePath]:
     """Files that say that most of the room is taken already."""
-    if source := _source(profile):
+    if source := _find_source_job(profile):
         yield source.tree / "build" / "CMakeCache.txt"
     else:
-        yield profile.layout.manifest("wheel")
+        yield profile.layout.compute_manifest_path("wheel")
 
 
-def _urls(profile: Profile) -> Iterator[Wanted]:
+def _list_required_urls(profile: Profile) -> Iterator[RequiredUrl]:
     if profile.loaded.settings.offline:
         return
-    mirrors = profile.held.mirrors if profile.held else {}
-    yield replace(_index(_default(profile.knowledge), mirrors), usual=True)
+    mirrors = profile.pinned_plan.mirrors if profile.pinned_plan else {}
+    yield replace(_resolve_index_url(_read_default_index(profile.knowledge), mirrors), usual=True)
     if profile.choice.index:
-        yield _index(profile.choice.index, mirrors)
-    source = _source(profile)
+        yield _resolve_index_url(profile.choice.index, mirrors)
+    source = _find_source_job(profile)
     if source and source.kind == "git":
-        yield Wanted(TREE, mirrored(source.location, source.mirrors))
-    for stage in profile.plan.of("extensions"):
+        yield RequiredUrl(TREE, apply_mirror(source.location, source.mirrors))
+    for stage in profile.plan.find_stages("extensions"):
         if stage.job.kind == "git":
-            url = mirrored(stage.job.location, stage.job.mirrors)
-            yield Wanted(stage.job.name, url, stage.job.optional)
+            url = apply_mirror(stage.job.location, stage.job.mirrors)
+            yield RequiredUrl(stage.job.name, url, stage.job.optional)
 
 
-def _index(url: str, mirrors: Mapping[str, str]) -> Wanted:
-    place = mirrored_index(url, mirrors)
-    return Wanted(INDEX, place, instead_of="" if place == url else url)
+def _resolve_index_url(url: str, mirrors: Mapping[str, str]) -> RequiredUrl:
+    place = apply_index_mirror(url, mirrors)
+    return RequiredUrl(INDEX, place, instead_of="" if place == url else url)
 
 
-def _default(knowledge: Knowledge) -> str:
+def _read_default_index(knowledge: Knowledge) -> str:
     return str(knowledge.pytorch_notes["indexes"]["pypi"])

@@ -6,24 +6,26 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tasks.core.check_ids import CheckId
-from tasks.doctor.symptom import Symptom, ok, problem, unchecked
+from tasks.doctor.symptom import CheckResult, report_ok, report_problem, report_unchecked
 
 if TYPE_CHECKING:
-    from tasks.doctor.host_facts import Surroundings
+    from tasks.doctor.host_facts import HostFacts
     from tasks.knowledge import Knowledge
     from tasks.lock.profile import Profile
 
-_ID: CheckId = "conflicts"
+_CONFLICTS_ID: CheckId = "conflicts"
 
 
-def judge(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Iterator[Symptom]:
+def check_merge_conflicts(
+    s: HostFacts, profile: Profile | None, knowledge: Knowledge
+) -> Iterator[CheckResult]:
     """Report each source folder with merge conflicts."""
     del knowledge
     if profile is None:
-        yield unchecked(_ID, "the profile does not open")
+        yield report_unchecked(_CONFLICTS_ID, "the profile does not open")
     elif s.unmerged is None:
-        yield unchecked(_ID)
+        yield report_unchecked(_CONFLICTS_ID)
     elif not s.unmerged:
-        yield ok(_ID, "no source folder has merge conflicts")
+        yield report_ok(_CONFLICTS_ID, "no source folder has merge conflicts")
     for one in s.unmerged or ():
-        yield problem(_ID, one.message, one.hint, one.setting)
+        yield report_problem(_CONFLICTS_ID, one.message, one.hint, one.setting)

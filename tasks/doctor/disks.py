@@ -7,36 +7,38 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tasks.core.formatting.size import between
+from tasks.core.formatting.size import format_size_range
 
 if TYPE_CHECKING:
     from tasks.doctor.host_facts import Disk
-    from tasks.knowledge.room import Range, Room
+    from tasks.knowledge.room import DiskUsage, Range
 
-_FOR = {"environment": "its environment", "caches": "caches"}
-_WITH_THE_BUILD = {"environment", "wheels", "caches", "temporary files"}
+_PLACE_LABELS = {"environment": "its environment", "caches": "caches"}
+_PLACES_OF_BUILD = {"environment", "wheels", "caches", "temporary files"}
 
 
-def named(disk: Disk) -> str:
+def describe_disk(disk: Disk) -> str:
     """What lies on it, in a person's words: what is the build's own is the build."""
     ours = "build" in disk.holds
     parts = ["the build"] if ours else []
-    others = [one for one in disk.holds if one != "build" and not (ours and one in _WITH_THE_BUILD)]
-    return " and ".join([*parts, *(_FOR.get(one, one) for one in others)])
+    others = [
+        one for one in disk.holds if one != "build" and not (ours and one in _PLACES_OF_BUILD)
+    ]
+    return " and ".join([*parts, *(_PLACE_LABELS.get(one, one) for one in others)])
 
 
-def taken(disks: Iterable[Disk], room: Room) -> dict[Disk, Range]:
+def compute_disk_usage(disks: Iterable[Disk], room: DiskUsage) -> dict[Disk, Range]:
     """Least and most MiB on each disk that takes any."""
-    found = {disk: room.of(disk.holds) for disk in disks}
+    found = {disk: room.sum_places(disk.holds) for disk in disks}
     return {disk: (least, most) for disk, (least, most) in found.items() if most}
 
 
-def told(disks: Iterable[Disk], room: Room | None) -> str:
+def format_disk_usage(disks: Iterable[Disk], room: DiskUsage | None) -> str:
     """`6.2 GiB of disk`, `3.2 GiB to 18 GiB of disk for the build, 1.2 GiB for install.into`, ""
     where nothing is known.
     """
-    found = taken(disks, room) if room else {}
+    found = compute_disk_usage(disks, room) if room else {}
     if len(found) == 1:
-        return f"{between(*next(iter(found.values())))} of disk"
-    parts = [f"{between(*mib)} for {named(disk)}" for disk, mib in found.items()]
+        return f"{format_size_range(*next(iter(found.values())))} of disk"
+    parts = [f"{format_size_range(*mib)} for {describe_disk(disk)}" for disk, mib in found.items()]
     return ", ".join(parts).replace(" for ", " of disk for ", 1)

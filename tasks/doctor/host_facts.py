@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
 
-from tasks.core.deps_model import Limits
+from tasks.core.deps_model import CompilerLimits
 from tasks.core.model import Host
 from tasks.knowledge.cppextension import CppExtension
-from tasks.knowledge.driver import Nvidia
-from tasks.settings.workers import Workers
+from tasks.knowledge.driver import NvidiaDriver
+from tasks.settings.workers import DistributionSettings
 
 VARIABLES = (
     *("TORCH_CUDA_ARCH_LIST", "MAX_JOBS", "CC", "CXX", "CFLAGS", "CXXFLAGS"),
@@ -58,7 +58,7 @@ class Disk:
     kind: str = ""
 
     @property
-    def what(self) -> str:
+    def main_place(self) -> str:
         """The place that it is called by."""
         return self.holds[0]
 
@@ -78,12 +78,12 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Reach:
+class Connectivity:
     """A host of a URL without its secrets, and whether it took a connection; `instead_of` is the
     URL that it is a mirror of.
     """
 
-    what: str
+    subject: str
     url: str
     answers: bool
     optional: bool = False
@@ -91,7 +91,7 @@ class Reach:
 
 
 @dataclass(frozen=True)
-class Exposed:
+class UnsafePath:
     """Where somebody else can put something that a build runs. `kind`: a `folder` of the build that
     everyone may write to, such a one on `PATH`, or an entry of PATH that is `relative` to wherever
     a command is run.
@@ -113,7 +113,7 @@ class Leftover:
 
 
 @dataclass(frozen=True)
-class Shadow:
+class ShadowingTorch:
     """Another torch that is found before, or beside, the one of the build."""
 
     how: Literal["PYTHONPATH", "conda", "user site", "checkout"]
@@ -130,7 +130,7 @@ class Proxy:
 
 
 @dataclass(frozen=True)
-class Installed:
+class InstalledExtension:
     """A distribution beside the torch; `indexed` where it came from a package index."""
 
     name: str
@@ -140,7 +140,7 @@ class Installed:
 
 
 @dataclass(frozen=True)
-class TorchSeen:
+class BuildTorch:
     """The torch that extensions are built against, `version` "" where it is not there yet, and what
     its cpp_extension says of compilers.
     """
@@ -151,7 +151,7 @@ class TorchSeen:
 
 
 @dataclass(frozen=True)
-class Unfetched:
+class MissingSubmodules:
     """Submodules of `tree` with nothing in their `folders`; `source` is what is built of an
     extension. `cloned` where git can fetch them there. Paths are absolute.
     """
@@ -164,7 +164,7 @@ class Unfetched:
 
 
 @dataclass(frozen=True)
-class Unmerged:
+class UnmergedCheckout:
     """A checkout of the user with merge conflicts: the `setting` that names it, the `message`, and
     a `hint` with git commands.
     """
@@ -175,12 +175,12 @@ class Unmerged:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RequiredUrl:
     """A URL that a build asks something of; `usual` is an index that pip's settings replace,
     `instead_of` what it is a mirror of.
     """
 
-    what: str
+    subject: str
     url: str
     optional: bool = False
     usual: bool = False
@@ -188,7 +188,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ProbeRequest:
     """Where to look. Paths are absolute; `build` is "" where no profile says it. `torch` is the
     folder of one that is there already, None where it comes into `venv`. `sources` are folders of
     extensions, which may have yet to be fetched, `own` those of a person, with what is built in
@@ -207,18 +207,18 @@ class Asked:
     installed: PurePath | None = None
     cc: str | None = None
     cxx: str | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: CompilerLimits = field(default_factory=CompilerLimits)
     toolkit_home: str = ""
-    urls: tuple[Wanted, ...] = ()
+    urls: tuple[RequiredUrl, ...] = ()
     distributions: tuple[str, ...] = ()
     sources: tuple[tuple[str, PurePath], ...] = ()
     own: tuple[tuple[str, PurePath, PurePath], ...] = ()
     checkouts: tuple[tuple[str, PurePath], ...] = ()
-    workers: Workers = field(default_factory=Workers)
+    workers: DistributionSettings = field(default_factory=DistributionSettings)
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class HostFacts:
     """Everything that a check may need to know.
 
     `systems` are the names by which package managers are told apart (`ubuntu`, `debian`). `begun`:
@@ -244,11 +244,11 @@ class Surroundings:
     visual_studio: tuple[VisualStudio, ...] | None = None
     windows_sdk: tuple[str, ...] | None = None
     nvcc: Tool | None = None
-    torch: TorchSeen | None = None
+    torch: BuildTorch | None = None
     without_cuda: frozenset[str] | None = None
-    unfetched: tuple[Unfetched, ...] | None = None
-    unmerged: tuple[Unmerged, ...] | None = None
-    nvidia: Nvidia | None = None
+    unfetched: tuple[MissingSubmodules, ...] | None = None
+    unmerged: tuple[UnmergedCheckout, ...] | None = None
+    nvidia: NvidiaDriver | None = None
     cmake: Tool | None = None
     ninja: Tool | None = None
     setuptools: Tool | None = None
@@ -258,13 +258,13 @@ class Surroundings:
     long_paths: bool | None = None
     encoding: str | None = None
     proxies: tuple[Proxy, ...] | None = None
-    reach: tuple[Reach, ...] | None = None
+    reach: tuple[Connectivity, ...] | None = None
     hands_on: Tool | None = None
-    workers: tuple[Reach, ...] | None = None
+    workers: tuple[Connectivity, ...] | None = None
     leftovers: tuple[Leftover, ...] | None = None
-    exposed: tuple[Exposed, ...] | None = None
-    shadows: tuple[Shadow, ...] | None = None
-    installed: tuple[Installed, ...] | None = None
+    exposed: tuple[UnsafePath, ...] | None = None
+    shadows: tuple[ShadowingTorch, ...] | None = None
+    installed: tuple[InstalledExtension, ...] | None = None
     environ: tuple[tuple[str, str], ...] | None = None
 
     @property

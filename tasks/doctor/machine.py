@@ -5,22 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tasks.core.formatting.size import size
-from tasks.doctor.symptom import Symptom, command, ok, problem, unchecked, warning
-from tasks.knowledge.costs import cost
-from tasks.knowledge.thresholds import CUDA_COMPILER, CXX_COMPILER, SWAP_BELOW
-from tasks.knowledge.versions import numbers
+from tasks.core.formatting.size import format_size
+from tasks.doctor.symptom import (
+    CheckResult,
+    format_command,
+    report_ok,
+    report_problem,
+    report_unchecked,
+    report_warning,
+)
+from tasks.knowledge.costs import estimate_cost
+from tasks.knowledge.thresholds import CUDA_COMPILER_MIB, CXX_COMPILER_MIB, SWAP_ADVISED_BELOW
+from tasks.knowledge.versions import parse_major_minor
 
 if TYPE_CHECKING:
-    from tasks.doctor.host_facts import Memory, Surroundings
+    from tasks.doctor.host_facts import HostFacts, Memory
     from tasks.knowledge import Knowledge
     from tasks.lock.profile import Profile
 
-_MACHINES = {"x86_64", "aarch64", "arm64"}
+_SUPPORTED_MACHINES = {"x86_64", "aarch64", "arm64"}
 # The tags of the official wheels are manylinux_2_28 (PEP 600: glibc 2.28); none is for musl
-_GLIBC = (2, 28)
+_MIN_GLIBC = (2, 28)
 # Children get no variable that changes what is compiled (tasks/system/shell.py)
-_ELSEWHERE = {
+_SETTINGS_BY_VARIABLE = {
     "TORCH_CUDA_ARCH_LIST": "target.gpus",
     "MAX_JOBS": "build.jobs",
     "CC": "build.env.CC",
@@ -33,22 +40,26 @@ _ELSEWHERE = {
 }
 
 
-def judge(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Iterator[Symptom]:
+def check_machine(
+    s: HostFacts, profile: Profile | None, knowledge: Knowledge
+) -> Iterator[CheckResult]:
     """os, memory, swap, locale, variables."""
-    yield _os(s, profile)
-    yield from _memory(s, profile, knowledge)
-    yield _locale(s)
-    yield _variables(s)
+    yield _check_os(s, profile)
+    yield from _check_memory_and_swap(s, profile, knowledge)
+    yield _check_locale(s)
+    yield _check_variables(s)
 
 
-def _os(s: Surroundings, profile: Profile | None) -> Symptom:
+def _check_os(s: HostFacts, profile: Profile | None) -> CheckResult:
     if s.os_release is None:
-        return unchecked("os")
+        return report_unchecked("os")
     name = f"{s.os_release}, {s.host.machine}" + (", in WSL" if s.wsl else "")
     prebuilt = profile is not None and profile.choice.strategy == "prebuilt"
     cuda = profile is None or bool(profile.choice.targets)
-    tell = problem if cuda else warning  # a build for the CPU may work there all the same
-    if s.host.machine not in _MACHINES:
+    tell = (
+        report_problem if cuda else report_warning
+    )  # a build for the CPU may work there all the same
+    if s.host.machine not in _SUPPORTED_MACHINES:
         todo = "build on x86_64 or aarch64 (a 64-bit system)"
         return tell("os", f"{name}: there is no torch with CUDA for this processor", todo)
     if s.host.system == "windows" and s.host.machine != "x86_64":
@@ -57,91 +68,103 @@ def _os(s: Surroundings, profile: Profile | None) -> Symptom:
     if s.host.system == "linux" and s.glibc is not None and prebuilt:
         if not s.glibc:
             todo = "choose torch.strategy: source, or a distribution with glibc"
-            return problem("os", f"{name}, with no glibc: official wheels need it", todo)
-        if numbers(s.glibc) < _GLIBC:
+            return report_problem("os", f"{name}, with no glibc: official wheels need it", todo)
+        if parse_major_minor(s.glibc) < _MIN_GLIBC:
             todo = "use a newer distribution, or choose torch.strategy: source"
             seen = f"{name}, glibc {s.glibc}: official wheels are made for 2.28 and later"
-            return warning("os", seen, todo)
-    return ok("os", f"{name}, glibc {s.glibc}" if s.glibc else name)
+            return report_warning("os", seen, todo)
+    return report_ok("os", f"{name}, glibc {s.glibc}" if s.glibc else name)
 
 
-def _memory(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Iterator[Symptom]:
+def _check_memory_and_swap(
+    s: HostFacts, profile: Profile | None, knowledge: Knowledge
+) -> Iterator[CheckResult]:
     if s.memory is None:
-        yield unchecked("memory")
-        yield unchecked("swap")
+        yield report_unchecked("memory")
+        yield report_unchecked("swap")
         return
-    yield _room(s.memory, profile, knowledge)
-    yield _swap(s, s.memory, profile)
+    yield _check_memory(s.memory, profile, knowledge)
+    yield _check_swap(s, s.memory, profile)
 
 
-def _room(memory: Memory, profile: Profile | None, knowledge: Knowledge) -> Symptom:
+def _check_memory(memory: Memory, profile: Profile | None, knowledge: Knowledge) -> CheckResult:
     with_cuda = profile is None or profile.choice.toolkit.provider != "none"
-    one = CUDA_COMPILER if with_cuda else CXX_COMPILER
+    one = CUDA_COMPILER_MIB if with_cuda else CXX_COMPILER_MIB
     jobs = max(1, min(memory.cores, memory.available_mib // one))
     limited = memory.limit_mib < memory.total_mib
-    of = f"a limit of {size(memory.limit_mib)} (a container or service)" if limited else "memory"
-    seen = f"{size(memory.available_mib)} free of {of if limited else size(memory.limit_mib)}"
+    of = (
+        f"a limit of {format_size(memory.limit_mib)} (a container or service)"
+        if limited
+        else "memory"
+    )
+    seen = f"{format_size(memory.available_mib)} free of {of if limited else format_size(memory.limit_mib)}"
     seen += (
         f"; {memory.cores} cores: about {jobs} {'compilers' if jobs > 1 else 'compiler'} at once"
     )
     compiles = profile is not None and profile.choice.strategy == "source"
     whole = memory.limit_mib + (memory.swap_mib or 0)
-    largest, kernel = (cost(knowledge, "source", archs, 0).memory_mib for archs in (0, 1))
+    largest, kernel = (estimate_cost(knowledge, "source", archs, 0).memory_mib for archs in (0, 1))
     if whole < largest and compiles:
         todo = "raise the limit, or build on a machine with more memory"
-        return problem("memory", f"{seen}; a compiler of torch takes up to {size(largest)}", todo)
+        return report_problem(
+            "memory", f"{seen}; a compiler of torch takes up to {format_size(largest)}", todo
+        )
     if whole < kernel and compiles and with_cuda:
-        return warning(
+        return report_warning(
             "memory",
-            f"{seen}; a kernel of flash-attention takes up to {size(kernel)}",
+            f"{seen}; a kernel of flash-attention takes up to {format_size(kernel)}",
             "add swap, or leave those kernels out: build.flags: {USE_FLASH_ATTENTION: false, "
             "USE_MEM_EFF_ATTENTION: false}",
         )
     if memory.cores > 1 and jobs == 1:
         todo = "close other programs, or expect it to take long: one compiler at a time"
-        return warning("memory", seen, todo)
-    return ok("memory", seen)
+        return report_warning("memory", seen, todo)
+    return report_ok("memory", seen)
 
 
-def _swap(s: Surroundings, memory: Memory, profile: Profile | None) -> Symptom:
+def _check_swap(s: HostFacts, memory: Memory, profile: Profile | None) -> CheckResult:
     """Linking, and a kernel that is larger than foreseen, are what swap is for."""
     if memory.swap_mib is None:
-        return unchecked("swap", "this system does not tell")
-    seen = f"{size(memory.swap_mib)} of swap" if memory.swap_mib else "no swap"
+        return report_unchecked("swap", "this system does not tell")
+    seen = f"{format_size(memory.swap_mib)} of swap" if memory.swap_mib else "no swap"
     compiles = profile is not None and profile.choice.strategy == "source"
-    if memory.swap_mib or memory.limit_mib >= SWAP_BELOW or not compiles:
-        return ok("swap", seen)
+    if memory.swap_mib or memory.limit_mib >= SWAP_ADVISED_BELOW or not compiles:
+        return report_ok("swap", seen)
     if s.host.system == "windows":
-        how = command("SystemPropertiesPerformance.exe", "set a page file of 16 GB or more:")
+        how = format_command("SystemPropertiesPerformance.exe", "set a page file of 16 GB or more:")
     elif s.wsl:
-        how = command(
+        how = format_command(
             "wsl --shutdown",
             "write swap=16GB under [wsl2] in %UserProfile%\\.wslconfig, then in Windows:",
         )
     else:
-        how = command(
+        how = format_command(
             "sudo fallocate -l 16G /swapfile && sudo chmod 600 /swapfile && "
             "sudo mkswap /swapfile && sudo swapon /swapfile"
         )
-    return warning("swap", f"{seen}, and {size(memory.limit_mib)} of memory", how)
+    return report_warning("swap", f"{seen}, and {format_size(memory.limit_mib)} of memory", how)
 
 
-def _locale(s: Surroundings) -> Symptom:
+def _check_locale(s: HostFacts) -> CheckResult:
     if s.encoding is None:
-        return unchecked("locale")
+        return report_unchecked("locale")
     if s.host.system == "windows" or s.encoding.lower().replace("-", "") == "utf8":
-        return ok("locale", s.encoding)
-    todo = command("export LC_ALL=C.UTF-8")
-    return warning("locale", f"{s.encoding}: names and messages beyond it are spelt wrongly", todo)
+        return report_ok("locale", s.encoding)
+    todo = format_command("export LC_ALL=C.UTF-8")
+    return report_warning(
+        "locale", f"{s.encoding}: names and messages beyond it are spelt wrongly", todo
+    )
 
 
-def _variables(s: Surroundings) -> Symptom:
+def _check_variables(s: HostFacts) -> CheckResult:
     """What people set by habit, and which no compiler here gets to see."""
     if s.environ is None:
-        return unchecked("variables")
-    found = {name: key for name, key in _ELSEWHERE.items() if s.variables.get(name)}
+        return report_unchecked("variables")
+    found = {name: key for name, key in _SETTINGS_BY_VARIABLE.items() if s.variables.get(name)}
     if not found:
-        return ok("variables", "none is set that would not count")
+        return report_ok("variables", "none is set that would not count")
     named = " and ".join(found)
     keys = ", ".join(f"{key} for {name}" for name, key in found.items())
-    return warning("variables", f"{named} set, which no build here gets to see", f"set {keys}")
+    return report_warning(
+        "variables", f"{named} set, which no build here gets to see", f"set {keys}"
+    )

@@ -5,75 +5,99 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tasks.core.formatting.size import between, size
-from tasks.doctor.disks import named
-from tasks.doctor.symptom import Symptom, command, ok, problem, unchecked, warning
-from tasks.knowledge.costs import cost
-from tasks.knowledge.room import NOTHING
+from tasks.core.formatting.size import format_size, format_size_range
+from tasks.doctor.disks import describe_disk
+from tasks.doctor.symptom import (
+    CheckResult,
+    format_command,
+    report_ok,
+    report_problem,
+    report_unchecked,
+    report_warning,
+)
+from tasks.knowledge.costs import estimate_cost
+from tasks.knowledge.room import NO_DISK_USAGE
 from tasks.knowledge.thresholds import (
-    BEGUN,
-    BESIDE,
-    DEEPEST,
+    MAX_BUILD_SUBPATH,
     MAX_PATH,
+    STARTED_BUILD_MIB,
+    TEMPORARY_FILES_MIB,
 )
 
 if TYPE_CHECKING:
     from pathlib import PurePath
 
-    from tasks.doctor.host_facts import Disk, Leftover, Surroundings
+    from tasks.doctor.host_facts import Disk, HostFacts, Leftover
     from tasks.knowledge import Knowledge
-    from tasks.knowledge.room import Room
+    from tasks.knowledge.room import DiskUsage
     from tasks.lock.profile import Profile
 
-_PERHAPS_THERE = {"caches", "install.into"}  # of another build, or as the torch that gives way
-_IN_MEMORY = {"tmpfs", "ramfs"}
-_SHARED = {"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs"}
-_WINDOWS_DISK = {"9p", "drvfs"}  # how WSL mounts C:
+_MAYBE_PRESENT = {"caches", "install.into"}  # of another build, or as the torch that gives way
+_MEMORY_FILESYSTEMS = {"tmpfs", "ramfs"}
+_NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs"}
+_WSL_FILESYSTEMS = {"9p", "drvfs"}  # how WSL mounts C:
 
 
-def judge(s: Surroundings, profile: Profile | None, knowledge: Knowledge) -> Iterator[Symptom]:
+def check_folders(
+    s: HostFacts, profile: Profile | None, knowledge: Knowledge
+) -> Iterator[CheckResult]:
     """disk, filesystem, paths, long-paths, leftovers."""
     if s.disks is None:
-        yield from (unchecked(check) for check in ("disk", "filesystem"))
+        yield from (report_unchecked(check) for check in ("disk", "filesystem"))
     else:
-        room = needed(profile, knowledge)
-        yield from (_disk(s, disk, room) for disk in s.disks)
-        yield _filesystem(s, s.disks)
-    yield from _paths(s, profile)
+        room = estimate_disk_usage(profile, knowledge)
+        yield from (_check_disk(s, disk, room) for disk in s.disks)
+        yield _check_filesystem(s, s.disks)
+    yield from _check_paths(s, profile)
     if s.host.system == "windows":
-        yield _long_paths(s, profile)
-    yield from _leftovers(s)
+        yield _check_long_paths(s, profile)
+    yield from _check_leftovers(s)
 
 
-def needed(profile: Profile | None, knowledge: Knowledge) -> Room:
+def estimate_disk_usage(profile: Profile | None, knowledge: Knowledge) -> DiskUsage:
     """The room that a build takes; a profile that does not open is taken for one of a prebuilt
     torch.
     """
-    room = profile.cost.room if profile else None
+    room = profile.cost.disk_usage if profile else None
     if room is None:
-        room = cost(knowledge, "prebuilt", 1, 0).room
-    return room or NOTHING
+        room = estimate_cost(knowledge, "prebuilt", 1, 0).disk_usage
+    return room or NO_DISK_USAGE
 
 
-def _disk(s: Surroundings, disk: Disk, room: Room) -> Symptom:
-    what, (least, most) = disk.what, room.of(disk.holds)
-    if what in _PERHAPS_THERE and "temporary files" in disk.holds and disk.free_mib < BESIDE[0]:
+def _check_disk(s: HostFacts, disk: Disk, room: DiskUsage) -> CheckResult:
+    what, (least, most) = disk.main_place, room.sum_places(disk.holds)
+    if (
+        what in _MAYBE_PRESENT
+        and "temporary files" in disk.holds
+        and disk.free_mib < TEMPORARY_FILES_MIB[0]
+    ):
         what = "temporary files"  # whose room is not there already
     if what == "temporary files":
-        least, most = BESIDE
+        least, most = TEMPORARY_FILES_MIB
     elif s.begun and what != "install.into":
-        least, most = min(least, BEGUN[0]), min(most, BEGUN[1])
-    firm = what not in _PERHAPS_THERE
-    seen = f"{size(disk.free_mib)} free for {named(disk)} ({disk.path})"
-    todo = _more(what, windows=s.host.system == "windows")
+        least, most = min(least, STARTED_BUILD_MIB[0]), min(most, STARTED_BUILD_MIB[1])
+    firm = what not in _MAYBE_PRESENT
+    seen = f"{format_size(disk.free_mib)} free for {describe_disk(disk)} ({disk.path})"
+    todo = _suggest_more_space(what, windows=s.host.system == "windows")
     if firm and disk.free_mib < least:
-        return problem("disk", f"{seen}; it takes {size(least)} at the very least", todo, disk.what)
+        return report_problem(
+            "disk",
+            f"{seen}; it takes {format_size(least)} at the very least",
+            todo,
+            disk.main_place,
+        )
     if disk.free_mib < most:
-        return warning("disk", f"{seen}; it takes up to about {size(most)}", todo, disk.what)
-    return ok("disk", f"{seen}; it takes {between(least, most)}" if least else seen, disk.what)
+        return report_warning(
+            "disk", f"{seen}; it takes up to about {format_size(most)}", todo, disk.main_place
+        )
+    return report_ok(
+        "disk",
+        f"{seen}; it takes {format_size_range(least, most)}" if least else seen,
+        disk.main_place,
+    )
 
 
-def _more(what: str, *, windows: bool) -> str:
+def _suggest_more_space(what: str, *, windows: bool) -> str:
     match what:
         case "temporary files":
             variable = "TEMP" if windows else "TMPDIR"
@@ -86,86 +110,92 @@ def _more(what: str, *, windows: bool) -> str:
             return "free some room, or put the checkout on a larger disk"
 
 
-def _filesystem(s: Surroundings, disks: tuple[Disk, ...]) -> Symptom:
-    build = next((disk for disk in disks if disk.what == "build"), None)
+def _check_filesystem(s: HostFacts, disks: tuple[Disk, ...]) -> CheckResult:
+    build = next((disk for disk in disks if disk.main_place == "build"), None)
     if build is None or not build.kind:
-        return unchecked("filesystem", "its type is not known here")
+        return report_unchecked("filesystem", "its type is not known here")
     kind, elsewhere = build.kind, "put the checkout on a disk of this machine"
-    if kind in _IN_MEMORY:
+    if kind in _MEMORY_FILESYSTEMS:
         seen = f"{build.path} is on {kind}: what is built there takes memory from the compilers"
-        return warning("filesystem", seen, elsewhere)
-    if kind in _SHARED:
+        return report_warning("filesystem", seen, elsewhere)
+    if kind in _NETWORK_FILESYSTEMS:
         seen = f"{build.path} is on {kind}: slow, and locks may not hold there"
-        return warning("filesystem", seen, elsewhere)
-    if s.wsl and kind in _WINDOWS_DISK:
+        return report_warning("filesystem", seen, elsewhere)
+    if s.wsl and kind in _WSL_FILESYSTEMS:
         seen = f"{build.path} is a disk of Windows: from WSL it is many times slower"
-        todo = command("git clone <this checkout> ~/torchyard", "put it on WSL's own disk:")
-        return warning("filesystem", seen, todo)
-    return ok("filesystem", f"{kind} for the build")
+        todo = format_command("git clone <this checkout> ~/torchyard", "put it on WSL's own disk:")
+        return report_warning("filesystem", seen, todo)
+    return report_ok("filesystem", f"{kind} for the build")
 
 
-def _paths(s: Surroundings, profile: Profile | None) -> Iterator[Symptom]:
+def _check_paths(s: HostFacts, profile: Profile | None) -> Iterator[CheckResult]:
     """What compilers' command lines and Windows' code pages cannot hold."""
     windows = s.host.system == "windows"
     troubled = False
     for what, path in (("the checkout", str(s.root)), ("Python", s.host.python.path)):
         if " " in path and (windows or what == "the checkout"):
             troubled = True
-            yield _space(what, path, windows=windows, profile=profile)
+            yield _report_space_in_path(what, path, windows=windows, profile=profile)
         elif windows and not path.isascii():
             troubled = True
             todo = "move it to a path of plain letters, such as C:\\src"
-            yield warning("paths", f"{what} is at {path}: compilers can misread such letters", todo)
+            yield report_warning(
+                "paths", f"{what} is at {path}: compilers can misread such letters", todo
+            )
     if not troubled:
-        yield ok("paths", "no space in the paths of Python and the checkout")
+        yield report_ok("paths", "no space in the paths of Python and the checkout")
 
 
-def _space(what: str, path: str, *, windows: bool, profile: Profile | None) -> Symptom:
+def _report_space_in_path(
+    what: str, path: str, *, windows: bool, profile: Profile | None
+) -> CheckResult:
     seen = f"{what} is at {path}, and that has a space in it"
     if windows and what == "Python":
         todo = "install Python into a path without spaces, and name it: python: C:\\Python312\\"
         compiles = profile is None or profile.choice.strategy == "source"
-        level = problem if compiles else warning
+        level = report_problem if compiles else report_warning
         return level("paths", f"{seen}: link and build scripts break on it", f"{todo}python.exe")
     why = "build scripts can break on it" + ("" if windows else ", and memory cannot govern jobs")
-    return warning("paths", f"{seen}: {why}", "move the checkout to a path without spaces")
+    return report_warning("paths", f"{seen}: {why}", "move the checkout to a path without spaces")
 
 
-def _long_paths(s: Surroundings, profile: Profile | None) -> Symptom:
+def _check_long_paths(s: HostFacts, profile: Profile | None) -> CheckResult:
     if s.long_paths is None:
-        return unchecked("long-paths", "the registry could not be read")
+        return report_unchecked("long-paths", "the registry could not be read")
     if s.long_paths:
-        return ok("long-paths", "Windows takes paths beyond 260 characters")
+        return report_ok("long-paths", "Windows takes paths beyond 260 characters")
     build: PurePath = profile.layout.build if profile else s.root
     room = MAX_PATH - len(str(build))
     how = (
         "New-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Control\\FileSystem LongPathsEnabled "
         "-Value 1 -PropertyType DWORD -Force; git config --global core.longpaths true"
     )
-    todo = command(how, "in PowerShell as an administrator:")
+    todo = format_command(how, "in PowerShell as an administrator:")
     seen = f"off: {room} characters are left below {build}"
-    if profile and profile.choice.strategy == "source" and room < DEEPEST:
-        return problem("long-paths", f"{seen}, and PyTorch's tree takes more", todo)
-    return warning("long-paths", seen, todo)
+    if profile and profile.choice.strategy == "source" and room < MAX_BUILD_SUBPATH:
+        return report_problem("long-paths", f"{seen}, and PyTorch's tree takes more", todo)
+    return report_warning("long-paths", seen, todo)
 
 
-def _leftovers(s: Surroundings) -> Iterator[Symptom]:
+def _check_leftovers(s: HostFacts) -> Iterator[CheckResult]:
     if s.leftovers is None:
-        yield unchecked("leftovers")
+        yield report_unchecked("leftovers")
         return
     if not s.leftovers:
-        yield ok("leftovers", "no other build, and nothing of one that was killed")
+        yield report_ok("leftovers", "no other build, and nothing of one that was killed")
     for left in s.leftovers:
-        yield _leftover(left)
+        yield _report_leftover(left)
 
 
-def _leftover(left: Leftover) -> Symptom:
+def _report_leftover(left: Leftover) -> CheckResult:
     if left.kind == "not ours":
         todo = "move it away: torchyard writes only into folders that it made"
-        return problem("leftovers", f"{left.where} is in the way, and not ours", todo)
+        return report_problem("leftovers", f"{left.where} is in the way, and not ours", todo)
     if left.kind == "at work":
         todo = "wait for it to finish, or stop it"
-        return warning("leftovers", f"another run is at work in {left.where}", todo)
+        return report_warning("leftovers", f"another run is at work in {left.where}", todo)
     named = f", and left {', '.join(left.processes)} at work" if left.processes else ""
-    todo = command("doit build", "nothing by hand; the next run ends what is left and goes on:")
-    return warning("leftovers", f"a run was killed in {left.where}{named}", todo)
+    todo = format_command(
+        "doit build", "nothing by hand; the next run ends what is left and goes on:"
+    )
+    return report_warning("leftovers", f"a run was killed in {left.where}{named}", todo)

@@ -9,7 +9,7 @@ from tasks.core.check_ids import CheckId
 from tasks.knowledge import packagemanagers
 
 if TYPE_CHECKING:
-    from tasks.doctor.host_facts import Surroundings
+    from tasks.doctor.host_facts import HostFacts
     from tasks.knowledge import Knowledge
 
 # "ignored" is a problem that doctor.ignore names: no check says it, the report does
@@ -17,7 +17,7 @@ Level = Literal["ok", "warning", "problem", "not checked", "ignored"]
 
 
 @dataclass(frozen=True)
-class Symptom:
+class CheckResult:
     """One line: what was looked at, what was seen, what to do.
 
     A line of `todo` that begins with two spaces is a command to copy. `known` is the entry of
@@ -32,32 +32,36 @@ class Symptom:
     known: str = ""
 
 
-def ok(check: CheckId, seen: str, subject: str = "") -> Symptom:
+def report_ok(check: CheckId, seen: str, subject: str = "") -> CheckResult:
     """All is well."""
-    return Symptom(check, "ok", subject or check, seen)
+    return CheckResult(check, "ok", subject or check, seen)
 
 
-def warning(check: CheckId, seen: str, todo: str, subject: str = "") -> Symptom:
+def report_warning(check: CheckId, seen: str, todo: str, subject: str = "") -> CheckResult:
     """It works, but not as a person might expect."""
-    return Symptom(check, "warning", subject or check, seen, todo)
+    return CheckResult(check, "warning", subject or check, seen, todo)
 
 
-def problem(check: CheckId, seen: str, todo: str, subject: str = "") -> Symptom:
+def report_problem(check: CheckId, seen: str, todo: str, subject: str = "") -> CheckResult:
     """The build, or what comes of it, cannot work."""
-    return Symptom(check, "problem", subject or check, seen, todo)
+    return CheckResult(check, "problem", subject or check, seen, todo)
 
 
-def unchecked(check: CheckId, why: str = "could not be looked at here") -> Symptom:
+def report_unchecked(check: CheckId, why: str = "could not be looked at here") -> CheckResult:
     """Nobody knows."""
-    return Symptom(check, "not checked", check, why)
+    return CheckResult(check, "not checked", check, why)
 
 
-def install(knowledge: Knowledge, s: Surroundings, asked: str) -> str:
+def format_install_hint(knowledge: Knowledge, s: HostFacts, asked: str) -> str:
     """What adds a package here: a command to copy where it is known."""
-    told = packagemanagers.command(knowledge, s.systems, asked)
-    return command(told) if told else packagemanagers.installing(knowledge, s.systems, asked)
+    told = packagemanagers.find_install_command(knowledge, s.systems, asked)
+    return (
+        format_command(told)
+        if told
+        else packagemanagers.format_install_hint(knowledge, s.systems, asked)
+    )
 
 
-def command(text: str, before: str = "") -> str:
+def format_command(text: str, before: str = "") -> str:
     """A remedy that is a command, on a line of its own."""
     return f"{before}\n  {text}" if before else f"  {text}"

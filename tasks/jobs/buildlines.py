@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from tasks.core.ninjalines import step
+from tasks.core.ninjalines import parse_ninja_step
 
 _PERCENT = re.compile(r"\[\s*\d+%\]\s*")  # of CMake's make
 _NAME = r"(\"[^\"]+\"|'[^']+'|\S+)"
@@ -20,9 +20,9 @@ _OUTPUT = re.compile(rf"\s(?:-o\s+|/(?:out|OUT):){_NAME}")
 _ARCHIVE = re.compile(r"\s(\S+\.(?:a|lib))(?=\s|$)")
 _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".cu", ".hip", ".m", ".mm", ".s", ".S", ".asm", ".rc")
 _WARNING = re.compile(r"(?:^|[:)] )(?:[Cc]ommand line )?warning(?: [#A-Z]+\d[\w-]*)? ?:")
-_MOST = 200  # characters
+_MAX_LENGTH = 200  # characters
 # What is told of a line that is neither a step nor a compiler's command; the first that matches
-_TOLD = tuple(
+_PHRASES = tuple(
     (re.compile(pattern), words)
     for pattern, words in (
         (r"-- ((?:Performing Test|Looking for|Found) \S+)", r"\1"),
@@ -49,60 +49,62 @@ def is_warning(line: str) -> bool:
     return _WARNING.search(line) is not None
 
 
-def subject(line: str) -> str:
+def summarize_line(line: str) -> str:
     """`x.cpp` of a compiler's command, `libc10.so` of a linker's, `cmake -E copy` of a step; ""
     where it says nothing to a person.
     """
     text = line.strip()
-    found, percent = step(text), _PERCENT.match(text)
+    found, percent = parse_ninja_step(text), _PERCENT.match(text)
     if found or percent:
         command = found.text if found else _PERCENT.sub("", text, count=1)
-        short = _file_of(command) or _program(command) or _step(command)
+        short = _find_file_name(command) or _find_program_name(command) or _summarize_step(command)
     else:
-        short = _told(text) or _file_of(text)
-    return short[:_MOST]
+        short = _match_phrase(text) or _find_file_name(text)
+    return short[:_MAX_LENGTH]
 
 
-def _told(text: str) -> str:
-    found = ((pattern.match(text), words) for pattern, words in _TOLD)
+def _match_phrase(text: str) -> str:
+    found = ((pattern.match(text), words) for pattern, words in _PHRASES)
     return next((match.expand(words) for match, words in found if match), "")
 
 
-def _step(told: str) -> str:
+def _summarize_step(told: str) -> str:
     """CMake's own words for a step: `x.cpp` of "Building CXX object x.cpp.o", else all of them."""
     last = told.rpartition(" ")[2]
-    return _base(last) if _path(last) or "." in last.strip(".") else told
+    return _extract_base_name(last) if _is_path(last) or "." in last.strip(".") else told
 
 
-def _file_of(command: str) -> str:
+def _find_file_name(command: str) -> str:
     """What a compiler, linker or archiver makes or is given, "" of any other program."""
-    inputs = (_base(name) for name in _INPUT.findall(command))
+    inputs = (_extract_base_name(name) for name in _INPUT.findall(command))
     for name in inputs:
         if name.endswith(_SOURCES):
             return name
     if output := _OUTPUT.search(command):
-        return _base(output[1])
+        return _extract_base_name(output[1])
     archive = _ARCHIVE.search(command) if " && " in command else None
-    return _base(archive[1]) if archive else ""
+    return _extract_base_name(archive[1]) if archive else ""
 
 
-def _program(command: str) -> str:
+def _find_program_name(command: str) -> str:
     """`generate_code.py`, `tools.pyi.gen_pyi`, `cmake -E copy`, `protoc`; "" of what is none."""
-    if " && " not in command and not _path(command.partition(" ")[0]):
+    if " && " not in command and not _is_path(command.partition(" ")[0]):
         return ""
     parts = (part.split() for part in command.split(" && "))
     words = next((part for part in parts if part and part[0] not in ("cd", ":")), [command])
     program, *rest = words
-    if _base(program).startswith("python"):
+    if _extract_base_name(program).startswith("python"):
         names = (word.removeprefix("-m") for word in rest)
-        return _base(next((name for name in names if name and name[0] != "-"), program))
-    return " ".join([_base(program), *(rest[:2] if rest[:1] == ["-E"] else ())])
+        return _extract_base_name(
+            next((name for name in names if name and name[0] != "-"), program)
+        )
+    return " ".join([_extract_base_name(program), *(rest[:2] if rest[:1] == ["-E"] else ())])
 
 
-def _base(name: str) -> str:
+def _extract_base_name(name: str) -> str:
     base = re.split(r"[\\/]", name.strip("\"'"))[-1]
     return base.removesuffix(".o").removesuffix(".obj")
 
 
-def _path(word: str) -> bool:
+def _is_path(word: str) -> bool:
     return "/" in word or "\\" in word

@@ -7,25 +7,27 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
-from tasks.runlog.report.documents import Documents
+from tasks.runlog.report.documents import ManifestDocuments
 
 
-def documents(build: PurePath) -> Documents:
+def read_manifests(build: PurePath) -> ManifestDocuments:
     """The manifests below `build`; one that is gone, cut or of another make is {}."""
     folder = Path(build)
     source, deps, wheel, validation = (
-        _document(folder / f"{name}.json") for name in ("source", "deps", "wheel", "validate")
+        _read_manifest(folder / f"{name}.json") for name in ("source", "deps", "wheel", "validate")
     )
-    return Documents(source, deps, wheel, validation, tuple(_extensions(folder / "extensions")))
+    return ManifestDocuments(
+        source, deps, wheel, validation, tuple(_read_extension_manifests(folder / "extensions"))
+    )
 
 
-def _extensions(folder: Path) -> Iterator[Mapping[str, Any]]:
+def _read_extension_manifests(folder: Path) -> Iterator[Mapping[str, Any]]:
     for path in sorted(folder.glob("*.json")):
         if not path.name.endswith(".record.json"):
-            yield _document(path)
+            yield _read_manifest(path)
 
 
-def _document(path: Path) -> Mapping[str, Any]:
+def _read_manifest(path: Path) -> Mapping[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
-from tasks.core.ninjalines import output_of
+from tasks.core.ninjalines import find_step_output
 
-_KNOWN = 0.5  # share of the work whose cost has to be known
-_BEGUN = 0.03  # share of the work after which its speed says something
+_KNOWN_SHARE = 0.5  # share of the work whose cost has to be known
+_STARTED_SHARE = 0.03  # share of the work after which its speed says something
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Forecast:
 
     planned: Iterable[str]
     costs: Mapping[str, float]
-    _left: dict[str, float] = field(default_factory=dict)
+    _remaining: dict[str, float] = field(default_factory=dict)
     _total: float = 0.0
     _done: float = 0.0
     _began: float | None = None
@@ -36,40 +36,42 @@ class Forecast:
     def __post_init__(self) -> None:
         planned = tuple(dict.fromkeys(self.planned))
         known = {output: self.costs[output] for output in planned if output in self.costs}
-        usual = {kind: median(costs) for kind, costs in self._by_kind().items()}
+        usual = {kind: median(costs) for kind, costs in self._group_costs_by_kind().items()}
         anything = median(self.costs.values()) if self.costs else 0.0
         for output in planned:
-            self._left[output] = known.get(output, usual.get(_kind(output), anything))
-        self._total = sum(self._left.values())
-        self._known = bool(known) and sum(known.values()) >= _KNOWN * self._total
+            self._remaining[output] = known.get(
+                output, usual.get(_parse_output_kind(output), anything)
+            )
+        self._total = sum(self._remaining.values())
+        self._known = bool(known) and sum(known.values()) >= _KNOWN_SHARE * self._total
 
-    def _by_kind(self) -> Mapping[str, list[float]]:
+    def _group_costs_by_kind(self) -> Mapping[str, list[float]]:
         found: defaultdict[str, list[float]] = defaultdict(list)
         for output, cost in self.costs.items():
-            found[_kind(output)].append(cost)
+            found[_parse_output_kind(output)].append(cost)
         return found
 
-    def finish(self, line: str, now: float) -> None:
+    def finish_step(self, line: str, now: float) -> None:
         """One of Ninja's lines, which it prints when a step is done; `now` in seconds of a steady
         clock. What comes before the first output that is known (generating code) is no work that
         tells of the speed.
         """
-        cost = self._left.pop(output_of(line), None)
+        cost = self._remaining.pop(find_step_output(line), None)
         if cost is None:
             return
         if self._began is None:
             self._began = now - cost
         self._done += cost
 
-    def left(self, now: float) -> float | None:
+    def estimate_remaining(self, now: float) -> float | None:
         """Seconds that are left, None where nothing can be said."""
-        if self._began is None or not self._known or self._done < _BEGUN * self._total:
+        if self._began is None or not self._known or self._done < _STARTED_SHARE * self._total:
             return None
         passed = now - self._began
-        return sum(self._left.values()) * passed / self._done if passed > 0 else None
+        return sum(self._remaining.values()) * passed / self._done if passed > 0 else None
 
 
-def _kind(output: str) -> str:
+def _parse_output_kind(output: str) -> str:
     """`.cu.o`, `.cpp.o`, `.so`: what costs alike."""
     name = output.replace("\\", "/").rpartition("/")[2]
     return "".join(f".{part}" for part in name.split(".")[1:][-2:])

@@ -21,13 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tasks.core.jobs import Job, Kind, Verdict, View
+from tasks.core.jobs import BuildSnapshot, GovernorDecision, Job, JobKind
 
 # Share of the limit that is kept free, and the least of it in MiB: what jobs grow by between two
 # moments, and what is not foreseen
 _MARGIN = (0.05, 128)
-_BASIS = 5  # finished jobs of a kind before what they showed is believed
-_DEFAULT: dict[Kind, int] = {
+_MIN_SAMPLES = 5  # finished jobs of a kind before what they showed is believed
+_DEFAULT: dict[JobKind, int] = {
     "c++": 1024,  # 24 of ATen's objects, measured: killed with -j 8 at 2 GiB, fine with -j 2 at 1.5
     "cuda": 4608,  # flash-attention's kernels: 4.5 to 5.3 GB each
     "other": 1024,  # links of a debug build take more, and are few
@@ -43,47 +43,51 @@ _MOMENT = 1.0  # seconds between two jobs more where some are not known
 _PATIENCE = 10.0  # seconds that a job is paused before others have to make room
 
 
-def decide(view: View) -> Verdict:
+def decide_jobs(view: BuildSnapshot) -> GovernorDecision:
     """Jobs at once, at least one, and who of them is to be paused."""
-    room = view.available_mib - max(_MARGIN[0] * view.limit_mib, _MARGIN[1]) - _surprise(view)
+    room = (
+        view.available_mib
+        - max(_MARGIN[0] * view.limit_mib, _MARGIN[1])
+        - _estimate_overshoot(view)
+    )
     oldest_first = sorted(view.running, key=lambda job: -job.age)
     fitting: list[Job] = []
     placeless: list[Job] = []
-    for job in _candidates(oldest_first):
-        if _is_full(fitting, job, view):
+    for job in _order_candidates(oldest_first):
+        if _is_machine_full(fitting, job, view):
             placeless.append(job)
             continue
-        growth = _growth(job, view)
+        growth = _estimate_growth(job, view)
         if growth <= max(0.0, room) or (not fitting and not job.waits):
             fitting.append(job)
             room -= growth
     if not fitting and oldest_first:
-        fitting.append(min(oldest_first, key=lambda job: _growth(job, view)))
+        fitting.append(min(oldest_first, key=lambda job: _estimate_growth(job, view)))
     paused = frozenset(job.pid for job in view.running) - {job.pid for job in fitting}
     short = paused - {job.pid for job in placeless}
     most = view.most + min(len(placeless), view.most - view.local)
-    return Verdict(max(1, min(_jobs(view, room, short), most)), paused)
+    return GovernorDecision(max(1, min(_compute_job_count(view, room, short), most)), paused)
 
 
-def _is_full(fitting: Sequence[Job], job: Job, view: View) -> bool:
+def _is_machine_full(fitting: Sequence[Job], job: Job, view: BuildSnapshot) -> bool:
     """Whether this machine has no place for it beside those that work here."""
     if not view.local or job.kind == "remote":
         return False
     return sum(one.kind != "remote" for one in fitting) >= view.local
 
 
-def _candidates(jobs: Sequence[Job]) -> Iterator[Job]:
+def _order_candidates(jobs: Sequence[Job]) -> Iterator[Job]:
     """Who runs has what it was given; then those that wait."""
     yield from (job for job in jobs if not job.waits)
     yield from (job for job in jobs if job.waits)
 
 
-def _jobs(view: View, room: float, short: frozenset[int]) -> int:
+def _compute_job_count(view: BuildSnapshot, room: float, short: frozenset[int]) -> int:
     """`short` are those that are paused for want of memory."""
     at_work = len(view.running)
     if short:
         return at_work - any(job.waits > _PATIENCE for job in view.running if job.pid in short)
-    each = _next(view)
+    each = _estimate_next_job(view)
     more = int((room - view.idle * each) // each)
     if more > 0 and any(_is_unknown(job) for job in view.running):
         more = int(view.since_grant >= _MOMENT)
@@ -95,31 +99,31 @@ def _is_unknown(job: Job) -> bool:
     return not job.expected_mib and job.kind != "remote"
 
 
-def _surprise(view: View) -> float:
+def _estimate_overshoot(view: BuildSnapshot) -> float:
     """MiB by which one that nobody knows may be past its forecast."""
-    unknown = (_forecast(job, view) for job in view.running if _is_unknown(job))
+    unknown = (_estimate_peak(job, view) for job in view.running if _is_unknown(job))
     return max(unknown, default=0.0)
 
 
-def _growth(job: Job, view: View) -> float:
+def _estimate_growth(job: Job, view: BuildSnapshot) -> float:
     """MiB that it is still going to take."""
-    return max(0.0, _forecast(job, view) - job.resident_mib)
+    return max(0.0, _estimate_peak(job, view) - job.resident_mib)
 
 
-def _forecast(job: Job, view: View) -> float:
-    known = job.expected_mib or _quantile(_LIKELY, job.kind, view)
+def _estimate_peak(job: Job, view: BuildSnapshot) -> float:
+    known = job.expected_mib or _compute_quantile(_LIKELY, job.kind, view)
     past = _PAST_RECORD if job.expected_mib else _PAST_KIND
     return known if job.peak_mib <= known else job.peak_mib * past
 
 
-def _next(view: View) -> float:
+def _estimate_next_job(view: BuildSnapshot) -> float:
     """MiB of a job that has not begun; which one, only Ninja knows."""
     kinds = {job.kind for job in view.running if job.kind != "other"} or {"c++"}
-    return max(1, *(_quantile(_TYPICAL, kind, view) for kind in kinds))
+    return max(1, *(_compute_quantile(_TYPICAL, kind, view) for kind in kinds))
 
 
-def _quantile(share: float, kind: Kind, view: View) -> float:
+def _compute_quantile(share: float, kind: JobKind, view: BuildSnapshot) -> float:
     shown = view.shown.get(kind, ())
-    if len(shown) < _BASIS:
+    if len(shown) < _MIN_SAMPLES:
         return _DEFAULT[kind]
     return shown[int(share * (len(shown) - 1))]

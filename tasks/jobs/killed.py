@@ -10,36 +10,36 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from tasks.diagnosis.hits import hits
-from tasks.diagnosis.lines import Line, Raw, judged
+from tasks.diagnosis.hits import match_failures
+from tasks.diagnosis.lines import LogLine, RawLine, parse_lines
 from tasks.knowledge.facts import Failure
 
-CAUSE = {"nt": "oom-win", "posix": "oom-killed"}
+MEMORY_SLUGS = {"nt": "oom-win", "posix": "oom-killed"}
 _BY_SIGNAL = re.compile(r"kill|signal:? 9\b|\b137\b|-9\b", re.IGNORECASE)
 
 
-def is_full(failures: Sequence[Failure], lines: Iterable[str]) -> bool:
+def is_disk_full(failures: Sequence[Failure], lines: Iterable[str]) -> bool:
     """Whether the disk was full, which is mostly followed by other errors."""
-    return any(_telling(failures, ("disk-full",), lines))
+    return any(_find_lines_about(failures, ("disk-full",), lines))
 
 
-def says_memory(failures: Sequence[Failure], lines: Iterable[str]) -> bool:
+def has_memory_message(failures: Sequence[Failure], lines: Iterable[str]) -> bool:
     """Whether a compiler says so itself; one that was killed could not say why."""
-    found = _telling(failures, CAUSE.values(), lines)
+    found = _find_lines_about(failures, MEMORY_SLUGS.values(), lines)
     return any(not _BY_SIGNAL.search(line.text) for line in found)
 
 
-def killed(failures: Sequence[Failure], lines: Iterable[str]) -> tuple[str, ...]:
+def find_killed_outputs(failures: Sequence[Failure], lines: Iterable[str]) -> tuple[str, ...]:
     """The outputs whose compilers ran out of memory, "?" where Ninja named none; () for none."""
-    found = _telling(failures, CAUSE.values(), lines)
+    found = _find_lines_about(failures, MEMORY_SLUGS.values(), lines)
     return tuple(dict.fromkeys(line.unit if line.failed else "?" for line in found))
 
 
-def _telling(
+def _find_lines_about(
     failures: Sequence[Failure], slugs: Iterable[str], lines: Iterable[str]
-) -> Iterator[Line]:
+) -> Iterator[LogLine]:
     """The lines that tell one of these causes."""
     wanted = set(slugs)
-    read = list(judged(Raw(number, text) for number, text in enumerate(lines, 1)))
+    read = list(parse_lines(RawLine(number, text) for number, text in enumerate(lines, 1)))
     known = [one for one in failures if one.slug in wanted]
-    return (read[hit.at] for hit in hits(known, read))
+    return (read[hit.at] for hit in match_failures(known, read))

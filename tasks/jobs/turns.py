@@ -8,31 +8,31 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_changed = threading.Condition()
-_at_work = {"sharing": 0, "alone": 0, "waiting": 0}
+_condition = threading.Condition()
+_active_builds = {"sharing": 0, "alone": 0, "waiting": 0}
 
 
 @contextmanager
-def turn(*, alone: bool) -> Iterator[None]:
+def reserve_build_slot(*, alone: bool) -> Iterator[None]:
     """For the block there is no build beside it that it may not be beside."""
-    with _changed:
-        _wait(alone=alone)
-        _at_work["alone" if alone else "sharing"] += 1
+    with _condition:
+        _wait_for_slot(alone=alone)
+        _active_builds["alone" if alone else "sharing"] += 1
     try:
         yield
     finally:
-        with _changed:
-            _at_work["alone" if alone else "sharing"] -= 1
-            _changed.notify_all()
+        with _condition:
+            _active_builds["alone" if alone else "sharing"] -= 1
+            _condition.notify_all()
 
 
-def _wait(*, alone: bool) -> None:
+def _wait_for_slot(*, alone: bool) -> None:
     """Who wants to be alone goes before those that come later, or would wait for all of them."""
     if not alone:
-        _changed.wait_for(lambda: not _at_work["alone"] and not _at_work["waiting"])
+        _condition.wait_for(lambda: not _active_builds["alone"] and not _active_builds["waiting"])
         return
-    _at_work["waiting"] += 1
+    _active_builds["waiting"] += 1
     try:
-        _changed.wait_for(lambda: not _at_work["alone"] and not _at_work["sharing"])
+        _condition.wait_for(lambda: not _active_builds["alone"] and not _active_builds["sharing"])
     finally:
-        _at_work["waiting"] -= 1
+        _active_builds["waiting"] -= 1

@@ -7,6 +7,6 @@ but that reading is pure.
 
 from __future__ import annotations
 
-from tasks.knowledge.load import FOLDER, Knowledge, load
+from tasks.knowledge.load import KNOWLEDGE_FOLDER, Knowledge, load_knowledge
 
-__all__ = ["FOLDER", "Knowledge", "load"]
+__all__ = ["KNOWLEDGE_FOLDER", "Knowledge", "load_knowledge"]

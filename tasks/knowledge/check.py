@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tasks.knowledge.load import FOLDER
+from tasks.knowledge.load import KNOWLEDGE_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,45 +23,49 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # PyYAML can be bu
 
 
 @dataclass(frozen=True)
-class Problem:
+class SchemaProblem:
     """`what` is wrong in a file of facts, at the dotted `path`."""
 
     file: str
     path: str
-    what: str
+    message: str
 
     def __str__(self) -> str:
         return (
-            f"{self.file}: {self.path}: {self.what}" if self.path else f"{self.file}: {self.what}"
+            f"{self.file}: {self.path}: {self.message}"
+            if self.path
+            else f"{self.file}: {self.message}"
         )
 
 
-def check(folder: Path) -> tuple[Problem, ...]:
+def check_schema(folder: Path) -> tuple[SchemaProblem, ...]:
     """Every mistake in the YAML files of `folder`, by its schema.json; none is fine.
 
     Needs jsonschema, and raises what reading a file that is no YAML raises.
     """
     schema = json.loads((folder / "schema.json").read_text(encoding="utf-8"))
     return tuple(
-        problem for path in sorted(folder.glob("*.yaml")) for problem in _file(path, schema)
+        problem
+        for path in sorted(folder.glob("*.yaml"))
+        for problem in _check_knowledge_file(path, schema)
     )
 
 
-def _file(path: Path, schema: Any) -> Iterator[Problem]:
+def _check_knowledge_file(path: Path, schema: Any) -> Iterator[SchemaProblem]:
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - only where it is checked
     from jsonschema.exceptions import best_match  # noqa: PLC0415
 
     if path.stem not in schema["$defs"]:
-        yield Problem(path.name, "", f"schema.json has no $defs.{path.stem}")
+        yield SchemaProblem(path.name, "", f"schema.json has no $defs.{path.stem}")
         return
     validator = Draft202012Validator({"$ref": f"#/$defs/{path.stem}", "$defs": schema["$defs"]})
     content = yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506  (a safe one)
     for whole in validator.iter_errors(content):
         error = best_match([whole]) or whole  # of alternatives, the one that comes closest
-        yield Problem(path.name, ".".join(map(str, error.absolute_path)), error.message)
+        yield SchemaProblem(path.name, ".".join(map(str, error.absolute_path)), error.message)
 
 
 if __name__ == "__main__":
-    found = check(FOLDER)
+    found = check_schema(KNOWLEDGE_FOLDER)
     sys.stdout.writelines(f"{problem}\n" for problem in found)
     sys.exit(1 if found else 0)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tasks.core.model import Arch
     from tasks.core.resolution import Combination
-    from tasks.knowledge.facts import Cured, KnownBad, Level
+    from tasks.knowledge.facts import FixStage, KnownBad, Level
     from tasks.knowledge.load import Knowledge
 
 
@@ -29,62 +29,66 @@ class Finding:
 
     id: str
     level: Level
-    what: str
+    message: str
     fix: str
     status: str
-    cured: Cured = ""
+    fixed_by: FixStage = ""
     symptom: str = ""
 
 
-def judge(knowledge: Knowledge, combination: Combination) -> tuple[Finding, ...]:
+def find_known_bad(knowledge: Knowledge, combination: Combination) -> tuple[Finding, ...]:
     """Every known-bad entry that `combination` meets for certain, in the order of the file."""
     return tuple(
         Finding(
             id=bad.id,
             level="info" if bad.cured else bad.level,
-            what=bad.what,
+            message=bad.what,
             fix=bad.fix,
             status=bad.status,
-            cured=bad.cured,
+            fixed_by=bad.cured,
             symptom=bad.symptom,
         )
         for bad in knowledge.known_bad
-        if _meets(bad, combination)
+        if _is_known_bad(bad, combination)
     )
 
 
-def holds(condition: Mapping[str, Any], combination: Combination) -> bool:
+def is_condition_met(condition: Mapping[str, Any], combination: Combination) -> bool:
     """Whether every key of `condition` holds for certain."""
-    return all(_holds(wanted, getattr(combination, key)) for key, wanted in condition.items())
+    return all(
+        _is_requirement_met(wanted, getattr(combination, key)) for key, wanted in condition.items()
+    )
 
 
 @cache
-def within(value: str, wanted: str) -> bool:
+def is_version_within(value: str, wanted: str) -> bool:
     """Whether a version is within a specifier for certain: "13.2" is not within "<13.2.86"."""
     from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - few plans ask
 
     numbers = re.match(r"\d+(?:\.\d+)*", value)
     bounds = SpecifierSet(wanted)
-    if numbers is None or any(_coarser(numbers[0], bound.version) for bound in bounds):
+    if numbers is None or any(_is_less_precise(numbers[0], bound.version) for bound in bounds):
         return False
     return numbers[0] in bounds
 
 
-def _meets(bad: KnownBad, combination: Combination) -> bool:
-    return any(holds(condition, combination) for condition in bad.when)
+def _is_known_bad(bad: KnownBad, combination: Combination) -> bool:
+    return any(is_condition_met(condition, combination) for condition in bad.when)
 
 
-def _holds(wanted: str | bool | list[str], value: str | bool | tuple[Arch, ...] | None) -> bool:
+def _is_requirement_met(
+    wanted: str | bool | list[str], value: str | bool | tuple[Arch, ...] | None
+) -> bool:
     if value is None or isinstance(value, bool) or isinstance(wanted, bool):
         return value is wanted
     if isinstance(wanted, list):
         return value in wanted
     if isinstance(value, tuple):
-        return any(within(f"{arch.major}.{arch.minor}", wanted) for arch in value)
-    return within(value, wanted)
+        return any(is_version_within(f"{arch.major}.{arch.minor}", wanted) for arch in value)
+    return is_version_within(value, wanted)
 
 
-def _coarser(value: str, bound: str) -> bool:
+def _is_less_precise(value: str, bound: str) -> bool:
     # "13.2" is on neither side of 13.2.86 for certain; 4 is as exact as 4.0.
     known, asked = value.split("."), re.sub(r"(\.0)+$", "", bound).split(".")
     return len(known) < len(asked) and asked[: len(known)] == known

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.core.model import Strategy
-from tasks.knowledge.room import Range, Room
+from tasks.knowledge.room import DiskUsage, Range
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class CostFact:
     seconds: tuple[int, int]
     core_seconds: tuple[int, int]
     arch_seconds: tuple[int, int]
-    room: Room
+    disk_usage: DiskUsage
     memory_mib: int
     status: str
     uncertain: str
@@ -34,7 +34,7 @@ class ExtensionCost:
     """What one extension adds to any strategy; `seconds` are least and most."""
 
     seconds: tuple[int, int]
-    room: Room
+    disk_usage: DiskUsage
     memory_mib: int
     status: str
     uncertain: str
@@ -46,10 +46,10 @@ def read_costs(data: Mapping[str, Any]) -> tuple[CostFact, ...]:
         CostFact(
             strategy=row["strategy"],
             cuda=row["cuda"],
-            seconds=_range(row["seconds"]),
-            core_seconds=_range(row["core_seconds"]),
-            arch_seconds=_range(row.get("arch_seconds", (0, 0))),
-            room=_room(row["room_mib"]),
+            seconds=_read_range(row["seconds"]),
+            core_seconds=_read_range(row["core_seconds"]),
+            arch_seconds=_read_range(row.get("arch_seconds", (0, 0))),
+            disk_usage=_read_disk_usage(row["room_mib"]),
             memory_mib=row["memory_mib"],
             status=row["status"],
             uncertain=row["uncertain"],
@@ -62,19 +62,19 @@ def read_extension_cost(data: Mapping[str, Any]) -> ExtensionCost:
     """costs.yaml: extension."""
     row = data["extension"]
     return ExtensionCost(
-        seconds=_range(row["seconds"]),
-        room=_room(row["room_mib"]),
+        seconds=_read_range(row["seconds"]),
+        disk_usage=_read_disk_usage(row["room_mib"]),
         memory_mib=row["memory_mib"],
         status=row["status"],
         uncertain=row["uncertain"],
     )
 
 
-def _room(row: Mapping[str, Any]) -> Room:
-    parts = (_range(row[key]) for key in ("build", "installed", "wheels", "cache"))
-    return Room(*parts)
+def _read_disk_usage(row: Mapping[str, Any]) -> DiskUsage:
+    parts = (_read_range(row[key]) for key in ("build", "installed", "wheels", "cache"))
+    return DiskUsage(*parts)
 
 
-def _range(pair: Iterable[int]) -> Range:
+def _read_range(pair: Iterable[int]) -> Range:
     least, most = pair
     return least, most

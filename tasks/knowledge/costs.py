@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tasks.knowledge.room import Room
+from tasks.knowledge.room import DiskUsage
 
 if TYPE_CHECKING:
     from tasks.core.model import Strategy
@@ -26,12 +26,12 @@ class Cost:
     """
 
     seconds: tuple[int, int] | None
-    room: Room | None
+    disk_usage: DiskUsage | None
     memory_mib: int
     known: str
     core_seconds: tuple[int, int] = (0, 0)
 
-    def on(self, cores: int) -> Cost:
+    def scale_to_cores(self, cores: int) -> Cost:
         """The same where so many compilers run at once: what they take is divided by it, rounded
         up. The result holds no `core_seconds` that could be divided again.
         """
@@ -44,7 +44,7 @@ class Cost:
         return replace(self, seconds=(least, most), core_seconds=(0, 0))
 
 
-def cost(knowledge: Knowledge, strategy: Strategy, archs: int, extensions: int) -> Cost:
+def estimate_cost(knowledge: Knowledge, strategy: Strategy, archs: int, extensions: int) -> Cost:
     """What it takes on one core with that many target archs (none: for the CPU) and extensions.
 
     seconds = fixed + compilers + (archs − 1) × a further arch's + extensions × an extension's. A
@@ -67,7 +67,7 @@ def cost(knowledge: Knowledge, strategy: Strategy, archs: int, extensions: int) 
         notes += [f"extensions {each.status}", each.uncertain]
     return Cost(
         seconds=(fixed[0] + least, fixed[1] + most),
-        room=fact.room.with_more(each.room, extensions),
+        disk_usage=fact.disk_usage.add_multiple(each.disk_usage, extensions),
         memory_mib=max(fact.memory_mib, each.memory_mib if extensions else 0),
         known="; ".join(filter(None, notes)),
         core_seconds=(least, most),

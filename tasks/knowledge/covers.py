@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from tasks.core.model import Arch
-from tasks.knowledge.versions import major_minor, numbers
+from tasks.knowledge.versions import format_major_minor, parse_major_minor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from tasks.knowledge.facts import BinaryRules
     from tasks.knowledge.load import Knowledge
 
-How = Literal["native", "compatible", "ptx", ""]
+Compatibility = Literal["native", "compatible", "ptx", ""]
 
 
-def covers(
+def can_run_code(
     knowledge: Knowledge,
     code: MachineCode,
     target: Arch,
@@ -32,17 +32,17 @@ def covers(
     driver: str | None = None,
 ) -> bool:
     """Whether a card of capability `target` can run `code`, be it by compiling its PTX."""
-    return how(knowledge, code, target, maker=maker, driver=driver) != ""
+    return classify_compatibility(knowledge, code, target, maker=maker, driver=driver) != ""
 
 
-def how(
+def classify_compatibility(
     knowledge: Knowledge,
     code: MachineCode,
     target: Arch,
     *,
     maker: str | None = None,
     driver: str | None = None,
-) -> How:
+) -> Compatibility:
     """How `target` would run `code`: made for it, for a smaller sibling, from PTX, or not at all.
 
     `maker` is the CUDA release that made the code: Orin runs cubins of others from 13.2 on only.
@@ -51,17 +51,17 @@ def how(
     exactly that code, not only for a card that has it.
     """
     rules = knowledge.binary_rules
-    held = code.ptx if _reads(knowledge, maker, driver) else frozenset()
+    held = code.ptx if _can_driver_read_ptx(knowledge, maker, driver) else frozenset()
     if target.suffix:
         return "native" if target in code.cubins else "ptx" if target in held else ""
-    if any(_plain(cubin) == target for cubin in code.cubins):
+    if any(_strip_arch_suffix(cubin) == target for cubin in code.cubins):
         return "native"
-    if any(_runs(rules, cubin, target, maker) for cubin in code.cubins):
+    if any(_can_run_cubin(rules, cubin, target, maker) for cubin in code.cubins):
         return "compatible"
-    return "ptx" if any(_finishes(rules, ptx, target) for ptx in held) else ""
+    return "ptx" if any(_can_compile_ptx(rules, ptx, target) for ptx in held) else ""
 
 
-def targets_of(library: str, targets: Sequence[Arch]) -> tuple[Arch, ...]:
+def select_library_targets(library: str, targets: Sequence[Arch]) -> tuple[Arch, ...]:
     """Return the targets that a library must cover: the one in its name (`_120_C`; tiny-cuda-nn
     builds one library for each), else all.
     """
@@ -70,7 +70,7 @@ def targets_of(library: str, targets: Sequence[Arch]) -> tuple[Arch, ...]:
     return own or tuple(targets)
 
 
-def driver_isa(knowledge: Knowledge, driver_cuda: str) -> tuple[int, ...]:
+def find_driver_ptx_isa(knowledge: Knowledge, driver_cuda: str) -> tuple[int, ...]:
     """The newest PTX ISA that a driver is known to read; `driver_cuda` is the CUDA release it is
     for, as nvidia-smi shows it.
 
@@ -78,39 +78,47 @@ def driver_isa(knowledge: Knowledge, driver_cuda: str) -> tuple[int, ...]:
     `ptx_isa` of toolkits.yaml.
     """
     older = [
-        kit for kit in knowledge.toolkits.values() if numbers(kit.cuda) <= numbers(driver_cuda)
+        kit
+        for kit in knowledge.toolkits.values()
+        if parse_major_minor(kit.cuda) <= parse_major_minor(driver_cuda)
     ]
-    return max((numbers(kit.ptx_isa) for kit in older), default=(0, 0))
+    return max((parse_major_minor(kit.ptx_isa) for kit in older), default=(0, 0))
 
 
-def _reads(knowledge: Knowledge, maker: str | None, driver: str | None) -> bool:
+def _can_driver_read_ptx(knowledge: Knowledge, maker: str | None, driver: str | None) -> bool:
     """Minor-version compatibility, by which cubins of 12.8 run with a driver for 12.0, is not for
     PTX.
     """
-    if maker is None or driver is None or numbers(driver) >= numbers(maker):
+    if maker is None or driver is None or parse_major_minor(driver) >= parse_major_minor(maker):
         return True
-    made = knowledge.toolkits.get(major_minor(maker))
-    return made is not None and numbers(made.ptx_isa) <= driver_isa(knowledge, driver)
+    made = knowledge.toolkits.get(format_major_minor(maker))
+    return made is not None and parse_major_minor(made.ptx_isa) <= find_driver_ptx_isa(
+        knowledge, driver
+    )
 
 
-def _plain(arch: Arch) -> Arch:
+def _strip_arch_suffix(arch: Arch) -> Arch:
     return Arch(arch.major, arch.minor)
 
 
-def _runs(rules: BinaryRules, cubin: Arch, target: Arch, maker: str | None) -> bool:
+def _can_run_cubin(rules: BinaryRules, cubin: Arch, target: Arch, maker: str | None) -> bool:
     if cubin.suffix:
         return target in rules.families.get(cubin, ())
     if chip := rules.integrated.get(target):
-        later = maker is not None and chip.since and numbers(maker) >= numbers(chip.since)
+        later = (
+            maker is not None
+            and chip.since
+            and parse_major_minor(maker) >= parse_major_minor(chip.since)
+        )
         return cubin in chip.runs or (bool(later) and cubin in chip.runs_since)
     if cubin in rules.integrated:
         return False
     return cubin.major == target.major and cubin.minor <= target.minor
 
 
-def _finishes(rules: BinaryRules, ptx: Arch, target: Arch) -> bool:
+def _can_compile_ptx(rules: BinaryRules, ptx: Arch, target: Arch) -> bool:
     if ptx.suffix == "a":
-        return _plain(ptx) == target
+        return _strip_arch_suffix(ptx) == target
     if ptx.suffix == "f":
         return target in rules.families.get(ptx, ())
     return ptx <= target

@@ -12,14 +12,14 @@ from typing import Any
 
 from packaging.version import Version
 
-PLACE = "utils/cpp_extension.py"  # below torch
-SWITCH = "TORCH_DONT_CHECK_COMPILER_ABI"
-_ON = frozenset({"ON", "1", "YES", "TRUE", "Y"})
-_STANDARD = re.compile(r"(?:[-/]std[=:])?c\+\+(\d\d)")
+CPP_EXTENSION_PATH = "utils/cpp_extension.py"  # below torch
+SKIP_CHECK_VARIABLE = "TORCH_DONT_CHECK_COMPILER_ABI"
+_TRUE_VALUES = frozenset({"ON", "1", "YES", "TRUE", "Y"})
+_CXX_STANDARD = re.compile(r"(?:[-/]std[=:])?c\+\+(\d\d)")
 
 
 @dataclass(frozen=True)
-class Bounds:
+class VersionBounds:
     """The compilers that are taken: from `lowest` on, and below `above`."""
 
     lowest: str
@@ -28,7 +28,7 @@ class Bounds:
     def __str__(self) -> str:
         return f">={self.lowest}, <{self.above}"
 
-    def hold(self, version: str) -> bool:
+    def is_accepted(self, version: str) -> bool:
         """Whether a compiler is within them."""
         return Version(self.lowest) <= Version(version) < Version(self.above)
 
@@ -44,90 +44,94 @@ class CppExtension:
     """
 
     standard: int | None = None
-    gcc: Mapping[str, Bounds] = field(default_factory=dict)
-    clang: Mapping[str, Bounds] = field(default_factory=dict)
+    gcc: Mapping[str, VersionBounds] = field(default_factory=dict)
+    clang: Mapping[str, VersionBounds] = field(default_factory=dict)
     least_gcc: str = ""
     least_msvc: str = ""
     unchecked: str = ""
 
-    def checks(self, torch: str) -> bool:
+    def should_check_compilers(self, torch: str) -> bool:
         """Whether it looks at the compilers of a torch of this version: not at those of one that
         was built from a tree by hand, which is called 2.7.0a0+git1a2b3c4.
         """
         return not (self.unchecked and re.match(self.unchecked, torch))
 
-    def table(self, cxx: str) -> tuple[str, Mapping[str, Bounds]]:
+    def select_bounds(self, cxx: str) -> tuple[str, Mapping[str, VersionBounds]]:
         """The bounds that it judges a compiler by, and whose they are. It goes by the word that CXX
         begins with: a clang that is named by its path is held to the bounds of GCC.
         """
         return ("clang", self.clang) if cxx.startswith("clang") else ("GCC", self.gcc)
 
 
-def switched_off(env: Mapping[str, str]) -> bool:
+def is_check_disabled(env: Mapping[str, str]) -> bool:
     """Whether a build with these variables is not checked."""
-    return env.get(SWITCH) in _ON
+    return env.get(SKIP_CHECK_VARIABLE) in _TRUE_VALUES
 
 
-def parse(text: str) -> CppExtension:
+def parse_cpp_extension(text: str) -> CppExtension:
     """The tables in the text of cpp_extension.py; what cannot be seen is left out."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return CppExtension()
-    known = _assigned(tree)
+    known = _read_assignments(tree)
     pattern = known.get("BUILT_FROM_SOURCE_VERSION_PATTERN")
     return CppExtension(
-        standard=_standard(tree),
-        gcc=dict(_bounds(known.get("CUDA_GCC_VERSIONS"))),
-        clang=dict(_bounds(known.get("CUDA_CLANG_VERSIONS"))),
-        least_gcc=_version(known.get("MINIMUM_GCC_VERSION")),
-        least_msvc=_version(known.get("MINIMUM_MSVC_VERSION")),
+        standard=_find_cxx_standard(tree),
+        gcc=dict(_parse_bounds(known.get("CUDA_GCC_VERSIONS"))),
+        clang=dict(_parse_bounds(known.get("CUDA_CLANG_VERSIONS"))),
+        least_gcc=_format_version(known.get("MINIMUM_GCC_VERSION")),
+        least_msvc=_format_version(known.get("MINIMUM_MSVC_VERSION")),
         unchecked=pattern if isinstance(pattern, str) else "",
     )
 
 
-def _standard(tree: ast.Module) -> int | None:
+def _find_cxx_standard(tree: ast.Module) -> int | None:
     """All options that it writes out name one and the same, in each release from 2.5 to 2.15."""
     texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
-    found = {int(m[1]) for t in texts if isinstance(t, str) and (m := _STANDARD.fullmatch(t))}
+    found = {int(m[1]) for t in texts if isinstance(t, str) and (m := _CXX_STANDARD.fullmatch(t))}
     return found.pop() if len(found) == 1 else None
 
 
-def _assigned(tree: ast.Module) -> dict[str, Any]:
+def _read_assignments(tree: ast.Module) -> dict[str, Any]:
     """Names of the module whose values are written out, with the names above them filled in."""
     known: dict[str, Any] = {}
     for node in tree.body:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                known[name] = _value(value, known)
+                known[name] = _evaluate_node(value, known)
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                known[name] = _value(value, known)
+                known[name] = _evaluate_node(value, known)
     return known
 
 
-def _value(node: ast.expr | None, known: Mapping[str, Any]) -> Any:
+def _evaluate_node(node: ast.expr | None, known: Mapping[str, Any]) -> Any:
     match node:
         case ast.Constant(value=value):
             return value
         case ast.Name(id=name):
             return known.get(name)
         case ast.Tuple(elts=parts):
-            return tuple(_value(part, known) for part in parts)
+            return tuple(_evaluate_node(part, known) for part in parts)
         case ast.Dict(keys=keys, values=values):
             pairs = zip(keys, values, strict=True)
-            return {_value(key, known): _value(value, known) for key, value in pairs}
+            return {
+                _evaluate_node(key, known): _evaluate_node(value, known) for key, value in pairs
+            }
         case ast.Call(func=ast.Attribute(attr="compile"), args=[ast.Constant(value=value)]):
             return value  # re.compile
     return None
 
 
-def _bounds(table: Any) -> Iterator[tuple[str, Bounds]]:
+def _parse_bounds(table: Any) -> Iterator[tuple[str, VersionBounds]]:
     for cuda, row in table.items() if isinstance(table, dict) else ():
         match row:
-            case (lowest, above) if isinstance(cuda, str) and _version(lowest) and _version(above):
-                yield cuda, Bounds(_version(lowest), _version(above))
+            case (lowest, above) if (
+                isinstance(cuda, str) and _format_version(lowest) and _format_version(above)
+            ):
+                yield cuda, VersionBounds(_format_version(lowest), _format_version(above))
 
 
-def _version(numbers: Any) -> str:
+def _format_version(numbers: Any) -> str:
     whole = isinstance(numbers, tuple) and all(isinstance(number, int) for number in numbers)
     return ".".join(map(str, numbers)) if whole else ""

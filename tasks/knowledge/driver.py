@@ -10,13 +10,13 @@ from tasks.core.model import Gpu
 
 
 @dataclass(frozen=True)
-class Nvidia:
+class NvidiaDriver:
     """What the driver tells. `cuda` is the newest CUDA that it knows ("13.0"). `trouble` is why
     cards cannot be asked for although there is a driver.
     """
 
     driver: str = ""
     cuda: str = ""
-    cards: tuple[Gpu, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
     lost: int = 0
     trouble: str = ""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tasks.core.model import Arch
     from tasks.knowledge.archs import MachineCode
 
-Pypi = Literal["own", "unrelated", "absent"]
+PypiStatus = Literal["own", "unrelated", "absent"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class BuildSetting:
 
 
 @dataclass(frozen=True)
-class OwnArchs:
+class ArchVariable:
     """A setup.py that takes archs by a variable of its own: digits, ";" between. `known` are all
     that it takes; none: any.
     """
@@ -73,14 +73,14 @@ class ExtensionFact:
     imports: tuple[str, ...]
     headers: tuple[str, ...]
     settings: tuple[BuildSetting, ...]
-    archs: OwnArchs | None
+    archs: ArchVariable | None
     requires: tuple[str, ...]
     after: tuple[str, ...]
     own_jobs: bool
     compiler_mib: int
     fails: tuple[BuildFailure, ...]
     check: str
-    pypi: Pypi
+    pypi: PypiStatus
     warnings: tuple[str, ...]
     status: str
 
@@ -91,7 +91,7 @@ class ExtensionFact:
 
 
 @dataclass(frozen=True)
-class IndependentWheel:
+class StableAbiWheel:
     """A wheel that runs with any torch of a range, whoever built it: it uses the stable ABI alone.
 
     `torch` and `cuda` are version specifiers, `code` is the machine code in it; `beside_built` is
@@ -118,7 +118,7 @@ class CompanionFact:
     name: str
     imports: tuple[str, ...]
     source: ExtensionFact | None
-    independent: tuple[IndependentWheel, ...]
+    independent: tuple[StableAbiWheel, ...]
     packages: Mapping[str, str]
     pins: Mapping[str, str]
     warnings: tuple[str, ...]

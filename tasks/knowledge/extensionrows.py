@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from tasks.core.model import Arch
 from tasks.knowledge.archs import MachineCode
 from tasks.knowledge.extensionfacts import (
+    ArchVariable,
     BuildFailure,
     BuildSetting,
     CompanionFact,
     ExtensionFact,
-    IndependentWheel,
-    OwnArchs,
+    StableAbiWheel,
 )
-from tasks.knowledge.rows import archs, texts
+from tasks.knowledge.rows import parse_archs, read_texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 def read_extensions(data: Mapping[str, Any]) -> dict[str, ExtensionFact]:
     """extensions.yaml: extensions."""
-    return {name: _extension(name, row) for name, row in data["extensions"].items()}
+    return {name: _read_extension(name, row) for name, row in data["extensions"].items()}
 
 
 def read_companions(data: Mapping[str, Any]) -> dict[str, CompanionFact]:
     """extensions.yaml: companions."""
-    return {name: _companion(name, row) for name, row in data["companions"].items()}
+    return {name: _read_companion(name, row) for name, row in data["companions"].items()}
 
 
-def _extension(name: str, row: Mapping[str, Any]) -> ExtensionFact:
+def _read_extension(name: str, row: Mapping[str, Any]) -> ExtensionFact:
     return ExtensionFact(
         name=name,
         distribution=row.get("distribution", name),
@@ -41,16 +41,16 @@ def _extension(name: str, row: Mapping[str, Any]) -> ExtensionFact:
         ref=row.get("ref", "HEAD"),
         sdist=row.get("sdist", ""),
         subdirectory=row.get("subdirectory", ""),
-        submodules=texts(row["submodules"]),
-        imports=texts(row["imports"]),
+        submodules=read_texts(row["submodules"]),
+        imports=read_texts(row["imports"]),
         headers=tuple(include["header"] for include in row["force_include"]),
-        settings=tuple(map(_setting, row.get("settings", ()))),
-        archs=_own_archs(row["archs"]) if "archs" in row else None,
+        settings=tuple(map(_read_build_setting, row.get("settings", ()))),
+        archs=_read_arch_variable(row["archs"]) if "archs" in row else None,
         requires=tuple(each["package"] for each in row.get("requires", ())),
-        after=texts(row.get("after", ())),
+        after=read_texts(row.get("after", ())),
         own_jobs="own_jobs" in row,
         compiler_mib=row["compiler_mib"]["value"] if "compiler_mib" in row else 0,
-        fails=tuple(map(_failure, row.get("fails", ()))),
+        fails=tuple(map(_read_build_failure, row.get("fails", ()))),
         check=row.get("check", ""),
         pypi=row["pypi"]["is"],
         warnings=tuple(warning["text"] for warning in row["warnings"]),
@@ -58,28 +58,28 @@ def _extension(name: str, row: Mapping[str, Any]) -> ExtensionFact:
     )
 
 
-def _setting(row: Mapping[str, Any]) -> BuildSetting:
+def _read_build_setting(row: Mapping[str, Any]) -> BuildSetting:
     env = dict(row.get("env", {}))
-    texts(env.values())
-    nvcc = texts(row.get("nvcc", ()))
+    read_texts(env.values())
+    nvcc = read_texts(row.get("nvcc", ()))
     return BuildSetting(row["why"], env, nvcc, row.get("when", {}), row["status"])
 
 
-def _own_archs(row: Mapping[str, Any]) -> OwnArchs:
-    known = tuple(Arch.parse(text) for text in texts(row["known"]))
-    return OwnArchs(row["variable"], known, row["why"], row["status"])
+def _read_arch_variable(row: Mapping[str, Any]) -> ArchVariable:
+    known = tuple(Arch.parse_capability(text) for text in read_texts(row["known"]))
+    return ArchVariable(row["variable"], known, row["why"], row["status"])
 
 
-def _failure(row: Mapping[str, Any]) -> BuildFailure:
+def _read_build_failure(row: Mapping[str, Any]) -> BuildFailure:
     return BuildFailure(row["what"], row["fix"], row["when"], row["status"])
 
 
-def _companion(name: str, row: Mapping[str, Any]) -> CompanionFact:
+def _read_companion(name: str, row: Mapping[str, Any]) -> CompanionFact:
     return CompanionFact(
         name=name,
-        imports=texts(row["imports"]),
-        source=_extension(name, row) if "git" in row else None,
-        independent=tuple(map(_independent, row.get("independent", ()))),
+        imports=read_texts(row["imports"]),
+        source=_read_extension(name, row) if "git" in row else None,
+        independent=tuple(map(_read_stable_abi_wheel, row.get("independent", ()))),
         packages=row.get("packages", {}),
         pins={key: value for key, value in row.get("pins", {}).items() if key != "status"},
         warnings=tuple(warning["text"] for warning in row["warnings"]),
@@ -87,7 +87,7 @@ def _companion(name: str, row: Mapping[str, Any]) -> CompanionFact:
     )
 
 
-def _independent(row: Mapping[str, Any]) -> IndependentWheel:
+def _read_stable_abi_wheel(row: Mapping[str, Any]) -> StableAbiWheel:
     same = ("wheel", "torch", "cuda", "system", "machine", "why", "beside_built", "status")
-    code = MachineCode(archs(row["archs"]), archs(row["ptx"]))
-    return IndependentWheel(code=code, **{key: row[key] for key in same})
+    code = MachineCode(parse_archs(row["archs"]), parse_archs(row["ptx"]))
+    return StableAbiWheel(code=code, **{key: row[key] for key in same})

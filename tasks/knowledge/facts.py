@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tasks.knowledge.archs import MachineCode
 
 Level = Literal["error", "warning", "info"]
-Cured = Literal["", "deps", "env"]
+FixStage = Literal["", "deps", "env"]
 Backend = Literal["setup_py", "scikit_build_core"]
 Channel = Literal["", "nightly", "test", "nowhere"]
 Effect = Literal["reuse", "reconfigure", "wipe"]
@@ -47,7 +47,7 @@ class GpuFamily:
 
 
 @dataclass(frozen=True)
-class Integrated:
+class IntegratedGpu:
     """A capability of systems on a chip, which run other cubins than the rule says.
 
     `runs` are all of them; `runs_since` are more, of toolkits from the CUDA release `since` on.
@@ -67,7 +67,7 @@ class BinaryRules:
     on.
     """
 
-    integrated: Mapping[Arch, Integrated]
+    integrated: Mapping[Arch, IntegratedGpu]
     families: Mapping[Arch, frozenset[Arch]]
 
 
@@ -104,7 +104,7 @@ class OfficialWheel:
 
 
 @dataclass(frozen=True)
-class FewerPythons:
+class PythonLimit:
     """Wheels of a release that end at an older Python than its other wheels.
 
     They are the wheels for these systems and machines, () for any; with `pypi`, only those on PyPI.
@@ -148,7 +148,7 @@ class Release:
     backend: Backend
     status: str
     channel: Channel = ""
-    fewer_pythons: tuple[FewerPythons, ...] = ()
+    fewer_pythons: tuple[PythonLimit, ...] = ()
     patches: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
@@ -167,11 +167,11 @@ class KnownBad:
     symptom: str
     fix: str
     status: str
-    cured: Cured = ""
+    cured: FixStage = ""
 
 
 @dataclass(frozen=True)
-class Minimum:
+class MinimumVersion:
     """Something that can be too old.
 
     `fact` is the field of a combination that is compared, `least` where the number is: a field of
@@ -190,7 +190,7 @@ class Minimum:
     symptom: str
     fix: str
     status: str
-    cured: Cured
+    cured: FixStage
 
 
 @dataclass(frozen=True)

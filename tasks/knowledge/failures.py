@@ -12,18 +12,19 @@ if TYPE_CHECKING:
     from tasks.knowledge.load import Knowledge
 
 
-def recognise(knowledge: Knowledge, text: str) -> Failure | None:
+def find_run_failure(knowledge: Knowledge, text: str) -> Failure | None:
     """The first failure of the facts that a line of `text` tells; None where no one is known."""
     sure = (one for one in knowledge.failures if one.phase == "run" and one.rank != "hint")
-    return next((failure for failure in sure if _tells(failure, text)), None)
+    return next((failure for failure in sure if _is_failure_in_text(failure, text)), None)
 
 
-def _tells(failure: Failure, text: str) -> bool:
+def _is_failure_in_text(failure: Failure, text: str) -> bool:
     return any(
-        _found(failure.patterns, line) and not _found(failure.unless, line)
+        _is_pattern_in_line(failure.patterns, line)
+        and not _is_pattern_in_line(failure.unless, line)
         for line in text.splitlines()
     )
 
 
-def _found(patterns: tuple[str, ...], line: str) -> bool:
+def _is_pattern_in_line(patterns: tuple[str, ...], line: str) -> bool:
     return any(re.search(pattern, line, re.IGNORECASE) for pattern in patterns)

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
 from tasks.knowledge.facts import GpuFact
-from tasks.knowledge.gpunames import key, nearest, telling, words
+from tasks.knowledge.gpunames import (
+    find_nearest_gpus,
+    list_distinctive_words,
+    normalize_gpu_name,
+    split_gpu_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,13 +25,13 @@ if TYPE_CHECKING:
     from tasks.knowledge.facts import GpuFamily
     from tasks.knowledge.load import Knowledge
 
-_CAPABILITY = re.compile(r"\d{1,2}\.\d[af]?|(?:sm_|compute_)\d{2,3}[af]?")
-_SERIES = re.compile(r"NVIDIA GeForce RTX (\d)0\d\d\b")
-_FEW = 3
-_ASK = (
+_CAPABILITY_PATTERN = re.compile(r"\d{1,2}\.\d[af]?|(?:sm_|compute_)\d{2,3}[af]?")
+_RTX_SERIES = re.compile(r"NVIDIA GeForce RTX (\d)0\d\d\b")
+_MAX_NAMED_GPUS = 3
+_CAPABILITY_HINT = (
     'write its compute capability, such as "12.0": nvidia-smi --query-gpu=compute_cap --format=csv'
 )
-_FULLY = "write the full name, or the capability"
+_FULL_NAME_HINT = "write the full name, or the capability"
 
 
 def resolve_gpu(knowledge: Knowledge, text: str) -> GpuFact:
@@ -39,50 +44,53 @@ def resolve_gpu(knowledge: Knowledge, text: str) -> GpuFact:
     one, is a `KnowledgeError` that lists or suggests.
     """
     if text not in knowledge.gpus_by_text:
-        knowledge.gpus_by_text[text] = _resolve(knowledge, text)
+        knowledge.gpus_by_text[text] = _resolve_uncached_gpu(knowledge, text)
     return knowledge.gpus_by_text[text]
 
 
-def _resolve(knowledge: Knowledge, text: str) -> GpuFact:
+def _resolve_uncached_gpu(knowledge: Knowledge, text: str) -> GpuFact:
     if is_capability(text):
-        return _capability(knowledge, text.strip().lower())
+        return _resolve_capability(knowledge, text.strip().lower())
     for gpu in knowledge.gpus:
-        if key(text) == key(gpu.name):
+        if normalize_gpu_name(text) == normalize_gpu_name(gpu.name):
             return gpu
-    _refuse_too_old(knowledge, text)
-    said = telling(knowledge, text)
+    _reject_too_old_gpu(knowledge, text)
+    said = list_distinctive_words(knowledge, text)
     family = next((one for one in knowledge.families if said == [one.name.lower()]), None)
     if family:
-        return _of_family(knowledge, text, family)
-    found = _meant(knowledge, text)
+        return _resolve_family(knowledge, text, family)
+    found = _match_gpus(knowledge, text)
     if not found:
-        raise _unknown(knowledge, text)
+        raise _build_unknown_gpu_error(knowledge, text)
     if not said:
-        raise KnowledgeError(f'"{text}" is said of many GPUs, such as {_shown(found)}', todo=_FULLY)
+        raise KnowledgeError(
+            f'"{text}" is said of many GPUs, such as {_format_gpu_choices(found)}',
+            hint=_FULL_NAME_HINT,
+        )
     if len({gpu.arch for gpu in found}) > 1:
-        raise _ambiguous(text, found)
-    return _one_of(text.strip(), found)
+        raise _build_ambiguous_error(text, found)
+    return _select_plainest_gpu(text.strip(), found)
 
 
 def is_capability(text: str) -> bool:
     """Return True for `12.0`, `sm_120` and the like, False for the name of a product."""
-    return bool(_CAPABILITY.fullmatch(text.strip().lower()))
+    return bool(_CAPABILITY_PATTERN.fullmatch(text.strip().lower()))
 
 
-def named_by(knowledge: Knowledge, arch: Arch) -> str:
+def summarize_gpus(knowledge: Knowledge, arch: Arch) -> str:
     """Summarize the GPUs with a capability: `RTX 40 series, L2, L4 and others`."""
     cards = [gpu for gpu in knowledge.gpus if gpu.arch == arch]
-    series = Counter(found[1] for gpu in cards if (found := _SERIES.match(gpu.name)))
-    lines = [f"RTX {first}0 series" for first, count in series.items() if count >= _FEW]
-    others = [gpu for gpu in cards if not _SERIES.match(gpu.name)]
+    series = Counter(found[1] for gpu in cards if (found := _RTX_SERIES.match(gpu.name)))
+    lines = [f"RTX {first}0 series" for first, count in series.items() if count >= _MAX_NAMED_GPUS]
+    others = [gpu for gpu in cards if not _RTX_SERIES.match(gpu.name)]
     others.sort(key=lambda gpu: (gpu.status.startswith("unverified"), len(gpu.name)))
-    named = [*lines, *(short_name(gpu.name) for gpu in others[:_FEW])]
-    more = " and others" if len(others) > _FEW else ""
+    named = [*lines, *(shorten_gpu_name(gpu.name) for gpu in others[:_MAX_NAMED_GPUS])]
+    more = " and others" if len(others) > _MAX_NAMED_GPUS else ""
     families = [family.name for family in knowledge.families if arch in family.archs]
     return f"{', '.join(named or families)}{more}"
 
 
-def only_machine(knowledge: Knowledge, arch: Arch) -> tuple[str, tuple[str, ...]]:
+def find_only_machine(knowledge: Knowledge, arch: Arch) -> tuple[str, tuple[str, ...]]:
     """The only kind of machine that a capability is in, "" where it may be in any, and the names of
     its cards.
     """
@@ -90,61 +98,62 @@ def only_machine(knowledge: Knowledge, arch: Arch) -> tuple[str, tuple[str, ...]
     cards = [gpu for gpu in knowledge.gpus if gpu.arch == card]
     machines = {gpu.machine for gpu in cards}
     if not cards and card in knowledge.binary_rules.integrated:
-        machines = {gpu.machine for gpu in knowledge.gpus if _of_a_chip(knowledge, gpu)}
+        machines = {gpu.machine for gpu in knowledge.gpus if _is_integrated_gpu(knowledge, gpu)}
     return (machines.pop() if len(machines) == 1 else ""), tuple(gpu.name for gpu in cards)
 
 
-def short_name(name: str) -> str:
+def shorten_gpu_name(name: str) -> str:
     """`RTX 5090` for `NVIDIA GeForce RTX 5090`."""
     return name.removeprefix("NVIDIA ").removeprefix("GeForce ")
 
 
-def _of_a_chip(knowledge: Knowledge, gpu: GpuFact) -> bool:
+def _is_integrated_gpu(knowledge: Knowledge, gpu: GpuFact) -> bool:
     return gpu.arch in knowledge.binary_rules.integrated
 
 
-def _capability(knowledge: Knowledge, text: str) -> GpuFact:
-    arch = Arch.parse(text)
+def _resolve_capability(knowledge: Knowledge, text: str) -> GpuFact:
+    arch = Arch.parse_capability(text)
     makers = [toolkit for toolkit in knowledge.toolkits.values() if arch in toolkit.makes]
     if not makers:
         raise KnowledgeError(
-            f'no known CUDA toolkit makes code for "{text}"', todo=_newest(knowledge)
+            f'no known CUDA toolkit makes code for "{text}"',
+            hint=_format_known_capabilities(knowledge),
         )
     return GpuFact(f"compute capability {arch}", arch, makers[0].status)
 
 
-def _newest(knowledge: Knowledge) -> str:
+def _format_known_capabilities(knowledge: Knowledge) -> str:
     plain = {arch for kit in knowledge.toolkits.values() for arch in kit.makes if not arch.suffix}
     return "known are " + ", ".join(map(str, sorted(plain)))
 
 
-def _of_family(knowledge: Knowledge, text: str, family: GpuFamily) -> GpuFact:
+def _resolve_family(knowledge: Knowledge, text: str, family: GpuFamily) -> GpuFact:
     if len(family.archs) > 1:
         products = [gpu for gpu in knowledge.gpus if gpu.arch in family.archs]
-        raise _ambiguous(text, products)
+        raise _build_ambiguous_error(text, products)
     return GpuFact(text.strip(), family.archs[0], family.status)
 
 
-def _meant(knowledge: Knowledge, text: str) -> list[GpuFact]:
+def _match_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
     """Return the products whose names contain every word of `text`."""
-    asked = [{word, _ampere(word)} for word in words(text)]
+    asked = [{word, _add_ampere_prefix(word)} for word in split_gpu_name(text)]
     if not asked:
         return []
     return [
         gpu
         for gpu in knowledge.gpus
-        if all(not forms.isdisjoint(words(gpu.name)) for forms in asked)
+        if all(not forms.isdisjoint(split_gpu_name(gpu.name)) for forms in asked)
     ]
 
 
-def _ampere(word: str) -> str:
+def _add_ampere_prefix(word: str) -> str:
     # "RTX 6000" is also said of the RTX A6000.
     return f"a{word}" if re.fullmatch(r"\d{4}", word) else word
 
 
-def _one_of(text: str, found: list[GpuFact]) -> GpuFact:
-    least = min(len(words(gpu.name)) for gpu in found)
-    plainest = [gpu for gpu in found if len(words(gpu.name)) == least]
+def _select_plainest_gpu(text: str, found: list[GpuFact]) -> GpuFact:
+    least = min(len(split_gpu_name(gpu.name)) for gpu in found)
+    plainest = [gpu for gpu in found if len(split_gpu_name(gpu.name)) == least]
     if len(plainest) == 1:
         return plainest[0]
     status = f"{found[0].status}; so are all {len(found)} of that name"
@@ -152,36 +161,40 @@ def _one_of(text: str, found: list[GpuFact]) -> GpuFact:
     return GpuFact(text, found[0].arch, status, machines.pop() if len(machines) == 1 else "")
 
 
-def _refuse_too_old(knowledge: Knowledge, text: str) -> None:
+def _reject_too_old_gpu(knowledge: Knowledge, text: str) -> None:
     """Cards of other generations have the same numbers: only the whole name says which is meant."""
     for row in knowledge.gpu_notes["too_old"]:
-        if key(text) in map(key, row["names"]):
-            alike = _meant(knowledge, text)
+        if normalize_gpu_name(text) in map(normalize_gpu_name, row["names"]):
+            alike = _match_gpus(knowledge, text)
             raise KnowledgeError(
                 f'"{text.strip()}" is a {row["generation"]} card ({row["cc"]}), and CUDA '
                 f"{row['last_toolkit']} was the last toolkit that makes code for it",
-                todo=f"if another is meant, write its full name: {_shown(alike)}"
+                hint=f"if another is meant, write its full name: {_format_gpu_choices(alike)}"
                 if alike
                 else "choose another card",
             )
 
 
-def _ambiguous(text: str, found: Iterable[GpuFact]) -> KnowledgeError:
-    return KnowledgeError(f'"{text}" is said of different GPUs: {_shown(found)}', todo=_FULLY)
+def _build_ambiguous_error(text: str, found: Iterable[GpuFact]) -> KnowledgeError:
+    return KnowledgeError(
+        f'"{text}" is said of different GPUs: {_format_gpu_choices(found)}', hint=_FULL_NAME_HINT
+    )
 
 
-def _shown(found: Iterable[GpuFact]) -> str:
+def _format_gpu_choices(found: Iterable[GpuFact]) -> str:
     """The plainest name of each capability."""
     plainest: dict[Arch, GpuFact] = {}
-    for gpu in sorted(found, key=lambda gpu: (gpu.arch, len(words(gpu.name)))):
+    for gpu in sorted(found, key=lambda gpu: (gpu.arch, len(split_gpu_name(gpu.name)))):
         plainest.setdefault(gpu.arch, gpu)
     return ", ".join(f"{gpu.name} ({gpu.arch})" for gpu in plainest.values())
 
 
-def _unknown(knowledge: Knowledge, text: str) -> KnowledgeError:
-    if key(text) == "cpu":
+def _build_unknown_gpu_error(knowledge: Knowledge, text: str) -> KnowledgeError:
+    if normalize_gpu_name(text) == "cpu":
         todo = "what is built for cards runs on the CPU, too; gpus: [] is a build without CUDA"
-        return KnowledgeError(f'"{text}" is no GPU', todo=todo)
-    near = [f'"{short_name(gpu.name)}" ({gpu.arch})' for gpu in nearest(knowledge, text)]
-    todo = f"did you mean {' or '.join(near)}?" if near else _ASK
-    return KnowledgeError(f'"{text}" is not a known GPU', todo=todo)
+        return KnowledgeError(f'"{text}" is no GPU', hint=todo)
+    near = [
+        f'"{shorten_gpu_name(gpu.name)}" ({gpu.arch})' for gpu in find_nearest_gpus(knowledge, text)
+    ]
+    todo = f"did you mean {' or '.join(near)}?" if near else _CAPABILITY_HINT
+    return KnowledgeError(f'"{text}" is not a known GPU', hint=todo)

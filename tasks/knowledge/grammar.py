@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
 from tasks.knowledge.archs import (
-    cmake_accepts,
-    cmake_needs,
-    extension_accepts,
-    extension_remedy,
+    find_first_cmake_release,
+    format_extension_arch_hint,
+    is_cmake_arch_supported,
+    is_extension_arch_supported,
 )
 
 if TYPE_CHECKING:
@@ -24,86 +24,88 @@ if TYPE_CHECKING:
 
     from tasks.knowledge.load import Knowledge
 
-CARDS_HERE = "the cards of the machine that builds, and fails where there are none"
+BUILD_HOST_GPUS = "the cards of the machine that builds, and fails where there are none"
 
 
-def for_extension(
+def format_extension_archs(
     knowledge: Knowledge, torch: str, archs: Iterable[Arch], ptx: bool = False
 ) -> str:
     """TORCH_CUDA_ARCH_LIST for that torch's cpp_extension: `8.9;12.0+PTX`.
 
     Raises `KnowledgeError` where that release does not take an arch.
     """
-    ordered = _ordered(archs)
+    ordered = _sort_archs(archs)
     for arch in ordered:
-        require_extension(knowledge, torch, arch)
-    return _listed(ordered, ptx)
+        require_extension_arch(knowledge, torch, arch)
+    return _join_archs(ordered, ptx)
 
 
-def for_torch_cmake(
+def format_torch_cmake_archs(
     knowledge: Knowledge, torch: str, archs: Iterable[Arch], ptx: bool = False
 ) -> str:
     """TORCH_CUDA_ARCH_LIST for that torch's CMake, which takes `12.0f` from 2.9 on.
 
     Raises `KnowledgeError` where that release does not take an arch.
     """
-    ordered = _ordered(archs)
+    ordered = _sort_archs(archs)
     for arch in ordered:
-        require_cmake(knowledge, torch, arch)
-    return _listed(ordered, ptx)
+        require_torch_cmake_arch(knowledge, torch, arch)
+    return _join_archs(ordered, ptx)
 
 
-def cmake_architectures(archs: Iterable[Arch], ptx: bool = False) -> str:
+def format_cmake_archs(archs: Iterable[Arch], ptx: bool = False) -> str:
     """CMAKE_CUDA_ARCHITECTURES, `89-real;120-real`; the one with PTX is `120`, for both."""
-    ordered = _ordered(archs)
-    both = _highest_plain(ordered) if ptx else None
+    ordered = _sort_archs(archs)
+    both = _find_ptx_arch(ordered) if ptx else None
     names = (arch.sm.removeprefix("sm_") + ("" if arch == both else "-real") for arch in ordered)
     return ";".join(names)
 
 
-def require_extension(knowledge: Knowledge, torch: str, arch: Arch) -> None:
+def require_extension_arch(knowledge: Knowledge, torch: str, arch: Arch) -> None:
     """`KnowledgeError` where that torch's cpp_extension does not take `arch`."""
-    if not extension_accepts(knowledge, torch, arch):
+    if not is_extension_arch_supported(knowledge, torch, arch):
         raise KnowledgeError(
             f"the extension builder of torch {torch} does not accept {arch}",
-            todo=extension_remedy(knowledge, torch, arch),
+            hint=format_extension_arch_hint(knowledge, torch, arch),
         )
 
 
-def require_cmake(knowledge: Knowledge, torch: str, arch: Arch) -> None:
+def require_torch_cmake_arch(knowledge: Knowledge, torch: str, arch: Arch) -> None:
     """`KnowledgeError` where that torch's CMake does not take `arch`."""
-    if not cmake_accepts(knowledge, torch, arch):
+    if not is_cmake_arch_supported(knowledge, torch, arch):
         plain = Arch(arch.major, arch.minor)
-        instead = f', or write "{plain}"' if cmake_accepts(knowledge, torch, plain) else ""
+        instead = (
+            f', or write "{plain}"' if is_cmake_arch_supported(knowledge, torch, plain) else ""
+        )
         raise KnowledgeError(
             f"the CMake of torch {torch} does not accept {arch}",
-            todo=f"choose a newer torch ({cmake_needs(knowledge, [arch])} is the first that "
+            hint=f"choose a newer torch ({find_first_cmake_release(knowledge, [arch])} is the first that "
             f"does){instead}",
         )
 
 
-def _ordered(archs: Iterable[Arch]) -> list[Arch]:
+def _sort_archs(archs: Iterable[Arch]) -> list[Arch]:
     ordered = sorted(set(archs))
     if not ordered:
         raise KnowledgeError(
-            f"an empty list of archs stands for {CARDS_HERE}",
-            todo="name the cards in target.gpus",
+            f"an empty list of archs stands for {BUILD_HOST_GPUS}",
+            hint="name the cards in target.gpus",
         )
     return ordered
 
 
-def _listed(ordered: Sequence[Arch], ptx: bool) -> str:
-    highest = _highest_plain(ordered) if ptx else None
+def _join_archs(ordered: Sequence[Arch], ptx: bool) -> str:
+    highest = _find_ptx_arch(ordered) if ptx else None
     return ";".join(f"{arch}+PTX" if arch == highest else str(arch) for arch in ordered)
 
 
-def _highest_plain(ordered: Sequence[Arch]) -> Arch:
+def _find_ptx_arch(ordered: Sequence[Arch]) -> Arch:
     """PTX of an arch with a suffix is for no later card, and that is what PTX is asked for."""
     plain = [arch for arch in ordered if not arch.suffix]
     if not plain:
         last = ordered[-1]
         raise KnowledgeError(
             f"PTX of {last} is for no later card",
-            todo=f'add "{last.major}.{last.minor}" to target.gpus, or leave target.ptx at false',
+            hint=f'add "{last.major}.{last.minor}" to target.gpus, or leave target.ptx at false',
         )
     return plain[-1]

@@ -6,23 +6,23 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from tasks.core.deps_model import Limits
+from tasks.core.deps_model import CompilerLimits
 from tasks.core.errors import KnowledgeError
-from tasks.knowledge.releases import release
-from tasks.knowledge.toolkits import compiler_limit
-from tasks.knowledge.versions import every_number
+from tasks.knowledge.releases import find_release
+from tasks.knowledge.toolkits import find_toolkit_compilers
+from tasks.knowledge.versions import parse_version_numbers
 
 if TYPE_CHECKING:
     from tasks.knowledge.load import Knowledge
 
 # With what is recommended comes the Windows SDK, without which nothing is linked
-INSTALL_MSVC = (
+MSVC_INSTALL_COMMAND = (
     "winget install Microsoft.VisualStudio.2022.BuildTools --override "
     '"--wait --passive --add Microsoft.VisualStudio.Workload.VCTools --includeRecommended"'
 )
-Kind = Literal["gcc", "clang", "msvc"]
-_UNCHECKED_CXX = 20
-_NAMES = {"gcc": "GCC", "clang": "clang"}
+CompilerKind = Literal["gcc", "clang", "msvc"]
+_UNCHECKED_CXX_STANDARD = 20
+_COMPILER_NAMES = {"gcc": "GCC", "clang": "clang"}
 
 
 @dataclass(frozen=True)
@@ -33,20 +33,22 @@ class HostCompiler:
     """
 
     name: str
-    kind: Kind
+    kind: CompilerKind
     version: str
 
 
-def limits(knowledge: Knowledge, cuda: str | None, torch: str | None) -> Limits:
+def find_compiler_limits(
+    knowledge: Knowledge, cuda: str | None, torch: str | None
+) -> CompilerLimits:
     """What `cuda` takes (None: no toolkit), and `torch`, where it is built from source.
 
     Raises `KnowledgeError` for a toolkit that is not known; an unknown torch limits nothing.
     """
-    gcc_min = _gcc_min(knowledge, torch) if torch else ""
+    gcc_min = _find_gcc_minimum(knowledge, torch) if torch else ""
     if not cuda:
-        return Limits(torch=torch or "", gcc_min=gcc_min)
-    kit = compiler_limit(knowledge, cuda)
-    return Limits(
+        return CompilerLimits(torch=torch or "", gcc_min=gcc_min)
+    kit = find_toolkit_compilers(knowledge, cuda)
+    return CompilerLimits(
         cuda=cuda,
         gcc_max=kit.gcc_max,
         clang_max=kit.clang_max,
@@ -56,24 +58,24 @@ def limits(knowledge: Knowledge, cuda: str | None, torch: str | None) -> Limits:
     )
 
 
-def refusal(given: Limits, compiler: HostCompiler) -> str:
+def explain_compiler_rejection(given: CompilerLimits, compiler: HostCompiler) -> str:
     """Why `compiler` is outside of the limits, "" where it is not, or its version is not known."""
     if compiler.kind == "msvc":
-        return _msvc(given, compiler)
-    version = every_number(compiler.version)
+        return _explain_msvc_rejection(given, compiler)
+    version = parse_version_numbers(compiler.version)
     newest = given.gcc_max if compiler.kind == "gcc" else given.clang_max
     if newest is not None and version[:1] > (newest,):
-        takes = f"{_NAMES[compiler.kind]} up to {newest}"
-        return f"{_named(compiler)} is newer than {_toolkit(given)} takes ({takes})"
-    if compiler.kind == "gcc" and version and version < every_number(given.gcc_min):
-        takes = f"GCC {given.gcc_min} or later"
+        takes = f"{_COMPILER_NAMES[compiler.kind]} up to {newest}"
         return (
-            f"{_named(compiler)} is older than the sources of PyTorch {given.torch} take ({takes})"
+            f"{_format_compiler(compiler)} is newer than {_format_toolkit(given)} takes ({takes})"
         )
+    if compiler.kind == "gcc" and version and version < parse_version_numbers(given.gcc_min):
+        takes = f"GCC {given.gcc_min} or later"
+        return f"{_format_compiler(compiler)} is older than the sources of PyTorch {given.torch} take ({takes})"
     return ""
 
 
-def msc_ver(toolset: str) -> int | None:
+def parse_msc_ver(toolset: str) -> int | None:
     """_MSC_VER of an MSVC toolset: 1944 of "14.44.35207"; None where that is no such version.
 
     The source is Microsoft's table of toolsets, "MSVC Toolset Minor Version Number 14.40 in VS 2022
@@ -83,31 +85,31 @@ def msc_ver(toolset: str) -> int | None:
     return 1900 + int(parts[1]) if parts else None
 
 
-def _gcc_min(knowledge: Knowledge, torch: str) -> str:
+def _find_gcc_minimum(knowledge: Knowledge, torch: str) -> str:
     """The oldest GCC that a release's CMakeLists.txt lets pass: those of C++17 alone check it
     (gcc-min of pytorch.yaml). Asked at load, where combinations.yaml is not read.
     """
     try:
-        known = release(knowledge, torch)
+        known = find_release(knowledge, torch)
     except KnowledgeError:
         return ""
-    return known.gcc_min if known.cxx_std < _UNCHECKED_CXX else ""
+    return known.gcc_min if known.cxx_std < _UNCHECKED_CXX_STANDARD else ""
 
 
-def _msvc(given: Limits, compiler: HostCompiler) -> str:
-    version = msc_ver(compiler.version)
+def _explain_msvc_rejection(given: CompilerLimits, compiler: HostCompiler) -> str:
+    version = parse_msc_ver(compiler.version)
     if not given.msvc or version is None or given.msvc[0] <= version < given.msvc[1]:
         return ""
     lowest, below = given.msvc
     side = "newer" if version >= below else "older"
     takes = f"_MSC_VER {lowest} to {below - 1}"
     named = f"{compiler.name} (MSVC {compiler.version}, _MSC_VER {version})"
-    return f"{named} is {side} than {_toolkit(given)} takes ({takes})"
+    return f"{named} is {side} than {_format_toolkit(given)} takes ({takes})"
 
 
-def _named(compiler: HostCompiler) -> str:
+def _format_compiler(compiler: HostCompiler) -> str:
     return f"{compiler.name} {compiler.version}"
 
 
-def _toolkit(given: Limits) -> str:
+def _format_toolkit(given: CompilerLimits) -> str:
     return f"CUDA {given.cuda}" if given.cuda else "this CUDA toolkit"

@@ -17,7 +17,7 @@ from tasks.core.errors import KnowledgeError
 from tasks.knowledge import plainyaml
 from tasks.knowledge.extensionrows import read_companions, read_extensions
 from tasks.knowledge.mirrors import read_mirrors
-from tasks.knowledge.misread import WRONG, explained, ill_typed
+from tasks.knowledge.misread import READ_ERRORS, find_type_errors, locate_read_error
 from tasks.knowledge.packagemanagers import PackageManagers, read_package_managers
 from tasks.knowledge.rows import (
     read_binary_rules,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         GpuFact,
         GpuFamily,
         KnownBad,
-        Minimum,
+        MinimumVersion,
         Release,
         Toolkit,
     )
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FOLDER = Path(__file__).parents[2] / "config" / "knowledge"  # of this checkout
+KNOWLEDGE_FOLDER = Path(__file__).parents[2] / "config" / "knowledge"  # of this checkout
 
-_MEND = "git diff config/knowledge; python -m tasks.knowledge.check tells all that is wrong"
+_REPAIR_HINT = "git diff config/knowledge; python -m tasks.knowledge.check tells all that is wrong"
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Knowledge:
     @cached_property
     def gpus(self) -> tuple[GpuFact, ...]:
         """Every product name and Jetson module, in the order of gpus.yaml."""
-        return self._facts("gpus", read_gpus)
+        return self._read_facts("gpus", read_gpus)
 
     @cached_property
     def gpus_by_text(self) -> dict[str, GpuFact]:
@@ -75,139 +75,141 @@ class Knowledge:
     @cached_property
     def families(self) -> tuple[GpuFamily, ...]:
         """Architectures by name, such as Blackwell, ascending."""
-        return self._facts("gpus", read_families)
+        return self._read_facts("gpus", read_families)
 
     @cached_property
     def line_words(self) -> frozenset[str]:
         """Words of product names that name no one product, such as `pro`; lower case."""
-        return frozenset(word.lower() for word in self._file("gpus")["lines"]["words"])
+        return frozenset(word.lower() for word in self._read_file("gpus")["lines"]["words"])
 
     @property
     def default_gpu(self) -> str:
         """The card that is meant where none is named and none is found."""
-        return str(self._file("gpus")["default"])
+        return str(self._read_file("gpus")["default"])
 
     @property
     def gpu_notes(self) -> Mapping[str, Any]:
         """gpus.yaml as it is written: names that mislead, and claims that are wrong."""
-        return self._file("gpus")
+        return self._read_file("gpus")
 
     @cached_property
     def toolkits(self) -> Mapping[str, Toolkit]:
         """CUDA releases by `12.8`, ascending."""
-        return self._facts("toolkits", read_toolkits)
+        return self._read_facts("toolkits", read_toolkits)
 
     @cached_property
     def binary_rules(self) -> BinaryRules:
         """Systems on a chip and family archs: which machine code runs where."""
-        return self._facts("toolkits", read_binary_rules)
+        return self._read_facts("toolkits", read_binary_rules)
 
     @property
     def toolkit_notes(self) -> Mapping[str, Any]:
         """toolkits.yaml as it is written: the PyPI components, drivers and rules."""
-        return self._file("toolkits")
+        return self._read_file("toolkits")
 
     @cached_property
     def releases(self) -> Mapping[str, Release]:
         """PyTorch releases by `2.7`, ascending."""
-        return self._facts("pytorch", read_releases)
+        return self._read_facts("pytorch", read_releases)
 
     @property
     def pytorch_notes(self) -> Mapping[str, Any]:
         """pytorch.yaml as it is written: indexes, accepted arch lists, how to build."""
-        return self._file("pytorch")
+        return self._read_file("pytorch")
 
     @cached_property
     def known_bad(self) -> tuple[KnownBad, ...]:
         """Combinations that are known not to work, in the order of combinations.yaml."""
-        return self._facts("combinations", read_known_bad)
+        return self._read_facts("combinations", read_known_bad)
 
     @cached_property
-    def minimums(self) -> tuple[Minimum, ...]:
+    def minimums(self) -> tuple[MinimumVersion, ...]:
         """What can be too old, in the order of combinations.yaml."""
-        return self._facts("combinations", read_minimums)
+        return self._read_facts("combinations", read_minimums)
 
     @cached_property
     def extensions(self) -> Mapping[str, ExtensionFact]:
         """CUDA extensions by name."""
-        return self._facts("extensions", read_extensions)
+        return self._read_facts("extensions", read_extensions)
 
     @cached_property
     def companions(self) -> Mapping[str, CompanionFact]:
         """torchvision, torchaudio and triton by name."""
-        return self._facts("extensions", read_companions)
+        return self._read_facts("extensions", read_companions)
 
     @property
     def extension_notes(self) -> Mapping[str, Any]:
         """extensions.yaml as it is written: why each entry has what it has."""
-        return self._file("extensions")
+        return self._read_file("extensions")
 
     @cached_property
     def folder_rules(self) -> tuple[FolderRule, ...]:
         """What a change means for a configured CMake folder; the first that matches decides."""
-        return self._facts("buildfolder", read_folder_rules)
+        return self._read_facts("buildfolder", read_folder_rules)
 
     @cached_property
     def failures(self) -> tuple[Failure, ...]:
         """What is known to go wrong; the first whose pattern is found is the cause."""
-        return self._facts("failures", read_failures)
+        return self._read_facts("failures", read_failures)
 
     @cached_property
     def package_managers(self) -> PackageManagers:
         """What the package manager of each system calls what remedies ask for."""
-        return self._facts("packagemanagers", read_package_managers)
+        return self._read_facts("packagemanagers", read_package_managers)
 
     @cached_property
     def costs(self) -> tuple[CostFact, ...]:
         """What each strategy takes, with CUDA and without."""
         from tasks.knowledge.costfacts import read_costs  # noqa: PLC0415 - of no use to list tasks
 
-        return self._facts("costs", read_costs)
+        return self._read_facts("costs", read_costs)
 
     @cached_property
     def extension_cost(self) -> ExtensionCost:
         """What an extension adds."""
         from tasks.knowledge.costfacts import read_extension_cost  # noqa: PLC0415 - as above
 
-        return self._facts("costs", read_extension_cost)
+        return self._read_facts("costs", read_extension_cost)
 
     @property
     def package_sizes(self) -> Mapping[str, int]:
         """MiB of packages of an index once they are unpacked, by the beginning of a name."""
-        sizes: Mapping[str, int] = self._file("costs")["packages"]["unpacked_mib"]
+        sizes: Mapping[str, int] = self._read_file("costs")["packages"]["unpacked_mib"]
         return sizes
 
     @cached_property
     def mirrors(self) -> Mapping[str, MirrorFact]:
         """Public mirrors by the name that settings call them."""
-        return self._facts("mirrors", read_mirrors)
+        return self._read_facts("mirrors", read_mirrors)
 
     @cached_property
-    def _read(self) -> dict[str, Mapping[str, Any]]:
+    def _parsed_files(self) -> dict[str, Mapping[str, Any]]:
         return {}
 
-    def _facts(self, name: str, read: Callable[[Mapping[str, Any]], T]) -> T:
+    def _read_facts(self, name: str, read: Callable[[Mapping[str, Any]], T]) -> T:
         """What `read` makes of a file; a person's mistake in it is a `KnowledgeError`."""
-        data = self._file(name)
+        data = self._read_file(name)
         try:
             found = read(data)
-        except WRONG as error:
-            raise self._wrong(name, *explained(read, data)) from error
-        for key, what in ill_typed(found):
-            raise self._wrong(name, key, what)
+        except READ_ERRORS as error:
+            raise self._build_file_error(name, *locate_read_error(read, data)) from error
+        for key, what in find_type_errors(found):
+            raise self._build_file_error(name, key, what)
         return found
 
-    def _wrong(self, name: str, key: str, what: str) -> KnowledgeError:
+    def _build_file_error(self, name: str, key: str, what: str) -> KnowledgeError:
         file = self.folder / f"{name}.yaml"
-        return KnowledgeError(what, where=f"{file}: {key}" if key else str(file), todo=_MEND)
+        return KnowledgeError(
+            what, location=f"{file}: {key}" if key else str(file), hint=_REPAIR_HINT
+        )
 
-    def _file(self, name: str) -> Mapping[str, Any]:
-        if name not in self._read:
-            self._read[name] = _parse(self.folder / f"{name}.yaml")
-        return self._read[name]
+    def _read_file(self, name: str) -> Mapping[str, Any]:
+        if name not in self._parsed_files:
+            self._parsed_files[name] = _parse_file(self.folder / f"{name}.yaml")
+        return self._parsed_files[name]
 
 
-def load(folder: Path) -> Knowledge:
+def load_knowledge(folder: Path) -> Knowledge:
     """The knowledge in `folder`; nothing is read yet.
 
     A file that is missing or is no YAML, and one that lacks a key or has a value of another type,
@@ -216,15 +218,17 @@ def load(folder: Path) -> Knowledge:
     return Knowledge(folder)
 
 
-def _parse(path: Path) -> Mapping[str, Any]:
+def _parse_file(path: Path) -> Mapping[str, Any]:
     try:
-        content = plainyaml.read(path.read_text(encoding="utf-8"))
+        content = plainyaml.parse_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise KnowledgeError(
-            "facts are missing", where=str(path), todo="git restore config/knowledge"
+            "facts are missing", location=str(path), hint="git restore config/knowledge"
         ) from error
     except yaml.YAMLError as error:
-        raise KnowledgeError("cannot be read as YAML", where=str(path), todo=str(error)) from error
+        raise KnowledgeError(
+            "cannot be read as YAML", location=str(path), hint=str(error)
+        ) from error
     if not isinstance(content, dict):
-        raise KnowledgeError("is not a mapping", where=str(path))
+        raise KnowledgeError("is not a mapping", location=str(path))
     return content

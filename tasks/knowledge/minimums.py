@@ -10,66 +10,68 @@ import re
 from typing import TYPE_CHECKING
 
 from tasks.core.errors import KnowledgeError
-from tasks.knowledge.combinations import Finding, holds, within
-from tasks.knowledge.releases import release
-from tasks.knowledge.toolkits import driver_floor, toolkit
+from tasks.knowledge.combinations import Finding, is_condition_met, is_version_within
+from tasks.knowledge.releases import find_release
+from tasks.knowledge.toolkits import find_driver_floor, find_toolkit
 
 if TYPE_CHECKING:
     from tasks.core.resolution import Combination
-    from tasks.knowledge.facts import Minimum
+    from tasks.knowledge.facts import MinimumVersion
     from tasks.knowledge.load import Knowledge
 
 
-def below(knowledge: Knowledge, combination: Combination) -> tuple[Finding, ...]:
+def find_too_old_versions(knowledge: Knowledge, combination: Combination) -> tuple[Finding, ...]:
     """Everything of `combination` that is too old for certain, in the order of combinations.yaml.
 
     `what` names what is here and what is asked for.
     """
-    found = (_judged(knowledge, row, combination) for row in knowledge.minimums)
+    found = (_check_minimum(knowledge, row, combination) for row in knowledge.minimums)
     return tuple(finding for finding in found if finding)
 
 
-def _judged(knowledge: Knowledge, row: Minimum, combination: Combination) -> Finding | None:
+def _check_minimum(
+    knowledge: Knowledge, row: MinimumVersion, combination: Combination
+) -> Finding | None:
     here = getattr(combination, row.fact)
-    if here is None or not holds(row.when, combination):
+    if here is None or not is_condition_met(row.when, combination):
         return None
-    least = _least(knowledge, row, combination)
-    if not least or not within(_comparable(row, here), f"<{least}"):
+    least = _find_known_minimum(knowledge, row, combination)
+    if not least or not is_version_within(_format_comparable_version(row, here), f"<{least}"):
         return None
     words = {"here": here, "least": least, "torch": combination.torch, "cuda": combination.cuda}
     return Finding(
         id=row.id,
         level="info" if row.cured else row.level,
-        what=row.what.format(**words),
+        message=row.what.format(**words),
         fix=row.fix.format(**words),
         status=row.status,
-        cured=row.cured,
+        fixed_by=row.cured,
         symptom=row.symptom.format(**words),
     )
 
 
-def _least(knowledge: Knowledge, row: Minimum, combination: Combination) -> str:
+def _find_known_minimum(knowledge: Knowledge, row: MinimumVersion, combination: Combination) -> str:
     """The number that `row` names, "" where it is not known or does not apply."""
     try:
-        return _number(knowledge, row, combination)
+        return _find_minimum(knowledge, row, combination)
     except KnowledgeError:  # a release or toolkit that is not in the tables
         return ""
 
 
-def _number(knowledge: Knowledge, row: Minimum, combination: Combination) -> str:
+def _find_minimum(knowledge: Knowledge, row: MinimumVersion, combination: Combination) -> str:
     if row.least in {"driver_floor", "toolkit_msvc"}:
-        return _of_toolkit(knowledge, row, combination.cuda) if combination.cuda else ""
-    return _of_release(knowledge, row, combination.torch) if combination.torch else ""
+        return _find_toolkit_minimum(knowledge, row, combination.cuda) if combination.cuda else ""
+    return _find_release_minimum(knowledge, row, combination.torch) if combination.torch else ""
 
 
-def _of_toolkit(knowledge: Knowledge, row: Minimum, cuda: str) -> str:
+def _find_toolkit_minimum(knowledge: Knowledge, row: MinimumVersion, cuda: str) -> str:
     if row.least == "driver_floor":
-        return str(driver_floor(knowledge, cuda))
-    return str(toolkit(knowledge, cuda).msvc[0])
+        return str(find_driver_floor(knowledge, cuda))
+    return str(find_toolkit(knowledge, cuda).msvc[0])
 
 
-def _of_release(knowledge: Knowledge, row: Minimum, torch: str) -> str:
-    known = release(knowledge, torch)
+def _find_release_minimum(knowledge: Knowledge, row: MinimumVersion, torch: str) -> str:
+    known = find_release(knowledge, torch)
     if known.cxx_std < row.cxx_std:
         return ""
     least = str(getattr(known, row.least, row.least))
@@ -79,6 +81,6 @@ def _of_release(knowledge: Knowledge, row: Minimum, torch: str) -> str:
     return least
 
 
-def _comparable(row: Minimum, here: str) -> str:
+def _format_comparable_version(row: MinimumVersion, here: str) -> str:
     """cpp_extension asks for cl.exe's own version: 19.44 where _MSC_VER is 1944."""
     return f"{here[:2]}.{here[2:]}" if row.least == "msvc_min" else here

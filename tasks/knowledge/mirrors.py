@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tasks.core.errors import SettingsError
-from tasks.core.suggest import did_you_mean
+from tasks.core.suggest import format_did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ def read_mirrors(data: Mapping[str, Any]) -> dict[str, MirrorFact]:
     }
 
 
-def instead_of(names: Iterable[str], knowledge: Knowledge) -> dict[str, str]:
+def collect_mirror_replacements(names: Iterable[str], knowledge: Knowledge) -> dict[str, str]:
     """Prefix → what is asked instead: of several mirrors that have it, the first. Raises
     `SettingsError` for a name that is not known.
     """
@@ -41,9 +41,9 @@ def instead_of(names: Iterable[str], knowledge: Knowledge) -> dict[str, str]:
     for name in names:
         if name not in knowledge.mirrors:
             raise SettingsError(
-                f'there is no mirror "{name}"{did_you_mean(name, knowledge.mirrors)}',
-                where="mirrors",
-                todo=f"choose of {', '.join(knowledge.mirrors)} (docs/knowledge.md); one of your "
+                f'there is no mirror "{name}"{format_did_you_mean(name, knowledge.mirrors)}',
+                location="mirrors",
+                hint=f"choose of {', '.join(knowledge.mirrors)} (docs/knowledge.md); one of your "
                 "own goes into source.mirrors, as prefix: replacement",
             )
         found = {**knowledge.mirrors[name].instead, **found}

@@ -13,44 +13,50 @@ from typing import TYPE_CHECKING
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
 from tasks.knowledge.archs import MachineCode
-from tasks.knowledge.covers import covers
-from tasks.knowledge.grammar import CARDS_HERE, require_cmake, require_extension
-from tasks.knowledge.toolkits import toolkit
+from tasks.knowledge.covers import can_run_code
+from tasks.knowledge.grammar import (
+    BUILD_HOST_GPUS,
+    require_extension_arch,
+    require_torch_cmake_arch,
+)
+from tasks.knowledge.toolkits import find_toolkit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tasks.knowledge.load import Knowledge
 
-_EXAMPLE = 'write capabilities with ";" between them: "8.9;12.0+PTX"'
-_CMAKE_EXAMPLE = 'write numbers with ";" between them: "89-real;120-real"'
-_ARCH = re.compile(r"\d{1,2}\.\d[af]?")
-_CMAKE_ITEM = re.compile(r"(\d{2,3}[af]?)(?:-(real|virtual))?")
-_WORDS_FOR_CARDS = {"native", "auto"}
-_SETS_OF_CMAKE = {"all", "common"}
+_ARCH_LIST_EXAMPLE = 'write capabilities with ";" between them: "8.9;12.0+PTX"'
+_CMAKE_ARCHS_EXAMPLE = 'write numbers with ";" between them: "89-real;120-real"'
+_ARCH_PATTERN = re.compile(r"\d{1,2}\.\d[af]?")
+_CMAKE_ARCH_PATTERN = re.compile(r"(\d{2,3}[af]?)(?:-(real|virtual))?")
+_DETECT_GPU_WORDS = {"native", "auto"}
+_CMAKE_ARCH_SETS = {"all", "common"}
 
 
-def read_for_extension(knowledge: Knowledge, torch: str, text: str) -> MachineCode:
+def parse_extension_archs(knowledge: Knowledge, torch: str, text: str) -> MachineCode:
     """What that torch's cpp_extension makes of a TORCH_CUDA_ARCH_LIST that a person wrote.
 
     Empty lists and items, names and `native` are a `KnowledgeError` that says why, as is an arch
     which that release does not take.
     """
-    items = _items(knowledge, text, re.split("[; ]", text), "torch's extension builder")
+    items = _parse_arch_items(knowledge, text, re.split("[; ]", text), "torch's extension builder")
     for arch, _ in items:
-        require_extension(knowledge, torch, arch)
-    return _code(items)
+        require_extension_arch(knowledge, torch, arch)
+    return _build_machine_code(items)
 
 
-def read_for_torch_cmake(knowledge: Knowledge, torch: str, text: str) -> MachineCode:
+def parse_torch_cmake_archs(knowledge: Knowledge, torch: str, text: str) -> MachineCode:
     """What that torch's CMake makes of it; separators that are repeated, or last, do no harm."""
-    items = _items(knowledge, text, re.findall(r"[^; \t]+", text) or [""], "torch's CMake")
+    items = _parse_arch_items(
+        knowledge, text, re.findall(r"[^; \t]+", text) or [""], "torch's CMake"
+    )
     for arch, _ in items:
-        require_cmake(knowledge, torch, arch)
-    return _code(items)
+        require_torch_cmake_arch(knowledge, torch, arch)
+    return _build_machine_code(items)
 
 
-def read_for_cmake(knowledge: Knowledge, cuda: str, text: str) -> MachineCode | None:
+def parse_cmake_archs(knowledge: Knowledge, cuda: str, text: str) -> MachineCode | None:
     """What CMake makes of CMAKE_CUDA_ARCHITECTURES or CUDAARCHS with that CUDA: `89-real;120`.
 
     None for "OFF", by which CMake leaves the choice to the project. What means other archs on
@@ -59,91 +65,93 @@ def read_for_cmake(knowledge: Knowledge, cuda: str, text: str) -> MachineCode | 
     if text == "OFF":
         return None
     if text in {"all", "all-major"}:
-        return _every(knowledge, cuda, major=text == "all-major")
-    items = [_CMAKE_ITEM.fullmatch(item) for item in text.split(";")]
+        return _expand_all_archs(knowledge, cuda, major=text == "all-major")
+    items = [_CMAKE_ARCH_PATTERN.fullmatch(item) for item in text.split(";")]
     if not all(items):
         raise KnowledgeError(
             f'"{text}" is no list of architectures that is the same on every machine',
-            todo=_CMAKE_EXAMPLE,
+            hint=_CMAKE_ARCHS_EXAMPLE,
         )
-    archs = [(Arch.parse(f"sm_{item[1]}"), item[2]) for item in items if item]
+    archs = [(Arch.parse_capability(f"sm_{item[1]}"), item[2]) for item in items if item]
     return MachineCode(
         cubins=frozenset(arch for arch, only in archs if only != "virtual"),
         ptx=frozenset(arch for arch, only in archs if only != "real"),
     )
 
 
-def _every(knowledge: Knowledge, cuda: str, *, major: bool) -> MachineCode:
+def _expand_all_archs(knowledge: Knowledge, cuda: str, *, major: bool) -> MachineCode:
     """All that the toolkit makes without a suffix, or the first of each major; nvcc counts its
     oldest as one of these (7.5, by `nvcc --dryrun -arch=all-major` of 13.0). With them comes the
     PTX of the highest major.
     """
-    plain = {arch for arch in toolkit(knowledge, cuda).makes if not arch.suffix}
+    plain = {arch for arch in find_toolkit(knowledge, cuda).makes if not arch.suffix}
     majors = {arch for arch in plain if not arch.minor}
     cubins = majors | {min(plain)} if major else plain
     return MachineCode(frozenset(cubins), frozenset([max(majors)]))
 
 
-def require_targets(
+def require_covered_targets(
     knowledge: Knowledge, code: MachineCode, targets: Iterable[Arch], text: str
 ) -> None:
     """A `KnowledgeError` where the list `text`, read as `code`, leaves out a target."""
-    left = [target for target in targets if not covers(knowledge, code, target)]
+    left = [target for target in targets if not can_run_code(knowledge, code, target)]
     if left:
         raise KnowledgeError(
             f'the arch list "{text}" makes no code for {", ".join(map(str, left))} (target.gpus)',
-            todo="leave it out, and target.gpus decides; or add them",
+            hint="leave it out, and target.gpus decides; or add them",
         )
 
 
-def _items(
+def _parse_arch_items(
     knowledge: Knowledge, text: str, items: Sequence[str], reader: str
 ) -> list[tuple[Arch, bool]]:
     if not text.strip("; \t"):
         raise KnowledgeError(
-            f"an empty arch list stands for {CARDS_HERE}",
-            todo=f"leave it out, and target.gpus decides; or {_EXAMPLE}",
+            f"an empty arch list stands for {BUILD_HOST_GPUS}",
+            hint=f"leave it out, and target.gpus decides; or {_ARCH_LIST_EXAMPLE}",
         )
-    return [_item(knowledge, text, item, reader) for item in items]
+    return [_parse_arch_item(knowledge, text, item, reader) for item in items]
 
 
-def _item(knowledge: Knowledge, text: str, item: str, reader: str) -> tuple[Arch, bool]:
+def _parse_arch_item(knowledge: Knowledge, text: str, item: str, reader: str) -> tuple[Arch, bool]:
     name = item.removesuffix("+PTX")
-    if _ARCH.fullmatch(name):
-        return Arch.parse(name), item != name
+    if _ARCH_PATTERN.fullmatch(name):
+        return Arch.parse_capability(name), item != name
     if not name:
         raise KnowledgeError(
-            f'the arch list "{text}" has an empty item, which ends {reader}', todo=_EXAMPLE
+            f'the arch list "{text}" has an empty item, which ends {reader}',
+            hint=_ARCH_LIST_EXAMPLE,
         )
-    raise _no_arch(knowledge, text, name, reader)
+    raise _build_arch_error(knowledge, text, name, reader)
 
 
-def _no_arch(knowledge: Knowledge, text: str, name: str, reader: str) -> KnowledgeError:
+def _build_arch_error(knowledge: Knowledge, text: str, name: str, reader: str) -> KnowledgeError:
     word = name.lower().partition("+")[0]
-    if word in _WORDS_FOR_CARDS:
+    if word in _DETECT_GPU_WORDS:
         return KnowledgeError(
-            f'"{name}" stands for {CARDS_HERE}',
-            todo="leave it out and write target.gpus: auto, which is kept once it is known",
+            f'"{name}" stands for {BUILD_HOST_GPUS}',
+            hint="leave it out and write target.gpus: auto, which is kept once it is known",
         )
-    if word in _SETS_OF_CMAKE:
+    if word in _CMAKE_ARCH_SETS:
         return KnowledgeError(
-            f'"{name}" is for CMake only, and names archs that CUDA 13 cannot make', todo=_EXAMPLE
+            f'"{name}" is for CMake only, and names archs that CUDA 13 cannot make',
+            hint=_ARCH_LIST_EXAMPLE,
         )
     for family in knowledge.families:
         if word == family.name.lower():
             return KnowledgeError(
                 f'"{name}" means other archs to each release of torch, and its extension builder '
                 "adds PTX",
-                todo=f"write those that you mean, of {', '.join(map(str, family.archs))}",
+                hint=f"write those that you mean, of {', '.join(map(str, family.archs))}",
             )
     bare = re.fullmatch(r"(?:sm_|compute_)?(\d{1,2})(\d[af]?)", name)
     return KnowledgeError(
         f'"{name}" in the arch list "{text}" is nothing that {reader} reads',
-        todo=f'write "{bare[1]}.{bare[2]}"' if bare else _EXAMPLE,
+        hint=f'write "{bare[1]}.{bare[2]}"' if bare else _ARCH_LIST_EXAMPLE,
     )
 
 
-def _code(items: Sequence[tuple[Arch, bool]]) -> MachineCode:
+def _build_machine_code(items: Sequence[tuple[Arch, bool]]) -> MachineCode:
     return MachineCode(
         cubins=frozenset(arch for arch, _ in items),
         ptx=frozenset(arch for arch, ptx in items if ptx),

@@ -32,7 +32,7 @@ class PackageManagers:
     releases: Mapping[str, Mapping[str, Sequence[str]]]
     anywhere: Mapping[str, str]
 
-    def of(self, systems: Sequence[str]) -> PackageManager | None:
+    def find_manager(self, systems: Sequence[str]) -> PackageManager | None:
         """That of the system that goes by these names, the most exact first."""
         found = (one for name in systems for one in self.managers if name in one.systems)
         return next(found, None)
@@ -52,28 +52,32 @@ class PackageManagers:
 
 def read_package_managers(data: Mapping[str, Any]) -> PackageManagers:
     """packagemanagers.yaml."""
-    managers = tuple(_rows(data["managers"]))
-    releases = {name: _facts(row) for name, row in data["releases"].items()}
-    return PackageManagers(_facts(data["names"]), managers, releases, _facts(data["anywhere"]))
+    managers = tuple(_read_managers(data["managers"]))
+    releases = {name: _drop_status(row) for name, row in data["releases"].items()}
+    return PackageManagers(
+        _drop_status(data["names"]), managers, releases, _drop_status(data["anywhere"])
+    )
 
 
-def _facts(row: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_status(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: fact for name, fact in row.items() if name != "status"}
 
 
-def _rows(managers: Mapping[str, Mapping[str, Any]]) -> Iterator[PackageManager]:
+def _read_managers(managers: Mapping[str, Mapping[str, Any]]) -> Iterator[PackageManager]:
     own = {"systems", "command", "status"}
     for row in managers.values():
         packages = {name: package for name, package in row.items() if name not in own}
         yield PackageManager(tuple(row["systems"]), row["command"], packages)
 
 
-def command(knowledge: Knowledge, systems: Sequence[str], asked: str, **words: str) -> str:
+def find_install_command(
+    knowledge: Knowledge, systems: Sequence[str], asked: str, **words: str
+) -> str:
     """Return the install command, such as `sudo apt install g++-14`; "" if none is known for this
     system. `words` are the versions in the package names.
     """
     facts = knowledge.package_managers
-    manager = facts.of(systems)
+    manager = facts.find_manager(systems)
     package = manager.packages.get(asked, "") if manager else ""
     used = {word: words[word] for word in words if f"{{{word}}}" in package}
     form = facts.anywhere.get(asked, "")
@@ -85,8 +89,10 @@ def command(knowledge: Knowledge, systems: Sequence[str], asked: str, **words: s
         return ""
 
 
-def installing(knowledge: Knowledge, systems: Sequence[str], asked: str, **words: str) -> str:
+def format_install_hint(
+    knowledge: Knowledge, systems: Sequence[str], asked: str, **words: str
+) -> str:
     """The command; where none is known here `install rsync with your package manager`."""
     name = knowledge.package_managers.names[asked].format_map(words)
-    known = command(knowledge, systems, asked, **words)
+    known = find_install_command(knowledge, systems, asked, **words)
     return known or f"install {name} with your package manager"

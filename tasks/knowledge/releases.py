@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tasks.core.errors import KnowledgeError
-from tasks.knowledge.channels import channel_of, published_as
-from tasks.knowledge.versions import major_minor, numbers
+from tasks.knowledge.channels import find_release_channel, format_published_version
+from tasks.knowledge.versions import format_major_minor, parse_major_minor
 from tasks.knowledge.wheels import (
-    code_for,
-    elsewhere,
-    index_url,
-    lacks,
-    machine_name,
-    missing,
-    offered,
-    place_name,
-    verified,
+    describe_missing_code,
+    find_other_platform,
+    format_index_url,
+    format_platform,
+    format_wheel_code,
+    is_wheel_verified,
+    list_platform_wheels,
+    list_uncovered_archs,
+    normalize_machine,
 )
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class WheelChoice:
+class SelectedWheel:
     """An official wheel.
 
     `cuda` is `13.2`, None for a CPU wheel; `index` its URL, "" for pip's default index. `verified`:
@@ -43,7 +43,7 @@ class WheelChoice:
     verified: bool = True
 
 
-def release(knowledge: Knowledge, version: str) -> Release:
+def find_release(knowledge: Knowledge, version: str) -> Release:
     """The release of `2.7`, `v2.7.1`, `2.7.1+cu128` or a pre-release, `2.16.0.dev20261101`.
 
     A pre-release of the minor after the newest known one gets the newest one's facts, marked
@@ -51,20 +51,26 @@ def release(knowledge: Knowledge, version: str) -> Release:
     """
     parts = re.match(r"v?(\d+)\.(\d+)(?:\.\d+)?", version.strip())
     if not parts:
-        raise KnowledgeError(f'"{version}" is not a torch version', todo='write it as "2.15.0"')
+        raise KnowledgeError(f'"{version}" is not a torch version', hint='write it as "2.15.0"')
     minor = f"{parts[1]}.{parts[2]}"
-    channel = channel_of(version)
+    channel = find_release_channel(version)
     if minor in knowledge.releases:
         found = knowledge.releases[minor]
-        return replace(found, patch=_bare(version), channel=channel) if channel else found
-    newest = _newest(knowledge)
+        return (
+            replace(found, patch=_strip_local_version(version), channel=channel)
+            if channel
+            else found
+        )
+    newest = _find_newest_release(knowledge)
     if channel and minor == f"{newest.minor.split('.')[0]}.{int(newest.minor.split('.')[1]) + 1}":
         status = f"unverified: assumed to be as {newest.minor}"
-        return replace(newest, minor=minor, patch=_bare(version), channel=channel, status=status)
-    raise _unknown(knowledge, version, minor)
+        return replace(
+            newest, minor=minor, patch=_strip_local_version(version), channel=channel, status=status
+        )
+    raise _build_unknown_release_error(knowledge, version, minor)
 
 
-def wheel_for(  # noqa: PLR0913, PLR0917  (the whole question)
+def select_official_wheel(  # noqa: PLR0913, PLR0917  (the whole question)
     knowledge: Knowledge,
     version: str,
     targets: Sequence[Arch],
@@ -72,29 +78,33 @@ def wheel_for(  # noqa: PLR0913, PLR0917  (the whole question)
     machine: str,
     cuda: str | None = None,
     python: str | None = None,
-) -> WheelChoice | None:
+) -> SelectedWheel | None:
     """The official wheel with finished code for every target: PyPI's, else of the newest CUDA.
 
     `cuda` fixes the CUDA release, `python` (`3.12.4`) that of the interpreter it is for. No targets
     means the CPU wheel. A target's suffix is left out: it is the card that counts. None: there is
     no such wheel, and `why_no_wheel` says why.
     """
-    found = release(knowledge, version)
-    if not _is_for(found, python, system, machine) or found.channel == "nowhere":
+    found = find_release(knowledge, version)
+    if not _has_python_wheel(found, python, system, machine) or found.channel == "nowhere":
         return None
-    on_pypi = _is_for(found, python, system, machine, pypi=True)
+    on_pypi = _has_python_wheel(found, python, system, machine, pypi=True)
     if not targets:
-        return _cpu_wheel(knowledge, found, system, on_pypi=on_pypi)
-    there = offered(found, system, machine, cuda)
-    fit = [wheel for wheel in there if not missing(knowledge, wheel, targets)]
+        return _select_cpu_wheel(knowledge, found, system, on_pypi=on_pypi)
+    there = list_platform_wheels(found, system, machine, cuda)
+    fit = [wheel for wheel in there if not list_uncovered_archs(knowledge, wheel, targets)]
     if not fit:
         return None
-    best = max(fit, key=lambda wheel: (wheel.pypi and not found.channel, numbers(wheel.cuda)))
+    best = max(
+        fit, key=lambda wheel: (wheel.pypi and not found.channel, parse_major_minor(wheel.cuda))
+    )
     best = replace(best, pypi=best.pypi and on_pypi)
-    return _choice(knowledge, found, _named(found, version), best, targets)
+    return _build_selected_wheel(
+        knowledge, found, _resolve_patch_version(found, version), best, targets
+    )
 
 
-def why_no_wheel(  # noqa: PLR0913, PLR0917  (the same question)
+def explain_missing_wheel(  # noqa: PLR0913, PLR0917  (the same question)
     knowledge: Knowledge,
     version: str,
     targets: Sequence[Arch],
@@ -104,37 +114,42 @@ def why_no_wheel(  # noqa: PLR0913, PLR0917  (the same question)
     python: str | None = None,
 ) -> str:
     """One sentence for a person, for when `wheel_for` gave None: every condition that fails."""
-    found = release(knowledge, version)
-    torch = f"torch {_named(found, version)}"
+    found = find_release(knowledge, version)
+    torch = f"torch {_resolve_patch_version(found, version)}"
     reasons = []
     if found.channel == "nowhere":
         return f"{torch} is in no index: it is what a build from a branch calls itself"
-    if targets and wheel_for(knowledge, version, targets, system, machine, cuda) is None:
-        reasons.append(_why_not(knowledge, found, torch, targets, system, machine, cuda))
-    first, last = wheel_pythons(found, system, machine)
-    if not last:
-        reasons.append(f"no official wheel of {torch} is for {place_name(system, machine)}")
-    elif not _is_for(found, python, system, machine):
-        there = "" if last == found.python[1] else f" on {place_name(system, machine)}"
+    if (
+        targets
+        and select_official_wheel(knowledge, version, targets, system, machine, cuda) is None
+    ):
         reasons.append(
-            f"no official wheel of {torch} is for Python {major_minor(python or '')}{there} "
+            _explain_no_cuda_wheel(knowledge, found, torch, targets, system, machine, cuda)
+        )
+    first, last = find_wheel_pythons(found, system, machine)
+    if not last:
+        reasons.append(f"no official wheel of {torch} is for {format_platform(system, machine)}")
+    elif not _has_python_wheel(found, python, system, machine):
+        there = "" if last == found.python[1] else f" on {format_platform(system, machine)}"
+        reasons.append(
+            f"no official wheel of {torch} is for Python {format_major_minor(python or '')}{there} "
             f"(they are for {first} to {last})"
         )
     return "; ".join(reasons)
 
 
-def nearest(knowledge: Knowledge, version: str) -> tuple[Release, ...]:
+def list_nearest_releases(knowledge: Knowledge, version: str) -> tuple[Release, ...]:
     """The other releases, newer ones first, each from the nearest on. A version that is not in the
     table counts as newer than all.
     """
     minors = list(knowledge.releases)
-    asked = numbers(version.strip().removeprefix("v"))
-    newer = [minor for minor in minors if numbers(minor) > asked]
-    older = [minor for minor in reversed(minors) if numbers(minor) < asked]
+    asked = parse_major_minor(version.strip().removeprefix("v"))
+    newer = [minor for minor in minors if parse_major_minor(minor) > asked]
+    older = [minor for minor in reversed(minors) if parse_major_minor(minor) < asked]
     return tuple(knowledge.releases[minor] for minor in (*newer, *older))
 
 
-def _why_not(  # noqa: PLR0913, PLR0917  (the same question)
+def _explain_no_cuda_wheel(  # noqa: PLR0913, PLR0917  (the same question)
     knowledge: Knowledge,
     found: Release,
     torch: str,
@@ -145,17 +160,17 @@ def _why_not(  # noqa: PLR0913, PLR0917  (the same question)
 ) -> str:
     if system == "macos":
         return "macOS has no CUDA"
-    every = offered(found, system, machine, None)
+    every = list_platform_wheels(found, system, machine, None)
     if not every:
-        return f"no official CUDA wheel of {torch} is known for {place_name(system, machine)}"
-    built = offered(found, system, machine, cuda)
+        return f"no official CUDA wheel of {torch} is known for {format_platform(system, machine)}"
+    built = list_platform_wheels(found, system, machine, cuda)
     if not built:
         there = ", ".join(wheel.cuda for wheel in every)
         return f"no official wheel of {torch} is built with CUDA {cuda}: there are {there}"
     given = f" with CUDA {built[0].cuda}" if cuda else ""
-    lacking = lacks(knowledge, built, targets)
-    if other := elsewhere(knowledge, found, every, targets, cuda):
-        place = place_name(system, machine)
+    lacking = describe_missing_code(knowledge, built, targets)
+    if other := find_other_platform(knowledge, found, every, targets, cuda):
+        place = format_platform(system, machine)
         return (
             f"no official wheel of {torch}{given} for {place} holds code for {lacking}; "
             f"one for {other} does"
@@ -163,14 +178,18 @@ def _why_not(  # noqa: PLR0913, PLR0917  (the same question)
     return f"no official wheel of {torch}{given} holds code for {lacking}"
 
 
-def supports_python(found: Release, python: str) -> bool:
+def is_python_supported(found: Release, python: str) -> bool:
     """Return True if the release supports that Python, `3.11` or `3.11.7`; some platforms may lack
     wheels for it.
     """
-    return numbers(found.python[0]) <= numbers(python) <= numbers(found.python[1])
+    return (
+        parse_major_minor(found.python[0])
+        <= parse_major_minor(python)
+        <= parse_major_minor(found.python[1])
+    )
 
 
-def wheel_pythons(
+def find_wheel_pythons(
     found: Release, system: str, machine: str, *, pypi: bool = False
 ) -> tuple[str, str]:
     """Return the first and the last Python with a wheel for that platform; with `pypi`, on PyPI.
@@ -181,64 +200,66 @@ def wheel_pythons(
         fewer.last
         for fewer in found.fewer_pythons
         if (not fewer.system or system in fewer.system)
-        and (not fewer.machine or machine_name(machine) in fewer.machine)
+        and (not fewer.machine or normalize_machine(machine) in fewer.machine)
         and (pypi or not fewer.pypi)
     ]
-    return found.python[0], min([found.python[1], *ends], key=numbers)
+    return found.python[0], min([found.python[1], *ends], key=parse_major_minor)
 
 
-def _is_for(
+def _has_python_wheel(
     found: Release, python: str | None, system: str, machine: str, *, pypi: bool = False
 ) -> bool:
-    first, last = wheel_pythons(found, system, machine, pypi=pypi)
-    return numbers(first) <= numbers(python or last) <= numbers(last)
+    first, last = find_wheel_pythons(found, system, machine, pypi=pypi)
+    return parse_major_minor(first) <= parse_major_minor(python or last) <= parse_major_minor(last)
 
 
-def _cpu_wheel(knowledge: Knowledge, found: Release, system: str, *, on_pypi: bool) -> WheelChoice:
+def _select_cpu_wheel(
+    knowledge: Knowledge, found: Release, system: str, *, on_pypi: bool
+) -> SelectedWheel:
     if system == "macos" and not found.channel and on_pypi:
-        return WheelChoice(None, "", "PyPI's torch for macOS is the CPU and MPS one")
-    index = index_url(knowledge, None, found.channel)
-    return WheelChoice(None, index, "no GPU is a target: the CPU wheel")
+        return SelectedWheel(None, "", "PyPI's torch for macOS is the CPU and MPS one")
+    index = format_index_url(knowledge, None, found.channel)
+    return SelectedWheel(None, index, "no GPU is a target: the CPU wheel")
 
 
-def _choice(
+def _build_selected_wheel(
     knowledge: Knowledge, found: Release, name: str, wheel: OfficialWheel, targets: Sequence[Arch]
-) -> WheelChoice:
-    codes = ", ".join(sorted({code_for(wheel, target) for target in targets}))
-    looked_at = verified(wheel) and not found.channel
+) -> SelectedWheel:
+    codes = ", ".join(sorted({format_wheel_code(wheel, target) for target in targets}))
+    looked_at = is_wheel_verified(wheel) and not found.channel
     sure = looked_at and name == found.patch
     doubt = f"known for {found.patch}" if looked_at else "by our facts, not verified"
     holds = f"holds {codes}" if sure else f"is expected to hold {codes} ({doubt})"
     if wheel.pypi and not found.channel:
         why = f"PyPI's torch {name} (CUDA {wheel.cuda}) {holds}"
-        return WheelChoice(wheel.cuda, "", why, sure)
-    index = index_url(knowledge, wheel.cuda, found.channel)
+        return SelectedWheel(wheel.cuda, "", why, sure)
+    index = format_index_url(knowledge, wheel.cuda, found.channel)
     where = index.removeprefix("https://")
-    if published_as(name) != name:
-        where = f"{where}, where it is called {published_as(name)},"
-    return WheelChoice(wheel.cuda, index, f"torch {name} of {where} {holds}", sure)
+    if format_published_version(name) != name:
+        where = f"{where}, where it is called {format_published_version(name)},"
+    return SelectedWheel(wheel.cuda, index, f"torch {name} of {where} {holds}", sure)
 
 
-def _unknown(knowledge: Knowledge, version: str, minor: str) -> KnowledgeError:
-    oldest, newest = next(iter(knowledge.releases)), _newest(knowledge)
-    if numbers(minor) < numbers(oldest):
+def _build_unknown_release_error(knowledge: Knowledge, version: str, minor: str) -> KnowledgeError:
+    oldest, newest = next(iter(knowledge.releases)), _find_newest_release(knowledge)
+    if parse_major_minor(minor) < parse_major_minor(oldest):
         return KnowledgeError(
             f"torch {version} is older than {oldest}, the oldest known",
-            todo="choose a later release in torch.version",
+            hint="choose a later release in torch.version",
         )
     return KnowledgeError(
         f"torch {version} is newer than {newest.patch}, the newest known",
-        todo=f"describe torch {minor} in config/knowledge/pytorch.yaml",
+        hint=f"describe torch {minor} in config/knowledge/pytorch.yaml",
     )
 
 
-def _newest(knowledge: Knowledge) -> Release:
+def _find_newest_release(knowledge: Knowledge) -> Release:
     return list(knowledge.releases.values())[-1]
 
 
-def _named(found: Release, version: str) -> str:
-    return _bare(version) if version.count(".") >= 2 else found.patch
+def _resolve_patch_version(found: Release, version: str) -> str:
+    return _strip_local_version(version) if version.count(".") >= 2 else found.patch
 
 
-def _bare(version: str) -> str:
+def _strip_local_version(version: str) -> str:
     return version.strip().removeprefix("v").split("+")[0]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tasks.core.model import Arch
-from tasks.knowledge.covers import how
-from tasks.knowledge.versions import numbers
+from tasks.knowledge.covers import classify_compatibility
+from tasks.knowledge.versions import parse_major_minor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,39 +14,43 @@ if TYPE_CHECKING:
     from tasks.knowledge.facts import Channel, OfficialWheel, Release
     from tasks.knowledge.load import Knowledge
 
-_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+_MACHINE_ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
-def machine_name(machine: str) -> str:
+def normalize_machine(machine: str) -> str:
     """The name that wheels have for a machine: `AMD64` is `x86_64`."""
-    return _MACHINES.get(machine.lower(), machine.lower())
+    return _MACHINE_ALIASES.get(machine.lower(), machine.lower())
 
 
-def place_name(system: str, machine: str) -> str:
+def format_platform(system: str, machine: str) -> str:
     """A platform for people: `Linux x86_64`."""
     name = {"macos": "macOS"}.get(system, system.capitalize())
-    return f"{name} {machine_name(machine)}"
+    return f"{name} {normalize_machine(machine)}"
 
 
-def index_url(knowledge: Knowledge, cuda: str | None, channel: Channel = "") -> str:
+def format_index_url(knowledge: Knowledge, cuda: str | None, channel: Channel = "") -> str:
     """The address of pytorch.org's index for a CUDA release, or for CPU."""
     kind = "_".join(filter(None, (channel, "" if cuda else "cpu"))) or "cuda"
     digits = "".join(cuda.split(".")[:2]) if cuda else ""
     return str(knowledge.pytorch_notes["indexes"][kind]).format(digits=digits)
 
 
-def offered(found: Release, system: str, machine: str, cuda: str | None) -> list[OfficialWheel]:
+def list_platform_wheels(
+    found: Release, system: str, machine: str, cuda: str | None
+) -> list[OfficialWheel]:
     """The wheels for a system and machine (`AMD64` is `x86_64`), of one CUDA where it is given."""
-    name = machine_name(machine)
+    name = normalize_machine(machine)
     return [
         wheel
         for wheel in found.wheels
         if (wheel.system, wheel.machine) == (system, name)
-        and (cuda is None or numbers(wheel.cuda) == numbers(cuda))
+        and (cuda is None or parse_major_minor(wheel.cuda) == parse_major_minor(cuda))
     ]
 
 
-def missing(knowledge: Knowledge, wheel: OfficialWheel, targets: Sequence[Arch]) -> list[Arch]:
+def list_uncovered_archs(
+    knowledge: Knowledge, wheel: OfficialWheel, targets: Sequence[Arch]
+) -> list[Arch]:
     """The cards that the wheel has no finished code for.
 
     A suffix is left out: it is the card that counts.
@@ -54,11 +58,13 @@ def missing(knowledge: Knowledge, wheel: OfficialWheel, targets: Sequence[Arch])
     cards = [Arch(target.major, target.minor) for target in targets]
     finished = ("native", "compatible")
     return [
-        card for card in cards if how(knowledge, wheel.code, card, maker=wheel.cuda) not in finished
+        card
+        for card in cards
+        if classify_compatibility(knowledge, wheel.code, card, maker=wheel.cuda) not in finished
     ]
 
 
-def code_for(wheel: OfficialWheel, target: Arch) -> str:
+def format_wheel_code(wheel: OfficialWheel, target: Arch) -> str:
     """The cubin that a covered card runs: `sm_120`, or `sm_86 for 8.9`."""
     card = Arch(target.major, target.minor)
     if card in wheel.code.cubins:
@@ -67,12 +73,12 @@ def code_for(wheel: OfficialWheel, target: Arch) -> str:
     return f"{below.sm} for {card}"
 
 
-def verified(wheel: OfficialWheel) -> bool:
+def is_wheel_verified(wheel: OfficialWheel) -> bool:
     """Whether what it holds was looked at, and not inferred from its neighbours."""
     return not wheel.status.startswith("unverified")
 
 
-def elsewhere(
+def find_other_platform(
     knowledge: Knowledge,
     found: Release,
     here: Sequence[OfficialWheel],
@@ -82,18 +88,24 @@ def elsewhere(
     """Another platform that has a wheel with code for every target, of that CUDA where it is given:
     `Linux aarch64`. Empty where there is none, and where one that is `here` has it.
     """
-    if any(not missing(knowledge, wheel, targets) for wheel in here):
+    if any(not list_uncovered_archs(knowledge, wheel, targets) for wheel in here):
         return ""
     for wheel in found.wheels:
-        right = cuda is None or numbers(wheel.cuda) == numbers(cuda)
-        if right and wheel not in here and not missing(knowledge, wheel, targets):
-            return place_name(wheel.system, wheel.machine)
+        right = cuda is None or parse_major_minor(wheel.cuda) == parse_major_minor(cuda)
+        if right and wheel not in here and not list_uncovered_archs(knowledge, wheel, targets):
+            return format_platform(wheel.system, wheel.machine)
     return ""
 
 
-def lacks(knowledge: Knowledge, wheels: list[OfficialWheel], targets: Sequence[Arch]) -> str:
+def describe_missing_code(
+    knowledge: Knowledge, wheels: list[OfficialWheel], targets: Sequence[Arch]
+) -> str:
     """What `wheels` hold no code for, and what they reach to: `12.0: its newest is 9.0`."""
-    never = [card for card in targets if all(missing(knowledge, wheel, [card]) for wheel in wheels)]
+    never = [
+        card
+        for card in targets
+        if all(list_uncovered_archs(knowledge, wheel, [card]) for wheel in wheels)
+    ]
     if not never:
         return " and ".join(map(str, targets)) + " together"
     held = sorted({arch for wheel in wheels for arch in wheel.code.cubins})

@@ -4,4 +4,4 @@
 compares it with a build. `bundle` packs what a build fetches for machines without a network.
 """
 
-LOCK = "torchyard.lock"
+LOCK_NAME = "torchyard.lock"

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 from tasks.core.errors import SettingsError
 from tasks.core.model import Layout, Plan
-from tasks.core.resolution import Choice
-from tasks.lock import LOCK
+from tasks.core.resolution import Resolution
+from tasks.lock import LOCK_NAME
 from tasks.settings.schema import Settings
-from tasks.settings.yamltree import text_of
+from tasks.settings.yamltree import read_yaml_text
 
 if TYPE_CHECKING:
     from tasks.lock.bundle.manifest import Bundle
-    from tasks.lock.section import Profile as Section
+    from tasks.lock.section import LockSection as Section
 
 
 @dataclass(frozen=True)
-class Anchored:
+class PinnedPlan:
     """The plan as it is held, the section of its profile, the bundle of the setting offline, and
     what is asked instead of a URL.
     """
@@ -33,71 +33,73 @@ class Anchored:
     mirrors: Mapping[str, str] = field(default_factory=dict)
 
 
-def anchored(
+def load_pinned_plan(
     settings: Settings,
     layout: Layout,
-    choice: Choice,
+    choice: Resolution,
     plan: Plan,
     mirrors: Mapping[str, str] | None = None,
-) -> Anchored:
+) -> PinnedPlan:
     """Raises `SettingsError` for a lock or a bundle that is not understood, or for another
     machine.
     """
-    section = _section(Path(layout.root) / LOCK, layout.profile) if settings.lock else None
+    section = (
+        _read_section(Path(layout.root) / LOCK_NAME, layout.profile) if settings.lock else None
+    )
     if section:
-        from tasks.lock.pinning import pinned  # noqa: PLC0415 - most have no lock
+        from tasks.lock.pinning import pin_plan  # noqa: PLC0415 - most have no lock
 
-        plan = pinned(plan, section, choice)
-    place = place_of(settings, layout)
+        plan = pin_plan(plan, section, choice)
+    place = resolve_bundle_path(settings, layout)
     if place is None:
-        return Anchored(plan, section, mirrors=mirrors or {})
+        return PinnedPlan(plan, section, mirrors=mirrors or {})
 
     from tasks.lock.bundle import opening  # noqa: PLC0415
-    from tasks.lock.bundle.manifest import redirected  # noqa: PLC0415 - most ask a network
+    from tasks.lock.bundle.manifest import redirect_plan  # noqa: PLC0415 - most ask a network
 
-    bundle = opening.read(place)
-    opening.require_whole(place, bundle)
-    _require_for(bundle, choice, place)
-    folder = opening.folder_of(place, layout.build)
-    return Anchored(redirected(plan, bundle, folder), section, bundle)
+    bundle = opening.read_bundle(place)
+    opening.require_complete_bundle(place, bundle)
+    _require_same_platform(bundle, choice, place)
+    folder = opening.resolve_bundle_folder(place, layout.build)
+    return PinnedPlan(redirect_plan(plan, bundle, folder), section, bundle)
 
 
-def begin(settings: Settings, layout: Layout, held: Anchored) -> None:
+def activate_sources(settings: Settings, layout: Layout, held: PinnedPlan) -> None:
     """Before anything is fetched."""
-    place = place_of(settings, layout)
+    place = resolve_bundle_path(settings, layout)
     if place and held.bundle:
         from tasks.lock.bundle import opening  # noqa: PLC0415 - most have no bundle
 
-        opening.begin(place, held.bundle, layout.build)
+        opening.activate_bundle(place, held.bundle, layout.build)
     elif held.mirrors:
         from tasks.system.network import indexes  # noqa: PLC0415 - most have no mirror
 
-        indexes.begin(held.mirrors)
+        indexes.set_index_mirrors(held.mirrors)
 
 
-def place_of(settings: Settings, layout: Layout) -> Path | None:
+def resolve_bundle_path(settings: Settings, layout: Layout) -> Path | None:
     """Where the bundle is."""
     return Path(layout.root) / settings.offline if settings.offline else None
 
 
-def _section(file: Path, profile: str) -> Section | None:
+def _read_section(file: Path, profile: str) -> Section | None:
     if not file.is_file():
         return None
-    from tasks.lock.text import read  # noqa: PLC0415 - most have no lock
+    from tasks.lock.text import parse_section  # noqa: PLC0415 - most have no lock
 
-    return read(text_of(file, LOCK), profile)
+    return parse_section(read_yaml_text(file, LOCK_NAME), profile)
 
 
-def _require_for(bundle: Bundle, choice: Choice, place: Path) -> None:
-    from tasks.lock.pinning import machine  # noqa: PLC0415 - most have no bundle
+def _require_same_platform(bundle: Bundle, choice: Resolution, place: Path) -> None:
+    from tasks.lock.pinning import identify_platform  # noqa: PLC0415 - most have no bundle
 
-    python, platform = machine(choice)
+    python, platform = identify_platform(choice)
     if (bundle.python, bundle.platform) != (python, platform):
         alike = "make a bundle on a machine like this one"
         other = f'choose that Python (python: "{bundle.python}"), or {alike}'
         raise SettingsError(
             f"the bundle {place} is for Python {bundle.python} on {bundle.platform}, and this is "
             f"Python {python} on {platform}",
-            where="offline",
-            todo=other if bundle.platform == platform else alike,
+            location="offline",
+            hint=other if bundle.platform == platform else alike,
         )

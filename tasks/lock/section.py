@@ -10,14 +10,14 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tasks.settings import forms
-from tasks.settings.section import Strict
+from tasks.settings.section import StrictModel
 
-Sha256 = Annotated[str, Field(pattern=forms.SHA256)]
+Sha256 = Annotated[str, Field(pattern=forms.SHA256_PATTERN)]
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40,64}$")]
-Packages = dict[Annotated[str, Field(pattern=forms.SDIST)], tuple[Sha256, ...]]
+Packages = dict[Annotated[str, Field(pattern=forms.SDIST_PATTERN)], tuple[Sha256, ...]]
 
 
-class Made(Strict):
+class LockedInputs(StrictModel):
     """What torch, an extension or a companion was made of: one of git, sdist, wheel, tarball and
     path, a path without a pin. `requires` are the packages that its build imported, `packages`
     those that came because it asks for them.
@@ -39,7 +39,7 @@ class Made(Strict):
     packages: Packages = {}
 
 
-class Profile(Strict):
+class LockSection(StrictModel):
     """One profile. `python` is major and minor, `platform` system and machine: what is locked are
     files for these.
     """
@@ -49,8 +49,8 @@ class Profile(Strict):
     strategy: Literal["source", "prebuilt", "existing"]
     release: str
     """Of torch, without its local part."""
-    torch: Made = Made()
-    extensions: dict[str, Made] = {}
+    torch: LockedInputs = LockedInputs()
+    extensions: dict[str, LockedInputs] = {}
     """By name, companions among them."""
     packages: Packages = {}
     """What the build environment holds beside those that torch and the extensions ask for."""
@@ -58,7 +58,9 @@ class Profile(Strict):
     """What lies in a folder of its own: the CUDA toolkit beside an existing torch, cuobjdump."""
 
 
-def keeping(now: Profile, held: Profile | None, names: Container[str]) -> Profile:
+def merge_kept_extensions(
+    now: LockSection, held: LockSection | None, names: Container[str]
+) -> LockSection:
     """The section `now`, with what `held` has of the extensions `names`, which `now` is without."""
     before = held.extensions if held else {}
     kept = {name: made for name, made in before.items() if name in names}

@@ -10,67 +10,80 @@ from dataclasses import replace
 
 from tasks.core.errors import SettingsError
 from tasks.core.model import Host, Strategy
-from tasks.core.resolution import Choice, ToolkitChoice, UnmetError
+from tasks.core.resolution import Resolution, ToolkitResolution, UnsatisfiableError
 from tasks.knowledge import Knowledge
-from tasks.planning.grammar import require_grammar
-from tasks.planning.switches import require_cuda
+from tasks.planning.grammar import require_arch_support
+from tasks.planning.switches import require_consistent_use_cuda
 from tasks.planning.targets import find_targets
-from tasks.planning.toolkit import decide_toolkit, require_reach
-from tasks.planning.torch import Torch, existing, from_source, is_part, prebuilt, wants_source
+from tasks.planning.toolkit import require_toolkit_targets, resolve_toolkit
+from tasks.planning.torch import (
+    TorchCandidate,
+    find_existing_torch,
+    find_prebuilt_torch,
+    find_source_reason,
+    find_source_torch,
+    is_partial_build,
+)
 from tasks.settings.schema import Settings
-from tasks.stages.companions import any_built
+from tasks.stages.companions import needs_companion_build
 
-_ASKED = "asked for in torch.strategy"
+_REQUESTED_REASON = "asked for in torch.strategy"
 
 
-def decide(settings: Settings, host: Host, knowledge: Knowledge) -> Choice:
+def resolve_settings(settings: Settings, host: Host, knowledge: Knowledge) -> Resolution:
     """The choice for this host. Raises `SettingsError`; the advice of an `UnmetError` was itself
     tried.
     """
     try:
-        return attempt(settings, host, knowledge)
-    except UnmetError as error:
-        from tasks.planning.suggestions import advice  # noqa: PLC0415 - only where there is something to remedy
+        return resolve_without_suggestions(settings, host, knowledge)
+    except UnsatisfiableError as error:
+        from tasks.planning.suggestions import format_suggestions  # noqa: PLC0415 - only where there is something to remedy
 
-        todo = advice(settings, host, knowledge, attempt) or error.todo
-        raise UnmetError(error.what, where=error.where, todo=todo) from error
+        todo = (
+            format_suggestions(settings, host, knowledge, resolve_without_suggestions) or error.hint
+        )
+        raise UnsatisfiableError(error.message, location=error.location, hint=todo) from error
 
 
-def attempt(settings: Settings, host: Host, knowledge: Knowledge) -> Choice:
+def resolve_without_suggestions(settings: Settings, host: Host, knowledge: Knowledge) -> Resolution:
     """The choice, or an `UnmetError` without advice from other settings."""
     strategy = settings.torch.strategy
     if strategy != "auto":
-        return by(strategy, settings, host, knowledge)
-    if reason := wants_source(settings):
-        return by("source", settings, host, knowledge, reason)
+        return resolve_strategy(strategy, settings, host, knowledge)
+    if reason := find_source_reason(settings):
+        return resolve_strategy("source", settings, host, knowledge, reason)
     targets, _ = find_targets(settings, host, knowledge)
     try:
-        prebuilt(settings, host, knowledge, targets)
+        find_prebuilt_torch(settings, host, knowledge, targets)
     except SettingsError as no_wheel:
         try:
-            return by("source", settings, host, knowledge, no_wheel.what)
-        except UnmetError as error:
-            raise _neither(no_wheel, error) from error
-    return by("prebuilt", settings, host, knowledge)
+            return resolve_strategy("source", settings, host, knowledge, no_wheel.message)
+        except UnsatisfiableError as error:
+            raise _combine_errors(no_wheel, error) from error
+    return resolve_strategy("prebuilt", settings, host, knowledge)
 
 
-def by(
-    strategy: Strategy, settings: Settings, host: Host, knowledge: Knowledge, why: str = _ASKED
-) -> Choice:
+def resolve_strategy(
+    strategy: Strategy,
+    settings: Settings,
+    host: Host,
+    knowledge: Knowledge,
+    why: str = _REQUESTED_REASON,
+) -> Resolution:
     """The choice with that strategy, `why` being the reason for a build. Raises `UnmetError`, and
     `SettingsError` where no other setting helps.
     """
     targets, targets_why = find_targets(settings, host, knowledge)
     match strategy:
         case "existing":
-            torch = existing(host.python)
+            torch = find_existing_torch(host.python)
         case "prebuilt":
-            torch = prebuilt(settings, host, knowledge, targets)
+            torch = find_prebuilt_torch(settings, host, knowledge, targets)
         case "source":
-            torch = from_source(settings, host, knowledge, targets, why)
+            torch = find_source_torch(settings, host, knowledge, targets, why)
     if targets and torch.cuda is None and torch.strategy == "existing":
         targets, targets_why = (), f"the torch in {host.python.path} was built without CUDA"
-    choice = Choice(
+    choice = Resolution(
         system=host.system,
         strategy=torch.strategy,
         strategy_why=torch.why,
@@ -79,53 +92,57 @@ def by(
         ptx=settings.target.ptx,
         torch=torch.version,
         cuda=torch.cuda if targets else None,
-        toolkit=ToolkitChoice("none", why="a CPU build needs none"),
+        toolkit=ToolkitResolution("none", why="a CPU build needs none"),
         python=host.python,
         index=torch.index,
         machine=host.machine,
     )
-    require_cuda(settings.build, choice)
-    choice = replace(choice, extensions=_builds_extensions(settings, choice, knowledge))
+    require_consistent_use_cuda(settings.build, choice)
+    choice = replace(choice, extensions=_has_extension_builds(settings, choice, knowledge))
     if targets:
-        choice = _with_toolkit(choice, torch, _toolkit(settings, host, knowledge, torch, choice))
-    require_grammar(settings, knowledge, choice)
+        choice = _apply_toolkit(
+            choice, torch, _resolve_optional_toolkit(settings, host, knowledge, torch, choice)
+        )
+    require_arch_support(settings, knowledge, choice)
     return choice
 
 
-def _builds_extensions(settings: Settings, choice: Choice, knowledge: Knowledge) -> bool:
+def _has_extension_builds(settings: Settings, choice: Resolution, knowledge: Knowledge) -> bool:
     """Whether anything is compiled against torch. A companion that this torch has not is told."""
-    if is_part(settings, choice.strategy):
+    if is_partial_build(settings, choice.strategy):
         return False
-    return any_built(settings, choice, knowledge) or bool(settings.extensions)
+    return needs_companion_build(settings, choice, knowledge) or bool(settings.extensions)
 
 
-def _neither(no_wheel: SettingsError, no_build: UnmetError) -> SettingsError:
+def _combine_errors(no_wheel: SettingsError, no_build: UnsatisfiableError) -> SettingsError:
     """Why no wheel was taken is told with what a build lacks: the one may be easier to change."""
-    if no_build.what == no_wheel.what:
+    if no_build.message == no_wheel.message:
         return no_build
-    what = f"{no_wheel.what}; and for a build, {no_build.what}"
-    return UnmetError(what, where=no_build.where, todo=no_build.todo)
+    what = f"{no_wheel.message}; and for a build, {no_build.message}"
+    return UnsatisfiableError(what, location=no_build.location, hint=no_build.hint)
 
 
-def _toolkit(
-    settings: Settings, host: Host, knowledge: Knowledge, torch: Torch, choice: Choice
-) -> ToolkitChoice:
+def _resolve_optional_toolkit(
+    settings: Settings, host: Host, knowledge: Knowledge, torch: TorchCandidate, choice: Resolution
+) -> ToolkitResolution:
     """What compiles. Where nothing is compiled it is for env.sh alone, and may be missing."""
     try:
-        toolkit = decide_toolkit(settings, host, knowledge, torch.cuda, choice.targets)
-    except UnmetError as error:
+        toolkit = resolve_toolkit(settings, host, knowledge, torch.cuda, choice.targets)
+    except UnsatisfiableError as error:
         wished = settings.toolkit.provider != "auto"
         if torch.strategy == "source" or choice.extensions or settings.extensions or wished:
             raise
         absent = f"CUDA {torch.cuda} is not to be had here"
-        why = absent if error.where == "toolkit" else error.what
-        return ToolkitChoice("none", why=f"nothing is compiled, and {why}")
+        why = absent if error.location == "toolkit" else error.message
+        return ToolkitResolution("none", why=f"nothing is compiled, and {why}")
     if toolkit.provider != "none":
-        require_reach(knowledge, toolkit.version, choice.targets)
+        require_toolkit_targets(knowledge, toolkit.version, choice.targets)
     return toolkit
 
 
-def _with_toolkit(choice: Choice, torch: Torch, toolkit: ToolkitChoice) -> Choice:
+def _apply_toolkit(
+    choice: Resolution, torch: TorchCandidate, toolkit: ToolkitResolution
+) -> Resolution:
     """A torch that is built has the CUDA of its toolkit; one that is there already must have the
     same major, or its extension builder refuses (torch.utils.cpp_extension).
     """
@@ -135,10 +152,10 @@ def _with_toolkit(choice: Choice, torch: Torch, toolkit: ToolkitChoice) -> Choic
     if torch.strategy == "source":
         return replace(choice, cuda=toolkit.version)
     if torch.cuda and torch.cuda.partition(".")[0] != toolkit.version.partition(".")[0]:
-        raise UnmetError(
+        raise UnsatisfiableError(
             f"torch {torch.version} has CUDA {torch.cuda}: CUDA {toolkit.version} cannot compile "
             "extensions for it",
-            where="toolkit",
-            todo=f"choose a toolkit of CUDA {torch.cuda.partition('.')[0]}, or another torch",
+            location="toolkit",
+            hint=f"choose a toolkit of CUDA {torch.cuda.partition('.')[0]}, or another torch",
         )
     return choice

@@ -10,60 +10,66 @@ from collections.abc import Mapping
 
 from tasks.core.errors import KnowledgeError, SettingsError
 from tasks.core.model import Arch
-from tasks.core.resolution import Choice, UnmetError
+from tasks.core.resolution import Resolution, UnsatisfiableError
 from tasks.knowledge import Knowledge
-from tasks.knowledge.archs import MachineCode, extension_accepts
-from tasks.knowledge.covers import how
-from tasks.knowledge.grammar import for_extension, for_torch_cmake
+from tasks.knowledge.archs import MachineCode, is_extension_arch_supported
+from tasks.knowledge.covers import classify_compatibility
+from tasks.knowledge.grammar import format_extension_archs, format_torch_cmake_archs
 from tasks.knowledge.ownlists import (
-    read_for_cmake,
-    read_for_extension,
-    read_for_torch_cmake,
-    require_targets,
+    parse_cmake_archs,
+    parse_extension_archs,
+    parse_torch_cmake_archs,
+    require_covered_targets,
 )
-from tasks.knowledge.toolkits import can_make
+from tasks.knowledge.toolkits import can_compile_arch
 from tasks.settings.schema import Settings
 
-_TORCH = "TORCH_CUDA_ARCH_LIST"
-_CMAKE = {"CUDAARCHS", "CMAKE_CUDA_ARCHITECTURES"}
+_TORCH_VARIABLE = "TORCH_CUDA_ARCH_LIST"
+_CMAKE_VARIABLES = {"CUDAARCHS", "CMAKE_CUDA_ARCHITECTURES"}
 
 
-def require_grammar(settings: Settings, knowledge: Knowledge, choice: Choice) -> None:
+def require_arch_support(settings: Settings, knowledge: Knowledge, choice: Resolution) -> None:
     """`UnmetError` for a target that what compiles cannot be told of, `SettingsError` for a
     variable of a person's own that it would not understand, or that leaves a target out.
     """
     if choice.toolkit.provider == "none" or not choice.targets:
         return
-    _require_targets(settings, knowledge, choice)
+    _require_supported_targets(settings, knowledge, choice)
     if choice.strategy == "source":
-        _require_variables(settings.build.env, "build.env", knowledge, choice, extension=False)
+        _require_arch_variables(settings.build.env, "build.env", knowledge, choice, extension=False)
     for item in settings.extensions:
         where = f"extensions ({item.name}).env"
-        _require_variables(item.env, where, knowledge, choice, extension=True)
+        _require_arch_variables(item.env, where, knowledge, choice, extension=True)
 
 
-def _require_targets(settings: Settings, knowledge: Knowledge, choice: Choice) -> None:
+def _require_supported_targets(
+    settings: Settings, knowledge: Knowledge, choice: Resolution
+) -> None:
     """Another torch is looked for only where there is one that takes the arch."""
     torch = choice.torch
     built = [*(item.name for item in settings.extensions), *settings.companions]
     for arch in choice.targets if settings.extensions or choice.extensions else ():
         try:
-            for_extension(knowledge, torch, [arch])
+            format_extension_archs(knowledge, torch, [arch])
         except KnowledgeError as error:
-            ever = any(extension_accepts(knowledge, minor, arch) for minor in knowledge.releases)
-            raise (UnmetError if ever else SettingsError)(
+            ever = any(
+                is_extension_arch_supported(knowledge, minor, arch) for minor in knowledge.releases
+            )
+            raise (UnsatisfiableError if ever else SettingsError)(
                 f"torch {torch} builds no extensions for {arch}: no {built[0]}",
-                where="target.gpus",
-                todo=_instead(knowledge, torch, arch) or error.todo,
+                location="target.gpus",
+                hint=_format_arch_hint(knowledge, torch, arch) or error.hint,
             ) from error
     if choice.strategy == "source":
         try:
-            for_torch_cmake(knowledge, torch, choice.targets)
+            format_torch_cmake_archs(knowledge, torch, choice.targets)
         except KnowledgeError as error:
-            raise UnmetError(error.what, where="target.gpus", todo=error.todo) from error
+            raise UnsatisfiableError(
+                error.message, location="target.gpus", hint=error.hint
+            ) from error
 
 
-def _instead(knowledge: Knowledge, torch: str, arch: Arch) -> str:
+def _format_arch_hint(knowledge: Knowledge, torch: str, arch: Arch) -> str:
     """What to write for an arch that torch's extension builder has no name for: one whose machine
     code runs on the same card. Empty where there is none.
     """
@@ -72,8 +78,8 @@ def _instead(knowledge: Knowledge, torch: str, arch: Arch) -> str:
     fitting = [
         other
         for other in sorted(makes, reverse=True)
-        if how(knowledge, MachineCode(frozenset([other])), card)
-        and extension_accepts(knowledge, torch, other)
+        if classify_compatibility(knowledge, MachineCode(frozenset([other])), card)
+        and is_extension_arch_supported(knowledge, torch, other)
     ]
     if not fitting:
         return ""
@@ -81,39 +87,46 @@ def _instead(knowledge: Knowledge, torch: str, arch: Arch) -> str:
     return f'write "{fitting[0]}"{more}'
 
 
-def _require_variables(
-    given: Mapping[str, str], where: str, knowledge: Knowledge, choice: Choice, *, extension: bool
+def _require_arch_variables(
+    given: Mapping[str, str],
+    where: str,
+    knowledge: Knowledge,
+    choice: Resolution,
+    *,
+    extension: bool,
 ) -> None:
     """Each list is understood by its reader, made by the toolkit, and reaches every target.
 
     The tree of PyTorch is no reader of CMake's: it discards what these say, but CMake tries it out
     before (pytorch.yaml, cmake-cuda-architectures-*).
     """
-    for name in sorted({_TORCH, *_CMAKE} & given.keys()):
+    for name in sorted({_TORCH_VARIABLE, *_CMAKE_VARIABLES} & given.keys()):
         try:
-            code = _read(name, given[name], knowledge, choice, extension=extension)
+            code = _parse_arch_list(name, given[name], knowledge, choice, extension=extension)
             if code:
-                _require_made(knowledge, code, choice)
-                if extension or name == _TORCH:
-                    require_targets(knowledge, code, choice.targets, given[name])
+                _require_toolkit_archs(knowledge, code, choice)
+                if extension or name == _TORCH_VARIABLE:
+                    require_covered_targets(knowledge, code, choice.targets, given[name])
         except KnowledgeError as error:
-            raise SettingsError(error.what, where=f"{where}.{name}", todo=error.todo) from error
+            raise SettingsError(
+                error.message, location=f"{where}.{name}", hint=error.hint
+            ) from error
 
 
-def _read(
-    name: str, text: str, knowledge: Knowledge, choice: Choice, *, extension: bool
+def _parse_arch_list(
+    name: str, text: str, knowledge: Knowledge, choice: Resolution, *, extension: bool
 ) -> MachineCode | None:
-    if name in _CMAKE:
-        return read_for_cmake(knowledge, choice.toolkit.version, text)
-    read = read_for_extension if extension else read_for_torch_cmake
+    if name in _CMAKE_VARIABLES:
+        return parse_cmake_archs(knowledge, choice.toolkit.version, text)
+    read = parse_extension_archs if extension else parse_torch_cmake_archs
     return read(knowledge, choice.torch, text)
 
 
-def _require_made(knowledge: Knowledge, code: MachineCode, choice: Choice) -> None:
+def _require_toolkit_archs(knowledge: Knowledge, code: MachineCode, choice: Resolution) -> None:
     for arch in sorted(code.cubins | code.ptx):
-        if not can_make(knowledge, choice.toolkit.version, arch):
+        if not can_compile_arch(knowledge, choice.toolkit.version, arch):
             raise KnowledgeError(
                 f"CUDA {choice.toolkit.version} makes no code for {arch}",
-                todo=f"leave it out: target.gpus says what it is built for "
+                hint=f"leave it out: target.gpus says what it is built for "
                 f"({', '.join(map(str, choice.targets))})",
             )

@@ -10,41 +10,43 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tasks.core.model import Host
-from tasks.core.resolution import Choice
-from tasks.settings.load import DEFAULTS, LOCAL, Loaded
+from tasks.core.resolution import Resolution
+from tasks.settings.load import DEFAULTS_PREFIX, LOCAL_PREFIX, LoadedSettings
 from tasks.settings.schema import Settings
 
-_OF_A_BUILD = (
+_BUILD_KEYS = (
     *("source.git", "source.ref", "source.submodules", "source.path", "source.tarball"),
     *("source.sha256", "source.patches"),
     *("build.type", "build.flags", "build.target", "build.backend", "build.blas"),
     *("wheel.local_version", "wheel.cuda"),
 )
-_OF_AN_ARCHIVE = ("source.sha256",)
+_ARCHIVE_KEYS = ("source.sha256",)
 # The environment of every profile takes these of build.env, and no other
-_COMPILERS, _CACHES = ("CC", "CXX"), ("CCACHE_", "SCCACHE_")
+_COMPILER_VARIABLES, _CACHE_PREFIXES = ("CC", "CXX"), ("CCACHE_", "SCCACHE_")
 # What is not read of an extension, by where its source is
-_OF_EXTENSIONS = {
+_UNUSED_EXTENSION_KEYS = {
     "path": ("ref", "submodules", "sha256"),
     "git": ("sha256",),
     "sdist": ("ref", "submodules"),
 }
 
 
-def unread(loaded: Loaded, host: Host, choice: Choice) -> Iterator[str]:
+def list_unused_setting_warnings(
+    loaded: LoadedSettings, host: Host, choice: Resolution
+) -> Iterator[str]:
     """A warning for each reason, with the keys and where they are set. Of a cell there is none:
     what its profile holds is for the others, too.
     """
     if "@" in loaded.profile:
         return
-    for keys, why in _unread(loaded.settings, host, choice):
-        if found := [f"{key} ({where})" for key in keys if (where := _set_in(loaded, key))]:
+    for keys, why in _list_unused_keys(loaded.settings, host, choice):
+        if found := [f"{key} ({where})" for key in keys if (where := _find_origin(loaded, key))]:
             yield f"nothing reads {', '.join(found)}: {why}"
-    yield from _of_extensions(loaded)
+    yield from _list_extension_warnings(loaded)
 
 
-def _unread(
-    settings: Settings, host: Host, choice: Choice
+def _list_unused_keys(
+    settings: Settings, host: Host, choice: Resolution
 ) -> Iterator[tuple[tuple[str, ...], str]]:
     if choice.strategy == "existing":
         yield ("torch.version",), f"torch is the one that {choice.python.path} has"
@@ -52,10 +54,10 @@ def _unread(
         why = f"strategy {choice.strategy} fetches no wheel of torch"
         yield ("torch.index", "torch.sha256"), why
     if choice.strategy == "source":
-        yield from _of_source(settings)
+        yield from _list_unused_source_keys(settings)
     else:
         why = f"strategy {choice.strategy} builds no torch"
-        yield (*_OF_A_BUILD, *_variables(settings)), why
+        yield (*_BUILD_KEYS, *_list_unused_variables(settings)), why
     if not choice.targets:
         yield ("target.ptx",), "a build for the CPU has no machine code for cards"
     elif choice.toolkit.home not in {found.home for found in host.toolkits if found.asked}:
@@ -66,33 +68,35 @@ def _unread(
         yield ("publish.keep",), "publish.dest names no index"
 
 
-def _of_source(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
+def _list_unused_source_keys(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
     """The most local of path, tarball and git counts."""
     source = settings.source
     if source.path:
-        yield ("source.ref", *_OF_AN_ARCHIVE), "source.path is taken as it is"
+        yield ("source.ref", *_ARCHIVE_KEYS), "source.path is taken as it is"
     elif source.tarball:
         yield ("source.ref", "source.submodules"), "source.tarball is taken as it is"
     else:
-        yield _OF_AN_ARCHIVE, "it is the digest of source.tarball, and that is not set"
+        yield _ARCHIVE_KEYS, "it is the digest of source.tarball, and that is not set"
 
 
-def _variables(settings: Settings) -> Iterator[str]:
+def _list_unused_variables(settings: Settings) -> Iterator[str]:
     for name in settings.build.env:
-        if name.upper() not in _COMPILERS and not name.upper().startswith(_CACHES):
+        if name.upper() not in _COMPILER_VARIABLES and not name.upper().startswith(_CACHE_PREFIXES):
             yield f"build.env.{name}"
 
 
-def _of_extensions(loaded: Loaded) -> Iterator[str]:
+def _list_extension_warnings(loaded: LoadedSettings) -> Iterator[str]:
     for item in loaded.settings.extensions:
-        kind = next((kind for kind in _OF_EXTENSIONS if getattr(item, kind)), "")
-        given = [key for key in _OF_EXTENSIONS.get(kind, ()) if key in item.model_fields_set]
+        kind = next((kind for kind in _UNUSED_EXTENSION_KEYS if getattr(item, kind)), "")
+        given = [
+            key for key in _UNUSED_EXTENSION_KEYS.get(kind, ()) if key in item.model_fields_set
+        ]
         if given:
             where = loaded.origin.get("extensions", "")
             yield f"nothing reads {', '.join(given)} of {item.name} ({where}): it comes by {kind}"
 
 
-def _set_in(loaded: Loaded, key: str) -> str:
+def _find_origin(loaded: LoadedSettings, key: str) -> str:
     """Where somebody gave it another value than the default for this profile, "" where nobody
     did.
     """
@@ -102,4 +106,6 @@ def _set_in(loaded: Loaded, key: str) -> str:
         return ""
     below = (one for one in loaded.origin if one == key or one.startswith(f"{key}."))
     places = (loaded.origin[one] for one in below)
-    return next((place for place in places if not place.startswith((DEFAULTS, LOCAL))), "")
+    return next(
+        (place for place in places if not place.startswith((DEFAULTS_PREFIX, LOCAL_PREFIX))), ""
+    )

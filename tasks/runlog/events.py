@@ -7,29 +7,29 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tasks.core.digest import masked, plain
-from tasks.core.errors import BuildError, StoppedError
+from tasks.core.digest import convert_to_json, mask_secrets
+from tasks.core.errors import InterruptedRunError, TorchyardError
 from tasks.core.model import Json
 from tasks.core.progress import Progress
 from tasks.runlog.record import Edge
 
-_LARGE = 20_000  # signs of an output that is left out
+_MAX_VALUE_LENGTH = 20_000  # signs of an output that is left out
 
 
-def ended(error: BaseException) -> tuple[str, dict[str, Json] | None]:
+def classify_error(error: BaseException) -> tuple[str, dict[str, Json] | None]:
     """The outcome of a stage that `error` ended, and what, where and what to do."""
     match error:
-        case StoppedError() | SystemExit() | KeyboardInterrupt():
+        case InterruptedRunError() | SystemExit() | KeyboardInterrupt():
             return "stopped", None
-        case BuildError():
-            return "failed", {"what": error.what, "where": error.where, "todo": error.todo}
+        case TorchyardError():
+            return "failed", {"what": error.message, "where": error.location, "todo": error.hint}
         case OSError():
             where = str(error.filename or "")
             return "failed", {"what": str(error.strerror or error), "where": where, "todo": ""}
     return "failed", {"what": f"{type(error).__name__}: {error}", "where": "", "todo": ""}
 
 
-def moment(progress: Progress) -> dict[str, Json]:
+def build_sample_event(progress: Progress) -> dict[str, Json]:
     """How far it is and what is at work, None for what nobody knows."""
     work = progress.at_work
     known = bool(work.limit_mib)
@@ -44,7 +44,7 @@ def moment(progress: Progress) -> dict[str, Json]:
     }
 
 
-def edge(one: Edge, started: float) -> dict[str, Json]:
+def build_edge_entry(one: Edge, started: float) -> dict[str, Json]:
     """One that is timed by a clock which told `started` when the run began."""
     told: dict[str, Json] = {
         "output": one.output,
@@ -55,9 +55,11 @@ def edge(one: Edge, started: float) -> dict[str, Json]:
     return told | peak | ({"failed": True} if one.failed else {})
 
 
-def small(outputs: Any) -> Json:
+def trim_manifest(outputs: Any) -> Json:
     """A manifest without what is large in it, and without secrets."""
-    found = masked(plain(outputs)) if outputs is not None else None
+    found = mask_secrets(convert_to_json(outputs)) if outputs is not None else None
     if not isinstance(found, dict):
         return None
-    return {name: value for name, value in found.items() if len(json.dumps(value)) <= _LARGE}
+    return {
+        name: value for name, value in found.items() if len(json.dumps(value)) <= _MAX_VALUE_LENGTH
+    }

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from tasks.diagnosis.tail_io import Tail
-from tasks.system.voice import warn
+from tasks.diagnosis.tail_io import LogTail
+from tasks.system.voice import print_warning
 
 
 @dataclass(frozen=True)
-class Made:
+class NinjaLogEntry:
     """One making of an output: begin and end in seconds, and what tells it from another making."""
 
     began: float
@@ -28,7 +28,7 @@ class Made:
         return self.ended - self.began
 
 
-def read(folder: PurePath) -> dict[str, Made]:
+def read_ninja_log(folder: PurePath) -> dict[str, NinjaLogEntry]:
     """Every output that Ninja made there, by its path; none where it never worked. It decides
     nothing, and what cannot be read must not hide why a build failed.
     """
@@ -36,32 +36,39 @@ def read(folder: PurePath) -> dict[str, Made]:
     try:
         text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     except OSError as error:
-        warn(f"{path} cannot be read: {error.strerror}")
+        print_warning(f"{path} cannot be read: {error.strerror}")
         return {}
-    return dict(_entries(text.splitlines()))
+    return dict(_parse_ninja_log(text.splitlines()))
 
 
-def remade(before: Mapping[str, Made], now: Mapping[str, Made]) -> dict[str, Made]:
+def find_new_entries(
+    before: Mapping[str, NinjaLogEntry], now: Mapping[str, NinjaLogEntry]
+) -> dict[str, NinjaLogEntry]:
     """What was made in between."""
     return {name: made for name, made in now.items() if before.get(name) != made}
 
 
-class Growing:
+class NinjaLogFollower:
     """What is made in a folder since it held `before`, read as Ninja writes it."""
 
-    def __init__(self, folder: PurePath, before: Mapping[str, Made]) -> None:
-        self._tail = Tail(Path(folder) / ".ninja_log")
+    def __init__(self, folder: PurePath, before: Mapping[str, NinjaLogEntry]) -> None:
+        self._tail = LogTail(Path(folder) / ".ninja_log")
         self._before = before
-        self._made: dict[str, Made] = {}
+        self._new_entries: dict[str, NinjaLogEntry] = {}
 
-    def made(self) -> Mapping[str, Made]:
+    def read_new_entries(self) -> Mapping[str, NinjaLogEntry]:
         """All of it so far."""
-        self._made |= remade(self._before, dict(_entries(self._tail.lines())))
-        return self._made
+        self._new_entries |= find_new_entries(
+            self._before, dict(_parse_ninja_log(self._tail.read_new_lines()))
+        )
+        return self._new_entries
 
 
-def _entries(lines: Iterable[str]) -> Iterator[tuple[str, Made]]:
+def _parse_ninja_log(lines: Iterable[str]) -> Iterator[tuple[str, NinjaLogEntry]]:
     for parts in (line.split("\t") for line in lines if not line.startswith("#")):
         if len(parts) == 5:  # a line that an interruption cut is none
             start, end, mtime, output, command = parts
-            yield output, Made(int(start) / 1000, int(end) / 1000, f"{start} {mtime} {command}")
+            yield (
+                output,
+                NinjaLogEntry(int(start) / 1000, int(end) / 1000, f"{start} {mtime} {command}"),
+            )

@@ -13,10 +13,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tasks.runlog.values import mapping, mappings, number, text, texts, whole
+from tasks.runlog.values import (
+    parse_integer,
+    parse_mapping,
+    parse_mappings,
+    parse_number,
+    parse_text,
+    parse_texts,
+)
 
-SCHEMA = 1
-LOOKED = "looked at every time"  # the reason of a stage that has no other
+RECORD_SCHEMA = 1
+ALWAYS_CHECKED = "looked at every time"  # the reason of a stage that has no other
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Said:
+class LoggedMessage:
     """A line that a person saw: `kind` is "warn" or that of a plain line, `stage` may be ""."""
 
     at: float
@@ -60,7 +67,7 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Node:
+class StageNode:
     """A stage of the plan, and the stages whose manifests it reads."""
 
     name: str
@@ -89,12 +96,12 @@ class StageRun:
     diagnosis: Mapping[str, Any] = field(default_factory=dict)
     edges: tuple[Edge, ...] = ()
     samples: tuple[Sample, ...] = ()
-    healed: str = ""
+    auto_fix: str = ""
 
     @property
-    def why(self) -> str:
+    def full_reason(self) -> str:
         """The reason, with what was done about a failure."""
-        told = f"healed: {self.healed}" if self.healed else ""
+        told = f"healed: {self.auto_fix}" if self.auto_fix else ""
         return "; ".join(filter(None, (self.reason, told)))
 
     @property
@@ -117,11 +124,11 @@ class Run:
     profile: str
     pid: int
     host: Mapping[str, Any] = field(default_factory=dict)
-    asked: Mapping[str, Any] = field(default_factory=dict)
-    decided: Mapping[str, Any] = field(default_factory=dict)
-    graph: tuple[Node, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    resolution: Mapping[str, Any] = field(default_factory=dict)
+    graph: tuple[StageNode, ...] = ()
     stages: tuple[StageRun, ...] = ()
-    said: tuple[Said, ...] = ()
+    messages: tuple[LoggedMessage, ...] = ()
     outcome: str = ""
     code: int | None = None
     seconds: float = 0.0
@@ -133,50 +140,50 @@ class Run:
         return f"{re.sub('[-:]', '', self.when[:19])}Z-{self.pid}"
 
     @property
-    def did(self) -> tuple[StageRun, ...]:
+    def active_stages(self) -> tuple[StageRun, ...]:
         """The stages that did something: neither only looked, nor were left out."""
-        return tuple(stage for stage in self.stages if _did(stage))
+        return tuple(stage for stage in self.stages if _was_active(stage))
 
-    def stage(self, name: str) -> StageRun | None:
+    def find_stage(self, name: str) -> StageRun | None:
         """What a stage did in this run, None where it did nothing."""
         return next((one for one in self.stages if one.name == name), None)
 
 
-def _did(stage: StageRun) -> bool:
-    looked = stage.outcome == "unchanged" and stage.reason == LOOKED
+def _was_active(stage: StageRun) -> bool:
+    looked = stage.outcome == "unchanged" and stage.reason == ALWAYS_CHECKED
     return stage.outcome != "skipped" and (not looked or stage.name == "validate")
 
 
-def parse(lines: Iterable[str]) -> Run:
+def parse_run(lines: Iterable[str]) -> Run:
     """The run that a record tells of. Raises `ValueError` where its first line is no `begin` of
     this schema.
     """
-    events = [_event(line) for line in lines]
+    events = [_parse_event(line) for line in lines]
     begin = events[0] if events else None
-    if not begin or begin.get("event") != "begin" or begin.get("schema") != SCHEMA:
-        raise ValueError(f"the first line is no begin of schema {SCHEMA}")
+    if not begin or begin.get("event") != "begin" or begin.get("schema") != RECORD_SCHEMA:
+        raise ValueError(f"the first line is no begin of schema {RECORD_SCHEMA}")
     known = [event for event in events[1:] if event]
     end = next((event for event in known if event.get("event") == "end"), {})
     return Run(
-        when=text(begin.get("when")),
-        torchyard=text(begin.get("torchyard")),
-        command=texts(begin.get("command")),
-        profile=text(begin.get("profile")),
-        pid=whole(begin.get("pid")) or 0,
-        host=mapping(begin.get("host")),
-        asked=mapping(begin.get("asked")),
-        decided=mapping(begin.get("decided")),
-        graph=tuple(map(_node, mappings(begin.get("stages")))),
-        stages=_stages(known),
-        said=tuple(_said(event) for event in known if event.get("event") == "said"),
-        outcome=text(end.get("outcome")),
-        code=whole(end.get("code")),
-        seconds=max(map(_at, known), default=0.0),
+        when=parse_text(begin.get("when")),
+        torchyard=parse_text(begin.get("torchyard")),
+        command=parse_texts(begin.get("command")),
+        profile=parse_text(begin.get("profile")),
+        pid=parse_integer(begin.get("pid")) or 0,
+        host=parse_mapping(begin.get("host")),
+        settings=parse_mapping(begin.get("asked")),
+        resolution=parse_mapping(begin.get("decided")),
+        graph=tuple(map(_parse_node, parse_mappings(begin.get("stages")))),
+        stages=_parse_stages(known),
+        messages=tuple(_parse_message(event) for event in known if event.get("event") == "said"),
+        outcome=parse_text(end.get("outcome")),
+        code=parse_integer(end.get("code")),
+        seconds=max(map(_read_event_time, known), default=0.0),
         unread=sum(event is None for event in events[:-1]),  # a last one is cut by any kill
     )
 
 
-def _event(line: str) -> Mapping[str, Any] | None:
+def _parse_event(line: str) -> Mapping[str, Any] | None:
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):
@@ -184,65 +191,78 @@ def _event(line: str) -> Mapping[str, Any] | None:
     return event if isinstance(event, dict) else None
 
 
-def _stages(events: Iterable[Mapping[str, Any]]) -> tuple[StageRun, ...]:
+def _parse_stages(events: Iterable[Mapping[str, Any]]) -> tuple[StageRun, ...]:
     by_name: dict[str, list[Mapping[str, Any]]] = {}
     for event in events:
-        if event.get("event") in {"stage", "sample", "edges", "done"} and text(event.get("stage")):
+        if event.get("event") in {"stage", "sample", "edges", "done"} and parse_text(
+            event.get("stage")
+        ):
             by_name.setdefault(event["stage"], []).append(event)
-    found = [_stage(name, told) for name, told in by_name.items()]
+    found = [_parse_stage(name, told) for name, told in by_name.items()]
     return tuple(sorted(found, key=lambda one: one.began))
 
 
-def _stage(name: str, events: list[Mapping[str, Any]]) -> StageRun:
-    def of(kind: str) -> list[Mapping[str, Any]]:
+def _parse_stage(name: str, events: list[Mapping[str, Any]]) -> StageRun:
+    def select_events(kind: str) -> list[Mapping[str, Any]]:
         return [event for event in events if event["event"] == kind]
 
-    done = of("done")[-1] if of("done") else {}
-    seconds = number(done.get("seconds"))
-    began = _at(of("stage")[0]) if of("stage") else max(0.0, _at(events[0]) - (seconds or 0.0))
+    done = select_events("done")[-1] if select_events("done") else {}
+    seconds = parse_number(done.get("seconds"))
+    began = (
+        _read_event_time(select_events("stage")[0])
+        if select_events("stage")
+        else max(0.0, _read_event_time(events[0]) - (seconds or 0.0))
+    )
     return StageRun(
         name=name,
         began=began,
-        reason=text(of("stage")[0].get("reason")) if of("stage") else "",
-        outcome=text(done.get("outcome")),
-        seconds=max(map(_at, events)) - began if seconds is None else seconds,
-        outputs=mapping(done.get("outputs")),
-        cache=mapping(done.get("cache")),
-        workers=mapping(done.get("workers")),
-        error=mapping(done.get("error")),
-        diagnosis=mapping(done.get("diagnosis")),
+        reason=parse_text(select_events("stage")[0].get("reason"))
+        if select_events("stage")
+        else "",
+        outcome=parse_text(done.get("outcome")),
+        seconds=max(map(_read_event_time, events)) - began if seconds is None else seconds,
+        outputs=parse_mapping(done.get("outputs")),
+        cache=parse_mapping(done.get("cache")),
+        workers=parse_mapping(done.get("workers")),
+        error=parse_mapping(done.get("error")),
+        diagnosis=parse_mapping(done.get("diagnosis")),
         edges=tuple(
             edge
-            for event in of("edges")
-            for item in mappings(event.get("edges"))
-            if (edge := _edge(item))
+            for event in select_events("edges")
+            for item in parse_mappings(event.get("edges"))
+            if (edge := _parse_edge(item))
         ),
-        samples=tuple(map(_sample, of("sample"))),
-        healed=text(done.get("healed")),
+        samples=tuple(map(_parse_sample, select_events("sample"))),
+        auto_fix=parse_text(done.get("healed")),
     )
 
 
-def _edge(item: Mapping[str, Any]) -> Edge | None:
+def _parse_edge(item: Mapping[str, Any]) -> Edge | None:
     output, began, ended = (item.get(name) for name in ("output", "began", "ended"))
-    first, last = number(began), number(ended)
+    first, last = parse_number(began), parse_number(ended)
     if not isinstance(output, str) or first is None or last is None or last < first:
         return None
-    return Edge(output, first, last, whole(item.get("peak_mib")), item.get("failed") is True)
+    return Edge(
+        output, first, last, parse_integer(item.get("peak_mib")), item.get("failed") is True
+    )
 
 
-def _sample(event: Mapping[str, Any]) -> Sample:
+def _parse_sample(event: Mapping[str, Any]) -> Sample:
     names = ("jobs", "held_back", "used_mib", "limit_mib", "done", "total")
-    counts = {name: whole(event.get(name)) for name in names}
-    return Sample(_at(event), hit_rate=number(event.get("hit_rate")), **counts)
+    counts = {name: parse_integer(event.get(name)) for name in names}
+    return Sample(_read_event_time(event), hit_rate=parse_number(event.get("hit_rate")), **counts)
 
 
-def _said(event: Mapping[str, Any]) -> Said:
-    return Said(_at(event), *(text(event.get(name)) for name in ("stage", "kind", "text")))
+def _parse_message(event: Mapping[str, Any]) -> LoggedMessage:
+    return LoggedMessage(
+        _read_event_time(event),
+        *(parse_text(event.get(name)) for name in ("stage", "kind", "text")),
+    )
 
 
-def _node(item: Mapping[str, Any]) -> Node:
-    return Node(text(item.get("name")), texts(item.get("after")))
+def _parse_node(item: Mapping[str, Any]) -> StageNode:
+    return StageNode(parse_text(item.get("name")), parse_texts(item.get("after")))
 
 
-def _at(event: Mapping[str, Any]) -> float:
-    return number(event.get("at")) or 0.0
+def _read_event_time(event: Mapping[str, Any]) -> float:
+    return parse_number(event.get("at")) or 0.0

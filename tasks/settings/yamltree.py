@@ -15,14 +15,14 @@ import yaml
 from tasks.core.errors import SettingsError
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_PLAIN = frozenset(
+_PLAIN_TAGS = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("str", "int", "bool", "null", "float", "map", "seq")
 )
-_DECIMAL = re.compile(r"0|-?[1-9][0-9]*")
+_DECIMAL_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 
 
 @dataclass(frozen=True)
-class Number:
+class YamlNumber:
     """A number as it was written: 3.10 is not 3.1 where a version is meant, and 3:10 is not 190."""
 
     text: str
@@ -35,137 +35,139 @@ class Leaf:
     """
 
     value: Any
-    where: str
+    location: str
     lines: Mapping[tuple[Any, ...], str] = field(default_factory=dict)
 
 
 Tree = dict[str, Union[Leaf, "Tree"]]
 
 
-def read_tree(path: Path, name: str) -> Tree:
+def read_yaml_tree(path: Path, name: str) -> Tree:
     """The mapping in a file; `name` is how messages call it. Lists are leaves."""
-    return tree_of(text_of(path, name), name)
+    return parse_yaml_tree(read_yaml_text(path, name), name)
 
 
-def text_of(path: Path, name: str) -> str:
+def read_yaml_text(path: Path, name: str) -> str:
     """What stands in a file."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise SettingsError(
             f"not UTF-8: {error.reason}",
-            where=_place(name, error.object.count(b"\n", 0, error.start)),
-            todo="save it as UTF-8",
+            location=_format_location(name, error.object.count(b"\n", 0, error.start)),
+            hint="save it as UTF-8",
         ) from error
 
 
-def tree_of(text: str, name: str) -> Tree:
+def parse_yaml_tree(text: str, name: str) -> Tree:
     """The mapping that a text is."""
-    node = _node(text, name)
+    node = _compose_node(text, name)
     if node is None or node.tag == "tag:yaml.org,2002:null":
         return {}
     if not isinstance(node, yaml.MappingNode):
         raise SettingsError(
             "the file must hold keys and values",
-            where=_place(name, node.start_mark.line),
-            todo='write each setting as "key: value"',
+            location=_format_location(name, node.start_mark.line),
+            hint='write each setting as "key: value"',
         )
-    return _mapping(node, name)
+    return _build_tree(node, name)
 
 
-def read_variable(text: str, name: str) -> Leaf | Tree:
+def parse_variable_value(text: str, name: str) -> Leaf | Tree:
     """What an environment variable says: text as it stands, or YAML's [list] and {mapping}."""
     if not text.startswith(("[", "{")):
         return Leaf({"": None, "null": None}.get(text, text), name)
-    node = _node(text, name)
+    node = _compose_node(text, name)
     if isinstance(node, yaml.MappingNode) and node.value:
-        return _mapping(node, name)
-    return Leaf(_value(node, name), name)
+        return _build_tree(node, name)
+    return Leaf(_convert_node(node, name), name)
 
 
-def _node(text: str, name: str) -> yaml.Node | None:
+def _compose_node(text: str, name: str) -> yaml.Node | None:
     try:
         for event in yaml.parse(text, Loader=_Loader):
             if isinstance(event, yaml.AliasEvent):
-                where = _place(name, event.start_mark.line) if event.start_mark else name
+                where = _format_location(name, event.start_mark.line) if event.start_mark else name
                 raise SettingsError(
-                    "a YAML alias is not accepted", where=where, todo="write the value out"
+                    "a YAML alias is not accepted", location=where, hint="write the value out"
                 )
         node: yaml.Node | None = yaml.compose(text, Loader=_Loader)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position)
         raise SettingsError(
-            f"not readable as YAML: {error.reason}", where=_place(name, line)
+            f"not readable as YAML: {error.reason}", location=_format_location(name, line)
         ) from error
     except yaml.MarkedYAMLError as error:
-        where = _place(name, error.problem_mark.line) if error.problem_mark else name
-        raise SettingsError(f"not readable as YAML: {error.problem}", where=where) from error
+        where = _format_location(name, error.problem_mark.line) if error.problem_mark else name
+        raise SettingsError(f"not readable as YAML: {error.problem}", location=where) from error
     return node
 
 
-def _place(name: str, line: int) -> str:
+def _format_location(name: str, line: int) -> str:
     """A file has lines; a variable is short enough without."""
     return f"{name}:{line + 1}" if name.endswith((".yaml", ".lock")) else name
 
 
-def _mapping(node: yaml.MappingNode, name: str) -> Tree:
-    _require_plain(node, name)
+def _build_tree(node: yaml.MappingNode, name: str) -> Tree:
+    _require_plain_tag(node, name)
     tree: Tree = {}
-    for key, below in _pairs(node, name):
+    for key, below in _list_mapping_pairs(node, name):
         if isinstance(below, yaml.MappingNode) and below.value:
-            tree[key] = _mapping(below, name)
+            tree[key] = _build_tree(below, name)
         else:
-            lines = dict(_lines(below, name))
-            tree[key] = Leaf(_value(below, name), _place(name, below.start_mark.line), lines)
+            lines = dict(_find_item_locations(below, name))
+            tree[key] = Leaf(
+                _convert_node(below, name), _format_location(name, below.start_mark.line), lines
+            )
     return tree
 
 
-def _pairs(node: yaml.MappingNode, name: str) -> list[tuple[str, yaml.Node]]:
+def _list_mapping_pairs(node: yaml.MappingNode, name: str) -> list[tuple[str, yaml.Node]]:
     pairs: dict[str, yaml.Node] = {}
     for key_node, below in node.value:
-        where = _place(name, key_node.start_mark.line)
+        where = _format_location(name, key_node.start_mark.line)
         key = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else ""
         if not key or key == "<<":
-            raise SettingsError("a key must be a plain word", where=where)
+            raise SettingsError("a key must be a plain word", location=where)
         if key in pairs:
             raise SettingsError(
-                f'the key "{key}" is there twice', where=where, todo="keep one of them"
+                f'the key "{key}" is there twice', location=where, hint="keep one of them"
             )
         pairs[key] = below
     return list(pairs.items())
 
 
-def _lines(node: yaml.Node, name: str) -> Iterator[tuple[tuple[Any, ...], str]]:
+def _find_item_locations(node: yaml.Node, name: str) -> Iterator[tuple[tuple[Any, ...], str]]:
     """The place of everything inside a list, the outer before the inner."""
     items: list[tuple[Any, yaml.Node]] = []
     if isinstance(node, yaml.SequenceNode):
         items = list(enumerate(node.value))
     elif isinstance(node, yaml.MappingNode):
-        items = list(_pairs(node, name))
+        items = list(_list_mapping_pairs(node, name))
     for key, below in items:
-        yield (key,), _place(name, below.start_mark.line)
-        yield from (((key, *path), where) for path, where in _lines(below, name))
+        yield (key,), _format_location(name, below.start_mark.line)
+        yield from (((key, *path), where) for path, where in _find_item_locations(below, name))
 
 
-def _value(node: yaml.Node | None, name: str) -> Any:
+def _convert_node(node: yaml.Node | None, name: str) -> Any:
     if node is None:
         return None
-    _require_plain(node, name)
+    _require_plain_tag(node, name)
     if isinstance(node, yaml.MappingNode):
-        return {key: _value(below, name) for key, below in _pairs(node, name)}
+        return {key: _convert_node(below, name) for key, below in _list_mapping_pairs(node, name)}
     if isinstance(node, yaml.SequenceNode):
-        return [_value(below, name) for below in node.value]
+        return [_convert_node(below, name) for below in node.value]
     kind = node.tag.rpartition(":")[2]
-    if kind == "float" or (kind == "int" and not _DECIMAL.fullmatch(node.value)):
-        return Number(node.value)
+    if kind == "float" or (kind == "int" and not _DECIMAL_INTEGER.fullmatch(node.value)):
+        return YamlNumber(node.value)
     return yaml.constructor.SafeConstructor().construct_object(node)
 
 
-def _require_plain(node: yaml.Node, name: str) -> None:
-    if node.tag not in _PLAIN:
+def _require_plain_tag(node: yaml.Node, name: str) -> None:
+    if node.tag not in _PLAIN_TAGS:
         raise SettingsError(
             f"the YAML tag {node.tag} is not accepted",
-            where=_place(name, node.start_mark.line),
-            todo="write plain text, numbers, true/false, lists and mappings; "
+            location=_format_location(name, node.start_mark.line),
+            hint="write plain text, numbers, true/false, lists and mappings; "
             "quote a text that looks like a date",
         )

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tasks.core.errors import KnowledgeError, SettingsError
-from tasks.core.resolution import Choice
+from tasks.core.resolution import Resolution
 from tasks.knowledge import Knowledge
-from tasks.knowledge.channels import channel_of
-from tasks.knowledge.combinations import within
-from tasks.knowledge.covers import covers
-from tasks.knowledge.extensionfacts import IndependentWheel
-from tasks.knowledge.releases import release
-from tasks.knowledge.wheels import index_url, machine_name
+from tasks.knowledge.channels import find_release_channel
+from tasks.knowledge.combinations import is_version_within
+from tasks.knowledge.covers import can_run_code
+from tasks.knowledge.extensionfacts import StableAbiWheel
+from tasks.knowledge.releases import find_release
+from tasks.knowledge.wheels import format_index_url, normalize_machine
 from tasks.settings.schema import Settings
 
-_OFFICIAL = re.compile(r"\+(cu\d{3}|cpu)$")
-_TAG = re.compile(r"v\d+\.\d+\.\d+(-rc\d+)?")
+_OFFICIAL_VERSION = re.compile(r"\+(cu\d{3}|cpu)$")
+_RELEASE_TAG = re.compile(r"v\d+\.\d+\.\d+(-rc\d+)?")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Companion:
     """
 
     name: str
-    way: Literal["wheel", "git", "with torch"]
+    strategy: Literal["wheel", "git", "with torch"]
     why: str
     requirement: str = ""
     index: str = ""
@@ -45,9 +45,9 @@ class Companion:
     version: str = ""
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """What is taken, for people."""
-        match self.way:
+        match self.strategy:
             case "git":
                 return f"{self.name} from source at {self.ref}"
             case "wheel":
@@ -56,23 +56,26 @@ class Companion:
                 return f"{self.name} with torch"
 
 
-def companions(settings: Settings, choice: Choice, knowledge: Knowledge) -> tuple[Companion, ...]:
+def resolve_companions(
+    settings: Settings, choice: Resolution, knowledge: Knowledge
+) -> tuple[Companion, ...]:
     """Those of the settings, in their order. `SettingsError` for one that this torch has not."""
-    ways = {"triton": _triton}
+    ways = {"triton": _resolve_triton}
     return tuple(
-        ways.get(name, _library)(name, settings, choice, knowledge) for name in settings.companions
+        ways.get(name, _resolve_library)(name, settings, choice, knowledge)
+        for name in settings.companions
     )
 
 
-def any_built(settings: Settings, choice: Choice, knowledge: Knowledge) -> bool:
+def needs_companion_build(settings: Settings, choice: Resolution, knowledge: Knowledge) -> bool:
     """Whether one has to be compiled."""
-    return any(one.way == "git" for one in companions(settings, choice, knowledge))
+    return any(one.strategy == "git" for one in resolve_companions(settings, choice, knowledge))
 
 
-def pair(knowledge: Knowledge, torch: str, name: str) -> str:
+def find_companion_specifier(knowledge: Knowledge, torch: str, name: str) -> str:
     """The specifier of what goes with that torch, "" where nothing is known to."""
     try:
-        found = release(knowledge, torch)
+        found = find_release(knowledge, torch)
     except KnowledgeError:
         return ""
     if found.channel and not (found.channel == "nowhere" and found.minor in knowledge.releases):
@@ -81,26 +84,32 @@ def pair(knowledge: Knowledge, torch: str, name: str) -> str:
     return found.patches.get(bare, {}).get(name, "") or str(getattr(found, name))
 
 
-def _library(name: str, settings: Settings, choice: Choice, knowledge: Knowledge) -> Companion:
-    exact = pair(knowledge, choice.torch, name)
+def _resolve_library(
+    name: str, settings: Settings, choice: Resolution, knowledge: Knowledge
+) -> Companion:
+    exact = find_companion_specifier(knowledge, choice.torch, name)
     if not exact:
-        _require_alive(name, choice, knowledge)
+        _require_released_companion(name, choice, knowledge)
     torch = f"torch {choice.torch}"
     match choice.strategy:
         case "prebuilt" if exact:
             why = f"it is made for {torch}, and on the same index"
             return Companion(name, "wheel", why, f"{name}{exact}", choice.index)
-        case "existing" if exact and _is_official(choice):
+        case "existing" if exact and _is_official_torch(choice):
             why = f"{torch} is an official build by its version, and it is made for that"
-            return Companion(name, "wheel", why, f"{name}{exact}", _index(choice, knowledge))
-    if free := _independent(name, choice, knowledge):
-        return Companion(name, "wheel", _why_free(free), free.wheel)
-    return _built(name, exact, choice, knowledge)
+            return Companion(
+                name, "wheel", why, f"{name}{exact}", _find_companion_index(choice, knowledge)
+            )
+    if free := _find_independent_wheel(name, choice, knowledge):
+        return Companion(name, "wheel", _explain_independent_wheel(free), free.wheel)
+    return _resolve_source_build(name, exact, choice, knowledge)
 
 
-def _built(name: str, exact: str, choice: Choice, knowledge: Knowledge) -> Companion:
-    if not exact and within(choice.torch, f"<{next(iter(knowledge.releases))}"):
-        raise _unpaired(name, choice)
+def _resolve_source_build(
+    name: str, exact: str, choice: Resolution, knowledge: Knowledge
+) -> Companion:
+    if not exact and is_version_within(choice.torch, f"<{next(iter(knowledge.releases))}"):
+        raise _create_unpaired_error(name, choice)
     if not exact:
         why = f"which {name} goes with torch {choice.torch} is not known"
         return Companion(name, "git", why, ref="main")
@@ -112,7 +121,7 @@ def _built(name: str, exact: str, choice: Choice, knowledge: Knowledge) -> Compa
     return Companion(name, "git", why, ref=f"v{version}", version=version)
 
 
-def _require_alive(name: str, choice: Choice, knowledge: Knowledge) -> None:
+def _require_released_companion(name: str, choice: Resolution, knowledge: Knowledge) -> None:
     """`SettingsError` where the newest torch has none of it either: it is no longer made."""
     *_, newest = knowledge.releases.values()
     if getattr(newest, name):
@@ -121,37 +130,47 @@ def _require_alive(name: str, choice: Choice, knowledge: Knowledge) -> None:
     version = getattr(last, name).removeprefix("==")
     raise SettingsError(
         f"there is no {name} for torch {choice.torch}: its last is {version}, for {last.minor}",
-        where="companions",
-        todo=f'leave it out, or take torch {last.patch} (torch.version: "{last.patch}")',
+        location="companions",
+        hint=f'leave it out, or take torch {last.patch} (torch.version: "{last.patch}")',
     )
 
 
-def _independent(name: str, choice: Choice, knowledge: Knowledge) -> IndependentWheel | None:
+def _find_independent_wheel(
+    name: str, choice: Resolution, knowledge: Knowledge
+) -> StableAbiWheel | None:
     """A wheel that any torch of such a version runs, where it has code for every target."""
     for free in knowledge.companions[name].independent:
-        here = (free.system, free.machine) == (choice.system, machine_name(choice.machine))
-        fits = within(choice.torch, free.torch) and within(choice.cuda or "", free.cuda)
-        if here and fits and all(covers(knowledge, free.code, arch) for arch in choice.targets):
+        here = (free.system, free.machine) == (choice.system, normalize_machine(choice.machine))
+        fits = is_version_within(choice.torch, free.torch) and is_version_within(
+            choice.cuda or "", free.cuda
+        )
+        if (
+            here
+            and fits
+            and all(can_run_code(knowledge, free.code, arch) for arch in choice.targets)
+        ):
             return free
     return None
 
 
-def _why_free(free: IndependentWheel) -> str:
+def _explain_independent_wheel(free: StableAbiWheel) -> str:
     """Nothing that only should work is told as if somebody had tried it."""
     doubt = "; with a torch that is no official wheel that is not verified"
     return f"{free.why}{doubt if free.beside_built.startswith('unverified') else ''}"
 
 
-def _triton(name: str, settings: Settings, choice: Choice, knowledge: Knowledge) -> Companion:
+def _resolve_triton(
+    name: str, settings: Settings, choice: Resolution, knowledge: Knowledge
+) -> Companion:
     package = knowledge.companions[name].packages.get(choice.system, "")
     if not package:
         raise SettingsError(
-            f"there is no triton for {choice.system}", where="companions", todo="leave it out"
+            f"there is no triton for {choice.system}", location="companions", hint="leave it out"
         )
-    exact = pair(knowledge, choice.torch, name)
+    exact = find_companion_specifier(knowledge, choice.torch, name)
     if choice.system == "windows":
-        return _for_windows(package, exact, choice)
-    if exact and _asks_for_triton(settings, choice):
+        return _resolve_windows_triton(package, exact, choice)
+    if exact and _has_triton_dependency(settings, choice):
         why = (
             f"the official wheel of torch {choice.torch} asks for {name}{exact}, which came with it"
         )
@@ -161,60 +180,60 @@ def _triton(name: str, settings: Settings, choice: Choice, knowledge: Knowledge)
         why = "the tree of PyTorch says which commit it is for"
         return Companion(name, "wheel", why, package, index, pinned=True)
     if not exact:
-        raise _unpaired(name, choice)
+        raise _create_unpaired_error(name, choice)
     why = f"torch {choice.torch} goes with it, and it uses nothing of torch's ABI"
     return Companion(name, "wheel", why, f"{package}{exact}")
 
 
-def _for_windows(package: str, exact: str, choice: Choice) -> Companion:
+def _resolve_windows_triton(package: str, exact: str, choice: Resolution) -> Companion:
     """It has post releases of its own: triton's numbers say which goes with torch."""
     numbers = re.search(r"\d+\.\d+", exact)
     if not numbers:
-        raise _unpaired("triton", choice)
+        raise _create_unpaired_error("triton", choice)
     why = f"triton {numbers[0]} goes with torch {choice.torch}; for {package} that is not verified"
     return Companion("triton", "wheel", why, f"{package}=={numbers[0]}.*")
 
 
-def _unpaired(name: str, choice: Choice) -> SettingsError:
+def _create_unpaired_error(name: str, choice: Resolution) -> SettingsError:
     return SettingsError(
         f"which {name} goes with torch {choice.torch} is not known",
-        where="companions",
-        todo="leave it out and install it by hand, or choose a release in torch.version",
+        location="companions",
+        hint="leave it out and install it by hand, or choose a release in torch.version",
     )
 
 
-def _asks_for_triton(settings: Settings, choice: Choice) -> bool:
+def _has_triton_dependency(settings: Settings, choice: Resolution) -> bool:
     """The official wheels for Linux and CUDA do (pytorch.yaml has it of their METADATA)."""
     if choice.cuda is None:
         return False
     if choice.strategy == "existing":
-        return _is_official(choice)
+        return _is_official_torch(choice)
     return choice.strategy == "prebuilt" and settings.torch.index == "auto"
 
 
-def _is_official(choice: Choice) -> bool:
+def _is_official_torch(choice: Resolution) -> bool:
     """Every official wheel names its CUDA (`+cu130`) or the CPU, PyPI's too, where `torch.version`
     says it and not the file name; but for macOS none. A version that names more, or nothing, is of
     a conda channel, a distribution, a container, or one's own.
     """
-    return choice.system == "macos" or bool(_OFFICIAL.search(choice.torch))
+    return choice.system == "macos" or bool(_OFFICIAL_VERSION.search(choice.torch))
 
 
-def _is_release_tree(settings: Settings, choice: Choice) -> bool:
+def _is_release_tree(settings: Settings, choice: Resolution) -> bool:
     """Whether the tree is by its tag the release that the facts are about."""
     source = settings.source
-    if source.path or source.tarball or channel_of(choice.torch):
+    if source.path or source.tarball or find_release_channel(choice.torch):
         return False
-    return source.ref == "auto" or bool(_TAG.fullmatch(source.ref))
+    return source.ref == "auto" or bool(_RELEASE_TAG.fullmatch(source.ref))
 
 
-def _index(choice: Choice, knowledge: Knowledge) -> str:
+def _find_companion_index(choice: Resolution, knowledge: Knowledge) -> str:
     """Where the wheels for an official torch that is there already are: PyPI has those of one
     CUDA.
     """
     local = choice.torch.partition("+cu")[2]
     cuda = f"{local[:2]}.{local[2:]}" if local else None
-    pypi = release(knowledge, choice.torch).pypi_cuda
+    pypi = find_release(knowledge, choice.torch).pypi_cuda
     if choice.system == "macos" or (choice.system, cuda) == ("linux", pypi):
         return ""
-    return index_url(knowledge, cuda)
+    return format_index_url(knowledge, cuda)

@@ -5,6 +5,6 @@ from __future__ import annotations
 import datetime
 
 
-def now() -> str:
+def format_current_time() -> str:
     """`2026-11-21T14:00:00+00:00`."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

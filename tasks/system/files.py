@@ -18,17 +18,17 @@ from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 
-from tasks.core.errors import BuildError, BusyError, NotOwnedError
+from tasks.core.errors import BusyError, NotOwnedError, TorchyardError
 from tasks.core.model import Artifact
 from tasks.system import removal
 from tasks.system.process import leftovers
-from tasks.system.voice import warn
+from tasks.system.voice import print_warning
 
 TAG = "CACHEDIR.TAG"
-_PAUSES = (0.05, 0.2, 1.0)  # seconds between tries to rename
+_RENAME_PAUSES = (0.05, 0.2, 1.0)  # seconds between tries to rename
 _FICLONE = 0x40049409  # of linux/fs.h: share all blocks of another file
-_LOCK, _HOLDER = ".lock", ".lock.pid"
-_MARK = (
+_LOCK_FILE, _HOLDER_FILE = ".lock", ".lock.pid"
+_TAG_TEXT = (
     "Signature: 8a477f597d28d172789f06886806bc55\n"
     "# Made by torchyard, which may remove this folder with everything in it.\n"
 )
@@ -45,7 +45,7 @@ def write_atomic(path: PurePath, content: str | bytes, mode: int = 0o644) -> Non
             stream.flush()
             os.fsync(stream.fileno())
         Path(name).chmod(mode)
-        move(Path(name), target)
+        replace_path(Path(name), target)
     except BaseException as error:
         Path(name).unlink(missing_ok=True)
         if isinstance(error, OSError):  # a full disk names nobody
@@ -53,11 +53,11 @@ def write_atomic(path: PurePath, content: str | bytes, mode: int = 0o644) -> Non
         raise
 
 
-def move(source: Path, target: Path) -> None:
+def replace_path(source: Path, target: Path) -> None:
     """Rename `source` to `target`, over a file that lies there. On Windows that is refused while
     somebody reads either, be it only a virus scanner: then once more, and again.
     """
-    for pause in _PAUSES if sys.platform == "win32" else ():
+    for pause in _RENAME_PAUSES if sys.platform == "win32" else ():
         with contextlib.suppress(PermissionError):
             source.replace(target)
             return
@@ -76,16 +76,16 @@ def copy_file(source: Path, target: Path) -> None:
     shutil.copyfile(source, target)
 
 
-def link_atomic(path: PurePath, to: str) -> None:
+def replace_symlink(path: PurePath, to: str) -> None:
     """Put a symbolic link to `to` at `path`, in the place of what is there."""
     target = Path(path)
     new = target.with_name(f".{target.name}.{os.getpid()}")
     new.unlink(missing_ok=True)
     new.symlink_to(to)
-    move(new, target)
+    replace_path(new, target)
 
 
-def deliver(path: PurePath, text: str) -> None:
+def write_user_file(path: PurePath, text: str) -> None:
     """Write `text` where a person asked for it. A device, a pipe or what a link leads to takes it
     as it comes: a rename would put a file into its place. Raises `BuildError` where it cannot.
     """
@@ -96,14 +96,14 @@ def deliver(path: PurePath, text: str) -> None:
         else:
             write_atomic(target, text)
     except OSError as error:
-        raise BuildError(
+        raise TorchyardError(
             f"this cannot be written: {error.strerror}",
-            where=str(target),
-            todo="name a file in a folder that you may write to",
+            location=str(target),
+            hint="name a file in a folder that you may write to",
         ) from error
 
 
-def own(folder: PurePath) -> Path:
+def create_owned_folder(folder: PurePath) -> Path:
     """Make `folder` and mark it as ours; one that is there already, not empty and not marked, is
     refused.
     """
@@ -113,12 +113,14 @@ def own(folder: PurePath) -> Path:
     except (FileExistsError, NotADirectoryError) as error:
         raise NotOwnedError(
             "a folder is to be here, and a file is in its way",
-            where=str(path),
-            todo="move the file away",
+            location=str(path),
+            hint="move the file away",
         ) from error
     except FileNotFoundError as error:  # of all above it not even the drive is there
-        raise BuildError(
-            "there is no such drive", where=str(path), todo="choose another place in the settings"
+        raise TorchyardError(
+            "there is no such drive",
+            location=str(path),
+            hint="choose another place in the settings",
         ) from error
     if not is_owned(path):
         for begun in path.glob(f".{TAG}.*"):  # a KILL came before the mark had its name
@@ -126,32 +128,32 @@ def own(folder: PurePath) -> Path:
         if any(path.iterdir()):
             raise NotOwnedError(
                 "this folder is not empty and torchyard did not make it",
-                where=str(path),
-                todo="move it away, or choose another place in the settings",
+                location=str(path),
+                hint="move it away, or choose another place in the settings",
             )
-        mark(path)
+        mark_owned(path)
     return path
 
 
-def mark(folder: PurePath) -> None:
+def mark_owned(folder: PurePath) -> None:
     """Say that `folder`, with everything in it, is ours."""
-    write_atomic(Path(folder) / TAG, _MARK)
+    write_atomic(Path(folder) / TAG, _TAG_TEXT)
 
 
 def is_marked(folder: PurePath) -> bool:
     """Whether `folder` itself carries our mark."""
-    return _marked(Path(folder))
+    return _has_tag(Path(folder))
 
 
 def is_owned(path: PurePath) -> bool:
     """Whether `path` or a folder above it carries our mark. Links are not followed out of it."""
     real = Path(path).resolve()
-    return any(_marked(folder) for folder in (real, *real.parents))
+    return any(_has_tag(folder) for folder in (real, *real.parents))
 
 
-def _marked(folder: Path) -> bool:
+def _has_tag(folder: Path) -> bool:
     try:
-        return (folder / TAG).read_text(encoding="utf-8") == _MARK
+        return (folder / TAG).read_text(encoding="utf-8") == _TAG_TEXT
     except OSError:
         return False
 
@@ -165,9 +167,11 @@ def remove_owned(path: PurePath) -> None:
         return
     is_one = removal.is_link(target) or target.is_file()
     if not is_owned(target.parent if is_one else target):
-        raise NotOwnedError("torchyard did not make this and will not remove it", where=str(target))
+        raise NotOwnedError(
+            "torchyard did not make this and will not remove it", location=str(target)
+        )
     if is_one:
-        removal.unlink(target)
+        removal.remove_file_or_link(target)
     else:
         removal.remove_tree(target, last=TAG)
 
@@ -177,21 +181,21 @@ def empty_owned(folder: PurePath, first: tuple[str, ...] = (), but: tuple[str, .
     `first` go first, the paths in `but`, relative to it, stay.
     """
     path = Path(folder)
-    if not _marked(path):
-        raise NotOwnedError("torchyard did not make this and will not empty it", where=str(path))
-    kept = {path / name for name in (TAG, _LOCK, _HOLDER, *but)}
-    _remove_but(sorted(path.iterdir(), key=lambda entry: entry.name not in first), kept)
+    if not _has_tag(path):
+        raise NotOwnedError("torchyard did not make this and will not empty it", location=str(path))
+    kept = {path / name for name in (TAG, _LOCK_FILE, _HOLDER_FILE, *but)}
+    _remove_except(sorted(path.iterdir(), key=lambda entry: entry.name not in first), kept)
 
 
-def _remove_but(found: Iterable[Path], kept: Set[Path]) -> None:
+def _remove_except(found: Iterable[Path], kept: Set[Path]) -> None:
     for child in found:
         if any(child in path.parents for path in kept):
-            _remove_but(list(child.iterdir()), kept)
+            _remove_except(list(child.iterdir()), kept)
         elif child not in kept:
             remove_owned(child)
 
 
-def artifact(path: PurePath) -> Artifact:
+def read_artifact(path: PurePath) -> Artifact:
     """Name, sha256 and size in bytes of a file."""
     with Path(path).open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -199,29 +203,29 @@ def artifact(path: PurePath) -> Artifact:
 
 
 @contextmanager
-def lock(folder: PurePath) -> Iterator[None]:
+def lock_folder(folder: PurePath) -> Iterator[None]:
     """Hold a folder alone, made where it is missing; `BusyError` names the process that has it. The
     system frees it on any exit.
     """
     from filelock import FileLock, Timeout  # noqa: PLC0415 - only where something is done
 
-    path = Path(folder) / _LOCK
+    path = Path(folder) / _LOCK_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
-    holder = Path(folder) / _HOLDER
+    holder = Path(folder) / _HOLDER_FILE
     guard = FileLock(path)
     try:
         guard.acquire(timeout=0)
     except Timeout as error:
-        pid = _run_of(holder).partition("-")[0]
+        pid = _read_holder_file(holder).partition("-")[0]
         raise BusyError(
             f"another torchyard run{f' (process {pid})' if pid else ''} is using this folder",
-            where=str(folder),
-            todo=f"wait for it to finish, or end {f'process {pid}' if pid else 'it'}, then run the "
+            location=str(folder),
+            hint=f"wait for it to finish, or end {f'process {pid}' if pid else 'it'}, then run the "
             "same command again",
         ) from error
     try:
-        _end_leftovers(_run_of(holder), folder)
-        write_atomic(holder, leftovers.RUN)  # not before: the mark is how what is left is found
+        _end_killed_run(_read_holder_file(holder), folder)
+        write_atomic(holder, leftovers.RUN_ID)  # not before: the mark is how what is left is found
         try:
             yield
         finally:
@@ -230,23 +234,23 @@ def lock(folder: PurePath) -> Iterator[None]:
         guard.release()
 
 
-def holder_of(folder: PurePath) -> str:
+def read_lock_holder(folder: PurePath) -> str:
     """The run that holds the lock of a folder, or was killed while it did; "" where none is."""
-    return _run_of(Path(folder) / _HOLDER)
+    return _read_holder_file(Path(folder) / _HOLDER_FILE)
 
 
-def _run_of(holder: Path) -> str:
+def _read_holder_file(holder: Path) -> str:
     """The run that wrote its name there: the one at work, or one that was killed."""
     return holder.read_text(encoding="utf-8") if holder.exists() else ""
 
 
-def _end_leftovers(killed: str, folder: PurePath) -> None:
-    ended, alive = leftovers.end(killed) if killed else ((), ())
+def _end_killed_run(killed: str, folder: PurePath) -> None:
+    ended, alive = leftovers.end_leftover_processes(killed) if killed else ((), ())
     if alive:
         raise BusyError(
             f"a killed run left {', '.join(alive)} at work, and it cannot be ended",
-            where=str(folder),
-            todo="end it, then run the same command again",
+            location=str(folder),
+            hint="end it, then run the same command again",
         )
     if ended:
-        warn(f"a killed run had left at work, now ended: {', '.join(ended)}")
+        print_warning(f"a killed run had left at work, now ended: {', '.join(ended)}")

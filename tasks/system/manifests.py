@@ -13,48 +13,48 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from tasks.core.digest import canonical
-from tasks.core.errors import BuildError
+from tasks.core.digest import format_canonical_json
+from tasks.core.errors import TorchyardError
 from tasks.system.files import write_atomic
 
 T = TypeVar("T")
 
 
-def publish(path: PurePath, outputs: Any) -> None:
+def write_manifest(path: PurePath, outputs: Any) -> None:
     """Write `outputs` (a frozen dataclass) as canonical JSON, all or nothing."""
-    write_atomic(path, canonical(outputs))
+    write_atomic(path, format_canonical_json(outputs))
 
 
-def withdraw(*paths: PurePath) -> None:
+def remove_manifests(*paths: PurePath) -> None:
     """Take claims back before anything is changed: an interrupted action leaves no manifest."""
     for path in paths:
         Path(path).unlink(missing_ok=True)
 
 
-def read(path: PurePath, kind: type[T]) -> T:
+def read_manifest(path: PurePath, kind: type[T]) -> T:
     """The outputs of an earlier stage; a `BuildError` where the manifest is missing or of another
     make.
     """
     file = Path(path)
     try:
         text = file.read_bytes()
-        adapter: TypeAdapter[T] = _adapter(kind)
+        adapter: TypeAdapter[T] = _build_adapter(kind)
         return adapter.validate_json(text)
     except FileNotFoundError as error:
-        raise BuildError(
-            "this manifest is not there", where=str(file), todo="run doit build"
+        raise TorchyardError(
+            "this manifest is not there", location=str(file), hint="run doit build"
         ) from error
     except ValidationError as error:
-        raise BuildError(
+        raise TorchyardError(
             f"this manifest cannot be read ({error.error_count()} problems)",
-            where=str(file),
-            todo=f"remove it and run doit build: {file.stem} is then made again",
+            location=str(file),
+            hint=f"remove it and run doit build: {file.stem} is then made again",
         ) from error
 
 
-_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
+_build_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
-def record_of(path: PurePath) -> PurePath:
+def build_record_path(path: PurePath) -> PurePath:
     """Where the record of a manifest lies: `wheel.json` has `wheel.record.json`."""
     return path.with_suffix(".record.json")

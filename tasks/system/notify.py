@@ -7,10 +7,10 @@ import os
 from tasks.core.model import Command
 from tasks.system import shell
 
-_PATIENCE = 10.0  # seconds
+_NOTIFY_TIMEOUT = 10.0  # seconds
 
 
-def tell(
+def run_notification(
     command: tuple[str, ...], outcome: str, profile: str, seconds: float, message: str
 ) -> None:
     """Run it, with all of the person's environment: it is no part of the build, and a desktop is
@@ -23,4 +23,4 @@ def tell(
         "TORCHYARD_MESSAGE": message,
     }
     env = {**os.environ, **told}
-    shell.run(Command(command, env, f"run {command[0]}", timeout=_PATIENCE))
+    shell.run_command(Command(command, env, f"run {command[0]}", timeout=_NOTIFY_TIMEOUT))

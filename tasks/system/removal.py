@@ -16,7 +16,7 @@ _JUNCTION = 0xA0000003  # IO_REPARSE_TAG_MOUNT_POINT
 def remove_tree(target: Path, last: str) -> None:
     """A folder with everything in it; the name in `last` goes after all others."""
 
-    def retry(function: Any, name: str, _: object) -> None:
+    def retry_as_writable(function: Any, name: str, _: object) -> None:
         Path(name).chmod(stat.S_IWRITE)
         function(name)
 
@@ -24,15 +24,15 @@ def remove_tree(target: Path, last: str) -> None:
     for child in sorted(target.iterdir(), key=lambda entry: entry.name == last):
         if child.is_dir() and not is_link(child):
             if sys.version_info >= (3, 12):
-                shutil.rmtree(child, onexc=retry)
+                shutil.rmtree(child, onexc=retry_as_writable)
             else:
-                shutil.rmtree(child, onerror=retry)
+                shutil.rmtree(child, onerror=retry_as_writable)
         else:
-            unlink(child)
+            remove_file_or_link(child)
     target.rmdir()
 
 
-def unlink(path: Path) -> None:
+def remove_file_or_link(path: Path) -> None:
     """A file or a link. Windows keeps what is read-only from being removed."""
     if sys.platform == "win32" and not is_link(path):
         path.chmod(stat.S_IWRITE)

@@ -12,28 +12,28 @@ from tasks.core.quoting import cmd, github, posix, powershell, text
 if TYPE_CHECKING:
     import jinja2
 
-_FILTERS = {
-    "comment": text.comment,
-    "sh": posix.quote,
-    "sh_name": posix.name,
-    "sh_assign": posix.assign,
-    "ps": powershell.quote,
-    "ps_name": powershell.name,
-    "ps_variable": powershell.variable,
-    "cmd_assign": cmd.assign,
-    "cmd_name": cmd.name,
-    "cmd_comment": cmd.comment,
-    "github": github.quote,
+_TEMPLATE_FILTERS = {
+    "comment": text.sanitize_comment,
+    "sh": posix.quote_posix,
+    "sh_name": posix.check_posix_name,
+    "sh_assign": posix.format_posix_assignment,
+    "ps": powershell.quote_powershell,
+    "ps_name": powershell.check_powershell_name,
+    "ps_variable": powershell.format_powershell_variable,
+    "cmd_assign": cmd.format_cmd_assignment,
+    "cmd_name": cmd.check_cmd_name,
+    "cmd_comment": cmd.sanitize_cmd_comment,
+    "github": github.quote_github_yaml,
 }
 
 
-def render(template: PurePath, values: Mapping[str, Any]) -> str:
+def render_template(template: PurePath, values: Mapping[str, Any]) -> str:
     """The text of a Jinja template; a name that `values` lacks is a bug and keeps its traceback."""
-    return _templates(str(template.parent)).get_template(template.name).render(**values)
+    return _load_environment(str(template.parent)).get_template(template.name).render(**values)
 
 
 @cache
-def _templates(folder: str) -> jinja2.Environment:
+def _load_environment(folder: str) -> jinja2.Environment:
     import jinja2  # noqa: PLC0415 - a tenth of a second that loading a plan must not pay
 
     environment = jinja2.Environment(
@@ -45,5 +45,5 @@ def _templates(folder: str) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(_FILTERS)
+    environment.filters.update(_TEMPLATE_FILTERS)
     return environment

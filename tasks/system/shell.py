@@ -19,19 +19,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import IO
 
-from tasks.core.errors import BuildError, CommandFailedError, MissingToolError, StoppedError, redact
+from tasks.core.errors import (
+    CommandFailedError,
+    InterruptedRunError,
+    MissingToolError,
+    TorchyardError,
+    redact_secrets,
+)
 from tasks.core.model import Command
 from tasks.system.process import leftovers, process_group
-from tasks.system.voice import for_speaker
+from tasks.system.voice import bind_current_context
 
-_BEAT = 0.2  # seconds between checks whether to stop a command
-_TAIL = 200  # lines kept of a command that has no log
-_stopped: contextvars.ContextVar[Callable[[], bool]] = contextvars.ContextVar(
+_STOP_CHECK_INTERVAL = 0.2  # seconds between checks whether to stop a command
+_TAIL_LINES = 200  # lines kept of a command that has no log
+_is_stopped: contextvars.ContextVar[Callable[[], bool]] = contextvars.ContextVar(
     "stopped", default=lambda: False
 )
 
 # What a child may see of the person's environment. Nothing that changes what is compiled is in it.
-PASSED = frozenset({
+PASSED_VARIABLES = frozenset({
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "COLUMNS",
     "TMPDIR", "TEMP", "TMP", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR",
     "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "GIT_ALLOW_PROTOCOL",
@@ -46,88 +52,90 @@ PASSED = frozenset({
     "NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE", "PROCESSOR_ARCHITEW6432",
     "PROCESSOR_IDENTIFIER", "OS",
 })  # fmt: skip
-_ONE_SPELLING = os.name == "nt"  # Windows knows a name in any case
+_IGNORES_CASE = os.name == "nt"  # Windows knows a name in any case
 PASSED_PREFIXES = ("LC_", "CCACHE_", "SCCACHE_")
 # These keep a program off the network; unless one holds a password, every child gets them
-_OFFLINE = frozenset({
+_OFFLINE_VARIABLES = frozenset({
     "PIP_NO_INDEX", "PIP_FIND_LINKS", "PIP_CONFIG_FILE",
     "UV_CONFIG_FILE", "UV_FIND_LINKS", "UV_OFFLINE",
 })  # fmt: skip
 # Address and credentials of a remote compiler cache
-STORES = (
+REMOTE_CACHE_VARIABLES = (
     *("CCACHE_REMOTE_STORAGE", "CCACHE_SECONDARY_STORAGE", "SCCACHE_REDIS", "SCCACHE_WEBDAV"),
     *("SCCACHE_BUCKET", "SCCACHE_S3_", "SCCACHE_ENDPOINT", "SCCACHE_REGION", "SCCACHE_GCS"),
     *("SCCACHE_MEMCACHED", "SCCACHE_AZURE", "SCCACHE_GHA", "SCCACHE_OSS", "SCCACHE_COS"),
 )
-_OF_PACKAGES = ("PIP_", "UV_")
-_PUBLISHING = "UV_PUBLISH_"
+_INSTALLER_PREFIXES = ("PIP_", "UV_")
+_PUBLISH_PREFIX = "UV_PUBLISH_"
 
 
 @contextlib.contextmanager
-def until(stopped: Callable[[], bool]) -> Iterator[None]:
+def stop_commands_when(stopped: Callable[[], bool]) -> Iterator[None]:
     """Once it is `stopped` no command of the block is begun any more, and one that ends, however it
     does, ends the block by a `StoppedError`: an interrupt reaches the main thread alone.
     """
-    before = _stopped.set(stopped)
+    before = _is_stopped.set(stopped)
     try:
         yield
     finally:
-        _stopped.reset(before)
+        _is_stopped.reset(before)
 
 
-def host_env() -> dict[str, str]:
+def build_host_env() -> dict[str, str]:
     """The variables of this process that a child may have. What it says is read here, so it says it
     in English, whatever the language of the person.
     """
-    given = {name: value for name, value in os.environ.items() if _is_passed(name, value)}
+    given = {name: value for name, value in os.environ.items() if _is_passed_variable(name, value)}
     # Windows' Pythons would write a pipe in the code page of the machine
-    if _ONE_SPELLING:
+    if _IGNORES_CASE:
         return {**given, "PYTHONIOENCODING": "utf-8"}
     if "PATH" in given:
-        given["PATH"] = _absolute(given["PATH"])
-    return _in_english(given)
+        given["PATH"] = _keep_absolute_entries(given["PATH"])
+    return _force_english_messages(given)
 
 
-def _is_passed(name: str, value: str) -> bool:
-    known = name.upper() if _ONE_SPELLING else name
-    if known in _OFFLINE:
-        return redact(value) == value
-    passed = known in PASSED or known.startswith(PASSED_PREFIXES)
-    return passed and not known.startswith(STORES)
+def _is_passed_variable(name: str, value: str) -> bool:
+    known = name.upper() if _IGNORES_CASE else name
+    if known in _OFFLINE_VARIABLES:
+        return redact_secrets(value) == value
+    passed = known in PASSED_VARIABLES or known.startswith(PASSED_PREFIXES)
+    return passed and not known.startswith(REMOTE_CACHE_VARIABLES)
 
 
-def package_env() -> dict[str, str]:
+def build_installer_env() -> dict[str, str]:
     """Return the environment of uv and pip: with their own variables, except for publishing. uv
     does not wrap its messages, because the first error is one line of the log.
     """
     own = {
         name: value
         for name, value in os.environ.items()
-        if name.startswith(_OF_PACKAGES) and not name.startswith(_PUBLISHING)
+        if name.startswith(_INSTALLER_PREFIXES) and not name.startswith(_PUBLISH_PREFIX)
     }
-    return {**host_env(), **own, "UV_NO_WRAP": "1"}
+    return {**build_host_env(), **own, "UV_NO_WRAP": "1"}
 
 
-def store_variables() -> dict[str, str]:
+def read_remote_cache_variables() -> dict[str, str]:
     """Return the variables that only a compiler cache gets: address and login of its remote."""
-    return {name: value for name, value in os.environ.items() if name.startswith(STORES)}
+    return {
+        name: value for name, value in os.environ.items() if name.startswith(REMOTE_CACHE_VARIABLES)
+    }
 
 
-def _absolute(path: str) -> str:
+def _keep_absolute_entries(path: str) -> str:
     """Without entries that mean whatever folder a command is run in: that may be somebody else's
     sources, with a program in it that is called git.
     """
     return os.pathsep.join(entry for entry in path.split(os.pathsep) if Path(entry).is_absolute())
 
 
-def _in_english(given: Mapping[str, str]) -> dict[str, str]:
+def _force_english_messages(given: Mapping[str, str]) -> dict[str, str]:
     """LC_ALL counts more than LC_MESSAGES, and LANGUAGE more than both for GNU's programs."""
     rest = {name: value for name, value in given.items() if name not in {"LC_ALL", "LANGUAGE"}}
     every = given.get("LC_ALL")
     return {**rest, **({"LANG": every, "LC_CTYPE": every} if every else {}), "LC_MESSAGES": "C"}
 
 
-def run(
+def run_command(
     command: Command,
     on_line: Callable[[str], None] | None = None,
     stop: threading.Event | None = None,
@@ -138,12 +146,12 @@ def run(
     Raises `CommandFailedError` with the first error of the log, `MissingToolError` where the
     program is not there.
     """
-    tail: deque[str] = deque(maxlen=_TAIL)
-    begun = _size(command.log)
-    with _log(command) as log:
+    tail: deque[str] = deque(maxlen=_TAIL_LINES)
+    begun = _read_log_size(command.log)
+    with _open_log(command) as log:
 
-        def take(line: str) -> None:
-            text = redact(line.rstrip("\n"))
+        def record_line(line: str) -> None:
+            text = redact_secrets(line.rstrip("\n"))
             tail.append(text)
             with contextlib.suppress(OSError):  # the disk is full; nobody else reads the child
                 log.write(text + "\n")
@@ -151,47 +159,51 @@ def run(
             if on_line:
                 on_line(text)
 
-        code = _wait(command, take, stop=stop)
+        code = _run_and_wait(command, record_line, stop=stop)
     if code:
-        raise _failure(command, code, tail, begun)
+        raise _build_command_error(command, code, tail, begun)
 
 
-def capture(command: Command) -> str:
+def capture_output(command: Command) -> str:
     """Standard output of a short command; what it says on standard error is told only when it
     fails.
     """
     out: list[str] = []
     err: list[str] = []
-    code = _wait(command, out.append, err.append)
+    code = _run_and_wait(command, out.append, err.append)
     if code:
-        raise _failure(command, code, [redact(line.rstrip("\n")) for line in [*out, *err]])
+        raise _build_command_error(
+            command, code, [redact_secrets(line.rstrip("\n")) for line in [*out, *err]]
+        )
     return "".join(out)
 
 
-def _wait(
+def _run_and_wait(
     command: Command,
     out: Callable[[str], None],
     err: Callable[[str], None] | None = None,
     stop: threading.Event | None = None,
 ) -> int:
-    _require_going(command)
-    child = _start(command, split=err is not None)
-    readers = [_reader(child.stdout, out)]
+    _require_not_stopped(command)
+    child = _start_process(command, split=err is not None)
+    readers = [_start_reader(child.stdout, out)]
     if err:
-        readers.append(_reader(child.stderr, err))
+        readers.append(_start_reader(child.stderr, err))
     try:
-        _require_going(command)  # an interrupt that came while it was started did not reach it
+        _require_not_stopped(
+            command
+        )  # an interrupt that came while it was started did not reach it
         code = child.wait(command.timeout) if stop is None else _wait_or_stop(child, stop)
     except subprocess.TimeoutExpired:
-        out(f"error: {command.what} took longer than {command.timeout:.0f} s and was ended\n")
+        out(f"error: {command.step_name} took longer than {command.timeout:.0f} s and was ended\n")
         code = 124
     finally:
-        process_group.end(child)
+        process_group.end_group(child)
         for reader, stream in zip(readers, (child.stdout, child.stderr), strict=False):
-            reader.join(process_group.GRACE)
+            reader.join(process_group.GRACE_SECONDS)
             if stream and not reader.is_alive():
                 stream.close()
-    _require_going(command)
+    _require_not_stopped(command)
     return code
 
 
@@ -199,21 +211,21 @@ def _wait_or_stop(child: subprocess.Popen[str], stop: threading.Event) -> int:
     """Return the exit code, or that of SIGINT if `stop` is set before the child ends."""
     while not stop.is_set():
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return child.wait(_BEAT)
+            return child.wait(_STOP_CHECK_INTERVAL)
     return -signal.SIGINT
 
 
-def _require_going(command: Command) -> None:
-    if _stopped.get()():
-        raise StoppedError(f"{command.what}: interrupted")
+def _require_not_stopped(command: Command) -> None:
+    if _is_stopped.get()():
+        raise InterruptedRunError(f"{command.step_name}: interrupted")
 
 
-def _start(command: Command, *, split: bool) -> subprocess.Popen[str]:
+def _start_process(command: Command, *, split: bool) -> subprocess.Popen[str]:
     try:
-        return process_group.start(
-            (_program(command), *command.argv[1:]),
+        return process_group.start_child(
+            (_resolve_program(command), *command.argv[1:]),
             serves=command.serves,
-            env={**command.env, leftovers.MARK: leftovers.RUN},
+            env={**command.env, leftovers.RUN_VARIABLE: leftovers.RUN_ID},
             cwd=command.cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -226,11 +238,11 @@ def _start(command: Command, *, split: bool) -> subprocess.Popen[str]:
         gone = command.cwd is not None and not Path(command.cwd).is_dir()
         missing = command.cwd if gone else command.argv[0]
         raise MissingToolError(
-            f"{command.what}: cannot start {missing}: {error.strerror}"
+            f"{command.step_name}: cannot start {missing}: {error.strerror}"
         ) from error
 
 
-def _program(command: Command) -> str:
+def _resolve_program(command: Command) -> str:
     """Windows looks for a program where this process would, not where its child is to."""
     name = command.argv[0]
     if os.name != "nt" or PurePath(name).name != name:
@@ -238,68 +250,70 @@ def _program(command: Command) -> str:
     return shutil.which(name, path=command.env.get("PATH", "")) or name
 
 
-def _reader(stream: IO[str] | None, take: Callable[[str], None]) -> threading.Thread:
-    def read() -> None:
+def _start_reader(stream: IO[str] | None, take: Callable[[str], None]) -> threading.Thread:
+    def read_stream() -> None:
         with contextlib.suppress(ValueError):  # the stream is closed under us at the very end
             for line in stream or ():
                 take(line)
 
-    thread = threading.Thread(target=for_speaker(read), daemon=True)
+    thread = threading.Thread(target=bind_current_context(read_stream), daemon=True)
     thread.start()
     return thread
 
 
 @contextlib.contextmanager
-def _log(command: Command) -> Iterator[IO[str]]:
+def _open_log(command: Command) -> Iterator[IO[str]]:
     path = Path(command.log) if command.log else Path(os.devnull)
     if command.log:
         path.parent.mkdir(parents=True, exist_ok=True)
     log = path.open("a", encoding="utf-8")
     try:
-        log.write(redact(f"$ {subprocess.list2cmdline(command.argv)}\n"))
+        log.write(redact_secrets(f"$ {subprocess.list2cmdline(command.argv)}\n"))
         yield log
     finally:
         with contextlib.suppress(OSError):  # what it holds still does not fit the disk
             log.close()
 
 
-def _size(path: PurePath | None) -> int:
+def _read_log_size(path: PurePath | None) -> int:
     return Path(path).stat().st_size if path and Path(path).is_file() else 0
 
 
-def _failure(
+def _build_command_error(
     command: Command, code: int, lines: deque[str] | list[str], begun: int = 0
 ) -> CommandFailedError:
     """With the first error of what it printed, or its last line where that holds none."""
     ended = f"signal {-code}" if code < 0 else f"exit {code}"
-    ended = f"{command.what} failed ({ended})"
-    number, text = _first(command.log, begun)
+    ended = f"{command.step_name} failed ({ended})"
+    number, text = _find_error_in_log(command.log, begun)
     if not text:  # the log may have had no room for it
-        _, text = _first_of(lines)
+        _, text = _find_error_in_lines(lines)
     where = f"{command.log}:{number}" if command.log else ""
-    error = CommandFailedError(f"{ended}: {text}" if text else ended, code=code, where=where)
-    error.ended, error.begun, error.said = ended, begun, "\n".join(lines)
+    error = CommandFailedError(f"{ended}: {text}" if text else ended, code=code, location=where)
+    error.exit_description, error.log_offset, error.output = ended, begun, "\n".join(lines)
     return error
 
 
-def _first(log: PurePath | None, begun: int) -> tuple[int, str]:
+def _find_error_in_log(log: PurePath | None, begun: int) -> tuple[int, str]:
     """The line in the log, from the byte `begun` on, and its text; nothing where there is none."""
     from tasks.diagnosis.log_io import read_log  # noqa: PLC0415 - only where something failed
 
     if log is None:
         return 0, ""
-    with contextlib.suppress(BuildError):
+    with contextlib.suppress(TorchyardError):
         raws = list(read_log(Path(log), begun))
         number = raws[0].number if raws else 0
-        at, text = _first_of([raw.text for raw in raws[1:]])  # after the command itself
+        at, text = _find_error_in_lines([raw.text for raw in raws[1:]])  # after the command itself
         return (raws[at].number, text) if text else (number, "")
     return 0, ""
 
 
-def _first_of(lines: Iterable[str]) -> tuple[int, str]:
+def _find_error_in_lines(lines: Iterable[str]) -> tuple[int, str]:
     """Which of the lines, from 1, and its text."""
-    from tasks.diagnosis.firsterror import first_or_last  # noqa: PLC0415
-    from tasks.diagnosis.lines import Raw, judged  # noqa: PLC0415
+    from tasks.diagnosis.firsterror import find_error_or_last_line  # noqa: PLC0415
+    from tasks.diagnosis.lines import RawLine, parse_lines  # noqa: PLC0415
 
-    found = first_or_last(judged(Raw(at, text) for at, text in enumerate(lines, 1)))
+    found = find_error_or_last_line(
+        parse_lines(RawLine(at, text) for at, text in enumerate(lines, 1))
+    )
     return (found.number, found.text) if found else (0, "")

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 # The errno of a pipe without a reader; Windows has none of its own for it
 _NO_READER = (errno.EPIPE, errno.EINVAL) if sys.platform == "win32" else (errno.EPIPE,)
-_failures: list[OSError] = []  # of standard output
+_write_failures: list[OSError] = []  # of standard output
 
 
-class _Stream(io.FileIO):
+class _GuardedStream(io.FileIO):
     """A file descriptor that becomes the null device when a write to it fails."""
 
     def write(self, data: ReadableBuffer, /) -> int:
@@ -32,26 +32,26 @@ class _Stream(io.FileIO):
             os.dup2(nowhere, self.fileno())
             os.close(nowhere)
             if self.fileno() == 1 and error.errno not in _NO_READER:
-                _failures.append(error)
+                _write_failures.append(error)
                 sys.stderr.write(f"error: cannot write to standard output: {error.strerror}\n")
             return memoryview(data).nbytes
 
 
-def guard() -> None:
+def guard_standard_streams() -> None:
     """Guard the standard streams of this process; a second call changes nothing."""
     for number in range(3):
-        _open_closed(number)
-    sys.stdout = _guarded(sys.stdout, 1)
-    sys.stderr = _guarded(sys.stderr, 2)
+        _open_closed_stream(number)
+    sys.stdout = _build_guarded_stream(sys.stdout, 1)
+    sys.stderr = _build_guarded_stream(sys.stderr, 2)
 
 
-def exit_code(code: int | None) -> int | None:
+def compute_exit_code(code: int | None) -> int | None:
     """Return `code`, or 1 if it means success and standard output could not be written."""
     sys.stdout.flush()
-    return code or int(bool(_failures))
+    return code or int(bool(_write_failures))
 
 
-def _open_closed(number: int) -> None:
+def _open_closed_stream(number: int) -> None:
     """Open the null device for a closed stream; otherwise children would print into the next file
     that is opened, such as doit's database.
     """
@@ -64,9 +64,9 @@ def _open_closed(number: int) -> None:
             os.close(opened)
 
 
-def _guarded(stream: TextIO | None, number: int) -> TextIO:
+def _build_guarded_stream(stream: TextIO | None, number: int) -> TextIO:
     """Return a guarded stream; a Windows console or a test's replacement is returned unchanged."""
-    guarded = _Stream(number, "w", closefd=False)
+    guarded = _GuardedStream(number, "w", closefd=False)
     if stream is None:
         return io.TextIOWrapper(io.BufferedWriter(guarded), "utf-8", "backslashreplace")
     buffer = getattr(stream, "buffer", None)

@@ -11,72 +11,76 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 
 # only of a project: elsewhere they can be sources
-_OF_PROJECT = frozenset({"build", "dist", ".venv", "venv"})
-_PROJECT = ("setup.py", "pyproject.toml")
-_ANYWHERE = frozenset({".git", ".hg", "__pycache__"})
-_OF_CUDA = frozenset({".cu", ".cuh"})  # by which cpp_extension goes, too
+_PROJECT_BUILD_FOLDERS = frozenset({"build", "dist", ".venv", "venv"})
+_PROJECT_FILES = ("setup.py", "pyproject.toml")
+_IGNORED_FOLDERS = frozenset({".git", ".hg", "__pycache__"})
+_CUDA_SUFFIXES = frozenset({".cu", ".cuh"})  # by which cpp_extension goes, too
 # Folders whose .cu files an extension does not build, including common header libraries
-_NOT_ITS_OWN = re.compile(
+_FOREIGN_FOLDER = re.compile(
     r"\.?(?:tests?|testing|unit_?tests?|examples?|samples?|demos?|tutorials?|docs?|notebooks"
     r"|bench(?:mark)?s?|third[_-]?party|3rd[_-]?party|3p|extern(?:al)?s?|vendor(?:ed|s)?|deps"
     r"|dependencies|submodules|cutlass|glm|eigen|cub|thrust)",
     re.IGNORECASE,
 )
-_BUILT_IN = (".ninja_log", "CMakeCache.txt")  # what a folder that was built in has
+_BUILD_FILES = (".ninja_log", "CMakeCache.txt")  # what a folder that was built in has
 
 
-def digest(folder: PurePath) -> str:
+def hash_source_tree(folder: PurePath) -> str:
     """sha256 over the relative path and content of every source file, in a fixed order."""
     root = Path(folder)
     whole = hashlib.sha256()
-    for path in sorted(_sources(root)):
+    for path in sorted(_iterate_sources(root)):
         name = path.relative_to(root).as_posix().encode()
         content = path.read_bytes()
         whole.update(b"%d:%s%d:" % (len(name), name, len(content)) + content)
     return whole.hexdigest()
 
 
-def has_cuda(folder: PurePath) -> bool:
+def has_cuda_sources(folder: PurePath) -> bool:
     """Whether there is a source among them that nvcc compiles."""
-    return any(path.suffix in _OF_CUDA for path in _sources(Path(folder)))
+    return any(path.suffix in _CUDA_SUFFIXES for path in _iterate_sources(Path(folder)))
 
 
 def find_kernels(folder: PurePath) -> tuple[PurePath, ...]:
     """Return the .cu files that a build should compile, relative to `folder`: those outside of
     folders for tests, examples and third-party code.
     """
-    found = (path.relative_to(folder) for path in _sources(Path(folder)) if path.suffix == ".cu")
-    return tuple(sorted(path for path in found if not any(map(_NOT_ITS_OWN.fullmatch, path.parts))))
+    found = (
+        path.relative_to(folder) for path in _iterate_sources(Path(folder)) if path.suffix == ".cu"
+    )
+    return tuple(
+        sorted(path for path in found if not any(map(_FOREIGN_FOLDER.fullmatch, path.parts)))
+    )
 
 
-def copy(folder: PurePath, dest: PurePath) -> None:
+def copy_source_tree(folder: PurePath, dest: PurePath) -> None:
     """A copy of the sources in `dest`, which must not be there yet; links are copied as links."""
     top = str(folder)
 
-    def leavings(place: str, names: list[str]) -> set[str]:
-        return {name for name in names if _is_leaving(Path(place, name), at_top=place == top)}
+    def list_build_outputs(place: str, names: list[str]) -> set[str]:
+        return {name for name in names if _is_build_output(Path(place, name), at_top=place == top)}
 
-    shutil.copytree(top, dest, symlinks=True, ignore=leavings)
+    shutil.copytree(top, dest, symlinks=True, ignore=list_build_outputs)
 
 
-def _sources(root: Path, *, at_top: bool = True) -> Iterator[Path]:
+def _iterate_sources(root: Path, *, at_top: bool = True) -> Iterator[Path]:
     for path in root.iterdir():
-        if _is_leaving(path, at_top=at_top):
+        if _is_build_output(path, at_top=at_top):
             continue
         if path.is_dir() and not path.is_symlink():
-            yield from _sources(path, at_top=False)
+            yield from _iterate_sources(path, at_top=False)
         elif path.is_file():
             yield path
 
 
-def _is_leaving(path: Path, *, at_top: bool) -> bool:
+def _is_build_output(path: Path, *, at_top: bool) -> bool:
     name = path.name
-    if name in _ANYWHERE or name.endswith(".egg-info"):
+    if name in _IGNORED_FOLDERS or name.endswith(".egg-info"):
         return True
-    if name in _OF_PROJECT and (at_top or _has(path.parent, _PROJECT)):
+    if name in _PROJECT_BUILD_FOLDERS and (at_top or _has_any_file(path.parent, _PROJECT_FILES)):
         return True
-    return _has(path, _BUILT_IN)
+    return _has_any_file(path, _BUILD_FILES)
 
 
-def _has(folder: Path, names: tuple[str, ...]) -> bool:
+def _has_any_file(folder: Path, names: tuple[str, ...]) -> bool:
     return any((folder / name).is_file() for name in names)

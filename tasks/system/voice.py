@@ -13,99 +13,99 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 
-from tasks.core.errors import redact
+from tasks.core.errors import redact_secrets
 
 if TYPE_CHECKING:
     from tasks.core.progress import Progress
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-_speaker: contextvars.ContextVar[str] = contextvars.ContextVar("speaker", default="")
+_output_stage: contextvars.ContextVar[str] = contextvars.ContextVar("speaker", default="")
 
 
-class Listener(Protocol):
+class OutputListener(Protocol):
     """Who shows the lines: the console of a run, or a test."""
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Show a line."""
 
-    def show(self, text: str) -> None:
+    def print_report(self, text: str) -> None:
         """Show the lines of a report as they are."""
 
-    def warn(self, text: str) -> None:
+    def print_warning(self, text: str) -> None:
         """Show a line so that it is seen."""
 
-    def tick(self, text: str, progress: Progress | None = None) -> None:
+    def show_progress(self, text: str, progress: Progress | None = None) -> None:
         """Show what is done now, in place of the last tick, and how far it is."""
 
 
-class _Plain:
-    def say(self, text: str) -> None:
+class _PlainListener:
+    def print_line(self, text: str) -> None:
         sys.stdout.write(f"{text}\n")
 
-    def show(self, text: str) -> None:
+    def print_report(self, text: str) -> None:
         sys.stdout.write(f"{text}\n")
 
-    def warn(self, text: str) -> None:
+    def print_warning(self, text: str) -> None:
         sys.stdout.write(f"warning: {text}\n")
 
-    def tick(self, text: str, progress: Progress | None = None) -> None:
+    def show_progress(self, text: str, progress: Progress | None = None) -> None:
         pass
 
 
-_listener: list[Listener] = [_Plain()]
+_active_listener: list[OutputListener] = [_PlainListener()]
 
 
-def listen(listener: Listener) -> None:
+def set_listener(listener: OutputListener) -> None:
     """From now on `listener` shows the lines."""
-    _listener[0] = listener
+    _active_listener[0] = listener
 
 
-def listener() -> Listener:
+def read_listener() -> OutputListener:
     """Who shows them now."""
-    return _listener[0]
+    return _active_listener[0]
 
 
 @contextmanager
-def speaking(name: str) -> Iterator[None]:
+def label_output(name: str) -> Iterator[None]:
     """What the block says is of the stage `name`."""
-    before = _speaker.set(name)
+    before = _output_stage.set(name)
     try:
         yield
     finally:
-        _speaker.reset(before)
+        _output_stage.reset(before)
 
 
-def speaker() -> str:
+def read_output_stage() -> str:
     """The stage that speaks, "" where nobody said."""
-    return _speaker.get()
+    return _output_stage.get()
 
 
-def for_speaker(function: Callable[_P, _T]) -> Callable[_P, _T]:
+def bind_current_context(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """`function` for another thread, which would not know for whom it speaks."""
     context = contextvars.copy_context()
 
-    def carried(*given: _P.args, **named: _P.kwargs) -> _T:
+    def run_in_context(*given: _P.args, **named: _P.kwargs) -> _T:
         return context.run(function, *given, **named)
 
-    return carried
+    return run_in_context
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     """A line to keep."""
-    _listener[0].say(redact(text))
+    _active_listener[0].print_line(redact_secrets(text))
 
 
-def show(text: str) -> None:
+def print_report(text: str) -> None:
     """Lines of a report, as they are."""
-    _listener[0].show(redact(text))
+    _active_listener[0].print_report(redact_secrets(text))
 
 
-def warn(text: str) -> None:
+def print_warning(text: str) -> None:
     """A line that must not be missed."""
-    _listener[0].warn(redact(text))
+    _active_listener[0].print_warning(redact_secrets(text))
 
 
-def tick(text: str, progress: Progress | None = None) -> None:
+def show_progress(text: str, progress: Progress | None = None) -> None:
     """What is done now; only a terminal shows it. A log gets a line of `progress` now and then."""
-    _listener[0].tick(redact(text), progress)
+    _active_listener[0].show_progress(redact_secrets(text), progress)

@@ -21,8 +21,10 @@ TICK = 0.05  # jobs are a few seconds here and a minute in a real build
 def main() -> int:
     folder, record, ninja = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     expected = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
-    with jobserver.pool(folder / "pool", MOST, governor.decide, expected, tick=TICK) as pool:
-        env = {**os.environ, **pool.environment(), leftovers.MARK: leftovers.RUN}
+    with jobserver.join_jobserver(
+        folder / "pool", MOST, governor.decide_jobs, expected, tick=TICK
+    ) as pool:
+        env = {**os.environ, **pool.build_environment(), leftovers.RUN_VARIABLE: leftovers.RUN_ID}
         argv = [ninja, "-C", str(folder), "--quiet", *sys.argv[4:]]
         done = subprocess.run(argv, env=env, stdout=subprocess.DEVNULL, check=False)
     record.write_text(json.dumps({**expected, **pool.peaks}), encoding="utf-8")

@@ -78,7 +78,7 @@ class Part:
         code, out = self.yard.doit("compile", env={"CCACHE_DIR": self.store, **env})
         assert code == 0, out
         took = time.perf_counter() - started
-        *_, run = runs.read(self.yard.build / "records" / "compile.jsonl")
+        *_, run = runs.read_history(self.yard.build / "records" / "compile.jsonl")
         return took, run
 
 
@@ -194,7 +194,9 @@ def eta() -> Row:
     part.wipe()
     part.compile(TORCHYARD__BUILD__TARGET=NOTHING)
     part.compile(TORCHYARD__BUILD__TARGET=CORE, CCACHE_RECACHE="1")
-    made = {name: one for name, one in ninjalog.read(part.folder).items() if _is_told(name)}
+    made = {
+        name: one for name, one in ninjalog.read_ninja_log(part.folder).items() if _is_told(name)
+    }
     return Row("eta", 0.25, *_foreseen(costs, made))
 
 
@@ -203,7 +205,9 @@ def _is_told(output: str) -> bool:
     return output.endswith((".o", ".so", ".a"))
 
 
-def _foreseen(costs: Mapping[str, float], made: Mapping[str, ninjalog.Made]) -> tuple[float, float]:
+def _foreseen(
+    costs: Mapping[str, float], made: Mapping[str, ninjalog.NinjaLogEntry]
+) -> tuple[float, float]:
     """How many seconds the end was missed by after a fifth, and those of the whole."""
     in_order = sorted(made.items(), key=lambda item: item[1].ended)
     begin, end = 0.0, in_order[-1][1].ended  # Ninja's clock begins with Ninja
@@ -213,8 +217,8 @@ def _foreseen(costs: Mapping[str, float], made: Mapping[str, ninjalog.Made]) -> 
         now = one.ended
         if now - begin > _FIFTH * (end - begin):
             break
-        forecast.finish(f"Building CXX object {output}", now)
-    left = forecast.left(now)
+        forecast.finish_step(f"Building CXX object {output}", now)
+    left = forecast.estimate_remaining(now)
     assert left is not None
     return abs(now + left - end), end - begin
 

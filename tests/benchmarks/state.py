@@ -50,7 +50,7 @@ def _row(tree: Path, size: int) -> Row:
     kept = tree.with_name(f"{size}.json")
     argv = ["git", "-C", str(tree), "status", "--porcelain", "--untracked-files=no"]
     ways: dict[str, Callable[[], object]] = {
-        "ours": lambda: git.state(tree, kept),
+        "ours": lambda: git.read_git_state(tree, kept),
         "other": lambda: subprocess.run(argv, check=True, capture_output=True),
     }
     ways["other"]()  # which writes the index of a new checkout once more

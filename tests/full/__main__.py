@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.core.formatting.duration import elapsed
+from tasks.core.formatting.duration import format_duration
 from tests.real.debian import Debian, InsideYard, Upstream, profile, where
 from tests.support.ninjalog import made, remade
 
@@ -41,7 +41,7 @@ class Bench:
         """Run doit, and print what it took and what Ninja made for it."""
         before, started = made(self.folder), time.monotonic()
         out = self.yard.must(*argv)
-        took = elapsed(time.monotonic() - started)
+        took = format_duration(time.monotonic() - started)
         news = remade(before, made(self.folder))
         objects = sum(name.endswith(".o") for name in news)
         kernels = sum(name.endswith(".cu.o") for name in news)

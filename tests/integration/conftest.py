@@ -22,8 +22,8 @@ def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tools")
     uv, log = environments.find_uv(), folder / "log"
     environments.create_venv(folder / "venv", sys.executable, uv, log)
-    python = environments.python_of(folder / "venv")
-    packages.Packages(str(python), uv, log).install(NEEDED)
+    python = environments.find_venv_python(folder / "venv")
+    packages.PackageInstaller(str(python), uv, log).install_requirements(NEEDED)
     return folder / "venv"
 
 

@@ -13,12 +13,12 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from tasks.core.deps_model import Deps
-from tasks.core.digest import canonical
-from tasks.core.errors import BuildError, CommandFailedError
+from tasks.core.deps_model import DepsManifest
+from tasks.core.digest import format_canonical_json
+from tasks.core.errors import CommandFailedError, TorchyardError
 from tasks.jobs import jobserver
 from tasks.runlog import ninjalog, runs
-from tasks.runlog.witness import Witness
+from tasks.runlog.witness import MemoryMonitor
 from tasks.stages.compile import action, flashattention
 from tasks.stages.compile.job import CompileJob
 from tasks.stages.source.job import SourceTree
@@ -45,20 +45,22 @@ def yard(tmp_path: Path, venv: Path) -> Yard:
 def compiled(job: CompileJob) -> tuple[str, list[str]]:
     """The manifest's bytes, and the sources that were compiled for it."""
     folder = _cmake_folder(job)
-    before = ninjalog.read(folder)
+    before = ninjalog.read_ninja_log(folder)
     (outputs,) = action.run(job)
-    return canonical(outputs), sources(ninjalog.remade(before, ninjalog.read(folder)))
+    return format_canonical_json(outputs), sources(
+        ninjalog.find_new_entries(before, ninjalog.read_ninja_log(folder))
+    )
 
 
 def _cmake_folder(job: CompileJob) -> Path:
-    tree = Path(manifests.read(job.source, SourceTree).tree)
+    tree = Path(manifests.read_manifest(job.source, SourceTree).tree)
     is_setup_py = (tree / "setup.py").exists() and job.backend == "auto"
     return tree / "build" if is_setup_py else Path(job.build) / "cmake"
 
 
 def steps(folder: PurePath) -> list[str]:
     """Sources that Ninja ever compiled there."""
-    return sources(ninjalog.read(folder))
+    return sources(ninjalog.read_ninja_log(folder))
 
 
 def sources(outputs: Iterable[str]) -> list[str]:
@@ -105,10 +107,10 @@ def test_wheel_comes_out_of_what_was_compiled(tmp_path: Path, venv: Path, backen
     job = yard.job()
     (outputs,) = action.run(job)
     before = steps(Path(outputs.build))
-    scripts = environments.scripts_folder(venv)
+    scripts = environments.find_scripts_folder(venv)
     env = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
     env["PYTORCH_BUILD_VERSION"] = "2.6.0+cpu.g1234567"
-    argv = outputs.wheel_argv(tmp_path / "out")
+    argv = outputs.build_wheel_command(tmp_path / "out")
     subprocess.run(argv, cwd=outputs.tree, env=env, check=True, capture_output=True)
     (wheel,) = (tmp_path / "out").iterdir()
     assert wheel.name.startswith("torch-2.6.0+cpu.g1234567-cp")
@@ -117,7 +119,9 @@ def test_wheel_comes_out_of_what_was_compiled(tmp_path: Path, venv: Path, backen
 
 def test_libraries_alone_are_found_by_find_package(yard: Yard, tmp_path: Path) -> None:
     (outputs,) = action.run(yard.job(backend="cmake", type="Debug"))
-    subprocess.run(outputs.wheel_argv(tmp_path / "libtorch"), check=True, capture_output=True)
+    subprocess.run(
+        outputs.build_wheel_command(tmp_path / "libtorch"), check=True, capture_output=True
+    )
     program = tmp_path / "program"
     program.mkdir()
     (program / "CMakeLists.txt").write_text(
@@ -177,7 +181,7 @@ def test_each_run_leaves_a_line_with_what_was_decided_and_made(yard: Yard) -> No
     compiled(job)
     compiled(yard.job(flags={"USE_LOUD": True}))
     compiled(yard.job(flags={"USE_LOUD": True}))
-    first, second, third = runs.read(job.runs)
+    first, second, third = runs.read_history(job.runs)
     assert [run["decision"] for run in (first, second, third)] == [
         "configure",
         "reconfigure",
@@ -195,7 +199,9 @@ def test_what_cmake_does_not_take_is_an_error_before_anything_is_compiled(yard: 
         "option(USE_LOUD",
         'set(USE_LOUD OFF CACHE BOOL "There is no voice here" FORCE)\noption(USE_LOUD',
     )
-    with pytest.raises(BuildError, match=r"build\.flags\.USE_LOUD: asked for 1, and CMake has OFF"):
+    with pytest.raises(
+        TorchyardError, match=r"build\.flags\.USE_LOUD: asked for 1, and CMake has OFF"
+    ):
         action.run(yard.job(flags={"USE_LOUD": True}))
     assert not steps(yard.tree / "build")
     compiled(yard.job(flags={"USE_LOUD": False}))
@@ -216,7 +222,7 @@ def test_a_compiler_that_was_upgraded_in_place_wipes_the_folder(yard: Yard, tmp_
     other = another_compiler(tmp_path)
     compiled(yard.job(env={"CXX": str(other)}))
     change(other, "1.2.3", "1.2.4")
-    toolchain._version.cache_clear()  # which lasts as long as a run
+    toolchain._read_version_lines.cache_clear()  # which lasts as long as a run
     _, made = compiled(yard.job(env={"CXX": str(other)}))
     assert made == ["add.cpp", "core.cpp", "text.cpp"]
 
@@ -229,10 +235,10 @@ def test_a_folder_that_a_person_configured_is_used_and_never_wiped(
     _, made = compiled(yard.job(env={"CXX": shutil.which("c++")}))
     assert made == ["add.cpp", "core.cpp", "text.cpp"]
     kept = cache_of(yard).read_bytes()
-    with pytest.raises(BuildError, match="made by hand or by another tool") as caught:
+    with pytest.raises(TorchyardError, match="made by hand or by another tool") as caught:
         action.run(yard.job(env={"CXX": str(another_compiler(tmp_path))}))
     assert "the C++ compiler" in str(caught.value)
-    assert f"shutil.rmtree(r'{yard.tree / 'build'}')" in caught.value.todo
+    assert f"shutil.rmtree(r'{yard.tree / 'build'}')" in caught.value.hint
     assert cache_of(yard).read_bytes() == kept
     assert compiled(yard.job(env={"CXX": shutil.which("c++")}))[1] == []
 
@@ -241,7 +247,7 @@ def test_a_folder_of_another_generator_is_never_touched(yard: Yard) -> None:
     yard.job()
     by_hand(yard, "-GUnix Makefiles")
     kept = cache_of(yard).read_bytes()
-    with pytest.raises(BuildError, match="generator Unix Makefiles → Ninja"):
+    with pytest.raises(TorchyardError, match="generator Unix Makefiles → Ninja"):
         action.run(yard.job())
     assert cache_of(yard).read_bytes() == kept
 
@@ -273,7 +279,7 @@ def test_values_of_a_configure_that_was_refused_do_not_stay(yard: Yard) -> None:
     first, _ = compiled(yard.job())
     refusing = 'set(USE_DEAF OFF CACHE BOOL "There is nobody" FORCE)\n'
     change(yard.tree / "CMakeLists.txt", "option(USE_LOUD", f"{refusing}option(USE_LOUD")
-    with pytest.raises(BuildError, match="USE_DEAF: asked for 1, and CMake has OFF"):
+    with pytest.raises(TorchyardError, match="USE_DEAF: asked for 1, and CMake has OFF"):
         action.run(yard.job(flags={"USE_LOUD": True, "USE_DEAF": True}))
     time.sleep(SECOND)
     assert compiled(yard.job())[0] == first  # as the error suggests, by taking both out
@@ -300,7 +306,7 @@ def cache_of(yard: Yard) -> Path:
 def by_hand(yard: Yard, *options: str) -> None:
     folders = ("-S", str(yard.tree), "-B", str(yard.tree / "build"))
     argv = (deps(yard.venv).cmake.path, *folders, *options)
-    scripts = environments.scripts_folder(yard.venv)
+    scripts = environments.find_scripts_folder(yard.venv)
     env = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
     subprocess.run(argv, env=env, check=True, capture_output=True)
 
@@ -320,7 +326,7 @@ def another_compiler(folder: Path) -> Path:
 @pytest.fixture
 def memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """The compilers here end themselves, and what they would need is there."""
-    monkeypatch.setattr(Witness, "short", lambda _: True)
+    monkeypatch.setattr(MemoryMonitor, "short", lambda _: True)
 
 
 CROWDED = """\
@@ -363,7 +369,7 @@ def test_a_disk_that_fills_is_told_and_when_there_is_room_the_build_goes_on(
         job = yard.job(env={"CXX": crowded(small, FILLED), "TMPDIR": str(small)})
         with pytest.raises(CommandFailedError, match="No space left on device") as caught:
             action.run(job)
-        assert "(disk-full)" in caught.value.todo
+        assert "(disk-full)" in caught.value.hint
         done = steps(yard.tree / "build")
         (small / "taken").write_bytes(b"")
         _, made = compiled(job)
@@ -397,7 +403,7 @@ def test_after_a_compiler_was_killed_the_build_goes_on_with_half_as_many(
     said = capsys.readouterr().out
     assert ".cpp.o: going on with 2 at once" in said
     assert ".cpp.o: going on with 1 at once" in said
-    (run,) = runs.read(job.runs)
+    (run,) = runs.read_history(job.runs)
     assert run["jobs"] == 1
     assert run["killed"]
 
@@ -409,18 +415,20 @@ def test_a_compiler_that_is_killed_alone_is_given_up_with_its_cause(
     alone = crowded(tmp_path, CROWDED.replace('mkdir "{place}" 2>/dev/null || ', ""))
     with pytest.raises(CommandFailedError, match="Killed") as caught:
         action.run(yard.job(jobs=2, env={"CXX": alone}))
-    assert "needs more memory than there is (oom-killed)" in caught.value.todo
+    assert "needs more memory than there is (oom-killed)" in caught.value.hint
 
 
 def test_ninja_takes_its_jobs_from_the_pool_and_what_they_needed_is_recorded(
     yard: Yard, tmp_path: Path
 ) -> None:
     job = yard.job(jobs="auto", env={"CXX": crowded(tmp_path, SLOW)})
-    if not jobserver.usable(manifests.read(job.deps, Deps).ninja.version):
+    if not jobserver.is_supported_ninja(
+        manifests.read_manifest(job.deps, DepsManifest).ninja.version
+    ):
         pytest.skip("not run: this Ninja obeys no jobserver")
     compiled(job)
-    (run,) = runs.read(job.runs)
-    assert run["jobs"] == capacity.cores()
+    (run,) = runs.read_history(job.runs)
+    assert run["jobs"] == capacity.count_usable_cores()
     objects = [item for item in run["objects"] if item["output"].endswith(".o")]
     assert len(objects) == 3
     assert any(item.get("peak_mib", 0) > 0 for item in objects)
@@ -466,7 +474,7 @@ def test_code_that_does_not_compile_shows_its_first_error(yard: Yard) -> None:
     change(yard.tree / "c10" / "core.cpp", "return 42;", "return nonsense;")
     with pytest.raises(CommandFailedError, match="nonsense") as caught:
         action.run(yard.job())
-    assert "compile.log:" in caught.value.where
+    assert "compile.log:" in caught.value.location
 
 
 FLASH = """
@@ -506,7 +514,7 @@ def depth(job: CompileJob) -> int:
 
 
 def decisions(job: CompileJob) -> list[str]:
-    return [run["decision"] for run in runs.read(job.runs)]
+    return [run["decision"] for run in runs.read_history(job.runs)]
 
 
 @pytest.mark.parametrize("backend", long_but(["setup_py"], BACKENDS))

@@ -17,10 +17,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tasks.core.jobs import Verdict, View
+from tasks.core.jobs import BuildSnapshot, GovernorDecision
 from tasks.core.model import Layout
 from tasks.jobs import jobserver
-from tasks.jobs.jobserver.pipe import Pipe
+from tasks.jobs.jobserver.pipe import TokenPipe
 from tests.integration.conftest import commit, git, source_profile
 from tests.support.rows import long_but
 from tests.support.sleepers import stopped, wait_for
@@ -92,7 +92,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     yard = Yard(folder / "checkout")
     yard.profile(**source_profile(tree), build={"env": {"CC": str(compiler)}})
     yard.must("compile")
-    pool = Path(Layout(yard.folder, "trial", folder).pool)
+    pool = Path(Layout(yard.folder, "trial", folder).jobserver)
     env = {"PYTHONPATH": str(folder / "cores")}
     return Site(yard, tree, slow, pool, env, count(2), [])
 
@@ -116,7 +116,7 @@ def test_tokens_and_compilers_are_back_when_a_build_that_governs_is_ended(
 ) -> None:
     child = begin(site)
     wait_for(lambda: site.jobs() == MOST)
-    with jobserver.pool(site.pool, MOST, lambda _: Verdict(MOST), {}, tick=TICK):
+    with jobserver.join_jobserver(site.pool, MOST, lambda _: GovernorDecision(MOST), {}, tick=TICK):
         end(site, child, whom, number)
         finish(site)
 
@@ -128,11 +128,11 @@ def test_tokens_and_compilers_are_back_when_a_build_whose_jobs_are_paused_is_end
 ) -> None:
     at_work = threading.Event()  # one that is stopped before it sleeps would never be counted
 
-    def pausing(view: View) -> Verdict:
+    def pausing(view: BuildSnapshot) -> GovernorDecision:
         stop = view.running[1:] if at_work.is_set() and site.slow.exists() else ()
-        return Verdict(MOST, frozenset(job.pid for job in stop))
+        return GovernorDecision(MOST, frozenset(job.pid for job in stop))
 
-    with jobserver.pool(site.pool, MOST, pausing, {}, tick=TICK):
+    with jobserver.join_jobserver(site.pool, MOST, pausing, {}, tick=TICK):
         child = begin(site)
         wait_for(lambda: site.jobs() == MOST)
         at_work.set()
@@ -174,8 +174,8 @@ def finish(site: Site) -> None:
 
 def whole(site: Site) -> None:
     """Every token is in the pipe, and stays there for longer than an audit takes."""
-    watch = Pipe(site.pool / "tokens")
-    wait_for(lambda: watch.count() == MOST - 1)
+    watch = TokenPipe(site.pool / "tokens")
+    wait_for(lambda: watch.count_tokens() == MOST - 1)
     time.sleep(12 * TICK)
-    assert watch.count() == MOST - 1
+    assert watch.count_tokens() == MOST - 1
     watch.close()

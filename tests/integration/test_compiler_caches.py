@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.compiler_cache.compilercache import Counts, counts_of_log, counts_of_stats
+from tasks.compiler_cache.compilercache import CacheCounts, parse_stats_counts, read_log_counts
 from tasks.runlog import runs
 from tests.integration.conftest import commit, git, source_profile
 from tests.support.ninjalog import made, products
@@ -52,7 +52,7 @@ def of_extension(place: Place) -> dict[str, object]:
     """In its last run, and nowhere else."""
     record = place.yard.build / "extensions" / "toy.record.json"
     assert "cache" not in json.loads(record.read_text(encoding="utf-8"))
-    *_, last = runs.read(place.yard.build / "records" / "extensions" / "toy.jsonl")
+    *_, last = runs.read_history(place.yard.build / "records" / "extensions" / "toy.jsonl")
     noted = last["cache"]
     assert isinstance(noted, dict)
     return noted
@@ -68,18 +68,18 @@ def test_ccache_serves_a_wiped_folder_and_another_checkout(
     log = tmp_path / "log"
     one.wipe()
     one.build("compile", CCACHE_STATSLOG=str(log))
-    again = counts_of_log(log)
+    again = read_log_counts(log)
     assert again.hits >= 3
     assert (again.misses, again.uncacheable) == (0, 0), log.read_text(encoding="utf-8")
     log.unlink()
     header = one.tree / "c10" / "core.h"
     header.write_text(f"{header.read_text(encoding='utf-8')}int other();\n", encoding="utf-8")
     one.build("compile", CCACHE_STATSLOG=str(log))
-    assert counts_of_log(log).misses == 2  # the dependencies are those of the compiler
+    assert read_log_counts(log).misses == 2  # the dependencies are those of the compiler
     log.unlink()
     other = Place(tmp_path / "other", ccache, "auto")
     other.build("compile", CCACHE_STATSLOG=str(log))
-    assert counts_of_log(log) == again
+    assert read_log_counts(log) == again
     assert "ccache served 1 of 1 compilations" in other.build()
     assert of_extension(other) == {"kind": "ccache", "hits": 1, "misses": 0, "uncacheable": 0}
 
@@ -128,8 +128,8 @@ def told(folder: Path, env: dict[str, str], *argv: str) -> str:
     return done.stdout
 
 
-def counted(folder: Path, env: dict[str, str]) -> Counts:
-    return counts_of_stats(
+def counted(folder: Path, env: dict[str, str]) -> CacheCounts:
+    return parse_stats_counts(
         json.loads(told(folder, env, "--show-stats", "--stats-format", "json"))["stats"]
     )
 

@@ -15,11 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.deps_model import Cache
-from tasks.stages.env.job import Caching
+from tasks.core.deps_model import CompilerCache
+from tasks.stages.env.job import CacheEnvironment
 from tasks.system import manifests
 from tasks.system.python import environments
-from tasks.system.python.packages import Download, Extra, Packages, download
+from tasks.system.python.packages import (
+    DownloadRequest,
+    InstallOptions,
+    PackageInstaller,
+    download_distribution,
+)
 from tests.support.actionyard import built, make_yard, script
 from tests.support.systems import linux_only
 from tests.support.toyextension import environments_of, make_ninja_extension
@@ -106,7 +111,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 @pytest.fixture
 def python(venv: Path) -> str:
-    return str(environments.python_of(venv))
+    return str(environments.find_venv_python(venv))
 
 
 @pytest.mark.parametrize(
@@ -131,8 +136,8 @@ def test_no_password_is_in_an_argument_list_or_seen_by_a_build_backend(  # noqa:
             text = f"[global]\nextra-index-url = {url}\n"
             (tmp_path / "home" / ".config" / "pip" / "pip.conf").write_text(text, encoding="utf-8")
     uv = environments.find_uv() if client == "uv" else None
-    into = Packages(python, uv, tmp_path / "x.log", tmp_path / "there")
-    into.install([NAME], Extra(index=index))
+    into = PackageInstaller(python, uv, tmp_path / "x.log", tmp_path / "there")
+    into.install_requirements([NAME], InstallOptions(index=index))
     record = (tmp_path / "record.json").read_text(encoding="utf-8")
     assert NAME in record, "the command of the client was seen"
     assert PASSWORD not in record
@@ -143,11 +148,11 @@ def test_no_password_is_in_an_argument_list_or_seen_by_a_build_backend(  # noqa:
 def test_an_sdist_is_downloaded_without_showing_the_password(
     place: str, python: str, tmp_path: Path
 ) -> None:
-    job = Download(
+    job = DownloadRequest(
         python, f"{NAME}==1.0", f"http://{USER}:{PASSWORD}@{place}", tmp_path / "landing",
         tmp_path / "x.log", sdist=True,
     )  # fmt: skip
-    assert download(job).name == "torchyard_recorded-1.0.tar.gz"
+    assert download_distribution(job).name == "torchyard_recorded-1.0.tar.gz"
     assert not (tmp_path / "record.json").exists(), "no code of the sdist was run"
     assert PASSWORD not in (tmp_path / "x.log").read_text(encoding="utf-8")
 
@@ -172,9 +177,9 @@ def test_extension_build_gets_no_credentials(
     yard, seen = make_yard(tmp_path, venv), tmp_path / "store"
     extension = make_ninja_extension(tmp_path / "extension")
     job = yard.extension(extension)
-    ccache = Cache("ccache", script(tmp_path / "ccache", CCACHE.format(seen=seen)), "4.9")
+    ccache = CompilerCache("ccache", script(tmp_path / "ccache", CCACHE.format(seen=seen)), "4.9")
     wrapped = {"CC": (ccache.path, "cc")}
-    manifests.publish(job.caching, Caching(ccache, {}, {}, wrapped))
+    manifests.write_manifest(job.caching, CacheEnvironment(ccache, {}, {}, wrapped))
     assert built(job).name.startswith("toyext-1.0")
     shared = f"remote_storage = redis://{PASSWORD}@cache.example\n"
     assert seen.read_text(encoding="utf-8").startswith(shared)

@@ -121,7 +121,7 @@ def test_a_database_that_is_lost_compiles_no_extension_again(site: Site) -> None
 
 def test_a_run_that_was_refused_costs_no_extension(site: Site) -> None:
     """doit forgets what waited for a stage that failed."""
-    with files.lock(site.yard.build):
+    with files.lock_folder(site.yard.build):
         code, out = site.yard.doit("build")
     assert code == 1, out
     assert "toy" not in site.mended()

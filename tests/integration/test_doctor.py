@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.check_ids import ALL
+from tasks.core.check_ids import ALL_CHECK_IDS
 from tests.integration.conftest import source_profile
 from tests.support.surroundings import WINDOWS_ONLY
 from tests.support.yard import Yard
@@ -25,7 +25,7 @@ def test_doctor_looks_at_this_machine(yard: Yard, tree: Path) -> None:
     found = json.loads(out_file.read_text(encoding="utf-8"))
     assert found["profile"] == "trial"
     assert code == (1 if found["problems"] else 0), out
-    assert {symptom["id"] for symptom in found["found"]} >= ALL - WINDOWS_ONLY
+    assert {symptom["id"] for symptom in found["found"]} >= ALL_CHECK_IDS - WINDOWS_ONLY
     assert "not checked" not in {symptom["level"] for symptom in found["found"]}, out
     (host,) = [symptom for symptom in found["found"] if symptom["id"] == "git-hosts"]
     assert (host["level"], host["subject"]) == ("warning", "a")

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from tasks.core.errors import CommandFailedError
-from tasks.core.jobs import Verdict
+from tasks.core.jobs import GovernorDecision
 from tasks.jobs import jobserver
-from tasks.jobs.crew import NUMBERS
-from tasks.jobs.jobserver.pipe import Pipe
+from tasks.jobs.crew import JOB_COUNT_VARIABLES
+from tasks.jobs.jobserver.pipe import TokenPipe
 from tasks.runlog import ninjalog, runs
-from tasks.runlog.witness import Witness
+from tasks.runlog.witness import MemoryMonitor
 from tasks.stages.compile import action
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.system.hardware import capacity, compilers
@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(sys.platform == "win32", reason="a jobserver is a pipe here"),
 ]
-MOST = capacity.cores()
+MOST = capacity.count_usable_cores()
 
 SLOW = """\
 #!/bin/sh
@@ -42,7 +42,7 @@ exec cc "$@"
 @pytest.fixture
 def memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """The compilers here end themselves, and what they would need is there."""
-    monkeypatch.setattr(Witness, "short", lambda _: True)
+    monkeypatch.setattr(MemoryMonitor, "short", lambda _: True)
 
 
 CROWDED = """\
@@ -84,7 +84,7 @@ def compiler(folder: Path, text: str) -> str:
 
 
 def last_run(job: ExtensionJob) -> Mapping[str, Any]:
-    *_, run = runs.read(job.runs)
+    *_, run = runs.read_history(job.runs)
     return run
 
 
@@ -96,15 +96,17 @@ def test_an_extension_takes_its_jobs_from_the_pool_of_all_builds(
     yard: Yard, extension: Path, tmp_path: Path
 ) -> None:
     job = yard.extension(extension, CC=compiler(tmp_path, SLOW))
-    with jobserver.pool(Path(job.pool), MOST, lambda _: Verdict(MOST), {}) as pool:
+    with jobserver.join_jobserver(
+        Path(job.pool), MOST, lambda _: GovernorDecision(MOST), {}
+    ) as pool:
         assert built(job).name.startswith("toyext-1.0")
-        assert pool.busiest == min(MOST, 3)
-        watch = Pipe(Path(job.pool) / "tokens")
-        wait_for(lambda: watch.count() == MOST - 1)
+        assert pool.peak_jobs == min(MOST, 3)
+        watch = TokenPipe(Path(job.pool) / "tokens")
+        wait_for(lambda: watch.count_tokens() == MOST - 1)
         watch.close()
     (env,) = environments_of(extension)
-    assert env["MAKEFLAGS"].endswith(f"--jobserver-auth=fifo:{yard.layout.pool / 'tokens'}")
-    assert not env.keys() & set(NUMBERS)
+    assert env["MAKEFLAGS"].endswith(f"--jobserver-auth=fifo:{yard.layout.jobserver / 'tokens'}")
+    assert not env.keys() & set(JOB_COUNT_VARIABLES)
 
 
 def test_what_its_objects_came_to_is_known_the_next_time(
@@ -116,7 +118,7 @@ def test_what_its_objects_came_to_is_known_the_next_time(
     assert (run["jobs"], run["killed"]) == (MOST, [])
     assert names(run) == {"toy.o", "part1.o", "part2.o"}
     assert all(item["peak_mib"] > 0 for item in run["objects"])
-    given, pool = [], jobserver.pool
+    given, pool = [], jobserver.join_jobserver
 
     def spied(*args: Any) -> Any:
         given.append(args[3])
@@ -145,10 +147,10 @@ def test_number_of_jobs_limits_the_jobserver_or_is_exact(
     built(exact)
     governed, fixed = environments_of(extension)
     assert governed["MAKEFLAGS"].split()[0] == f"-j{told}"
-    assert not governed.keys() & set(NUMBERS)
-    assert [fixed[name] for name in NUMBERS] == [str(told)] * 2
+    assert not governed.keys() & set(JOB_COUNT_VARIABLES)
+    assert [fixed[name] for name in JOB_COUNT_VARIABLES] == [str(told)] * 2
     assert "MAKEFLAGS" not in fixed
-    assert [run["jobs"] for run in runs.read(job.runs)] == [told, told]
+    assert [run["jobs"] for run in runs.read_history(job.runs)] == [told, told]
 
 
 @pytest.mark.long
@@ -187,7 +189,7 @@ def test_what_was_compiled_before_a_kill_is_not_compiled_again(
     built(job)
     (log,) = (Path(job.work) / "tree").rglob(".ninja_log")
     lines = log.read_text(encoding="utf-8").splitlines()[1:]
-    assert len(lines) == len(ninjalog.read(log.parent)) == 3
+    assert len(lines) == len(ninjalog.read_ninja_log(log.parent)) == 3
 
 
 @pytest.mark.usefixtures("memory_is_short")
@@ -198,7 +200,7 @@ def test_a_compiler_that_is_killed_alone_is_given_up_with_its_cause(
     job = yard.extension(extension, CC=compiler(tmp_path, ALONE))
     with pytest.raises(CommandFailedError, match="Killed") as caught:
         built(job)
-    assert "needs more memory than there is (oom-killed)" in caught.value.todo
+    assert "needs more memory than there is (oom-killed)" in caught.value.hint
     assert "going on with 1 at once" in capsys.readouterr().out
     run = last_run(job)
     assert run["killed"]
@@ -206,7 +208,7 @@ def test_a_compiler_that_is_killed_alone_is_given_up_with_its_cause(
 
 def old_make() -> None:
     """Skips where there is none."""
-    make = compilers.program("make")
+    make = compilers.find_program("make")
     if not make or tuple(map(int, make.version.split(".")[:2])) >= (4, 4):
         pytest.skip("not run: no GNU make before 4.4")
 
@@ -235,5 +237,5 @@ def test_compile_with_an_old_make_in_it_goes_on_with_a_number(
     job = yard.job(jobs="auto", env={"CXX": compiler(tmp_path, text)})
     action.run(job)
     assert "a GNU make before 4.4 is part of this build" in capsys.readouterr().out
-    (run,) = runs.read(job.runs)
+    (run,) = runs.read_history(job.runs)
     assert 1 <= run["jobs"] <= MOST

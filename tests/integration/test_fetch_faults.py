@@ -18,13 +18,13 @@ from typing import Any
 
 import pytest
 
-from tasks.core.errors import BuildError
+from tasks.core.errors import TorchyardError
 from tasks.system import files, git, voice
 from tasks.system.network import download, insisting
 from tasks.system.python import environments, packages
-from tasks.system.python.packages import Download, Packages
-from tasks.wheels.index.rendered import rendered
-from tasks.wheels.index.shelf import add
+from tasks.system.python.packages import DownloadRequest, PackageInstaller
+from tasks.wheels.index.rendered import render_index_pages
+from tasks.wheels.index.shelf import add_wheel
 from tests.integration.conftest import commit
 from tests.integration.conftest import git as by_hand
 from tests.support import githttp, smallwheels
@@ -54,10 +54,12 @@ class Upstream:
 def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upstream]:
     """An archive and an index with one wheel; repositories, one of them inside another."""
     folder = tmp_path_factory.mktemp("upstream")
-    web = files.own(folder / "web")
+    web = files.create_owned_folder(folder / "web")
     (web / "source.tar.gz").write_bytes(DATA)
     made = smallwheels.wheel(folder / "made", "bigone", "1.0", {"bigone.py": CODE})
-    for path, text in rendered(ROOT / "templates" / "index", [add(web, made)]).items():
+    for path, text in render_index_pages(
+        ROOT / "templates" / "index", [add_wheel(web, made)]
+    ).items():
         files.write_atomic(web / path, text)
     for name in ("inner", "outer"):
         (folder / "git" / name).mkdir(parents=True)
@@ -93,7 +95,7 @@ def heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Heard:
         monkeypatch.setenv(name, value)
     waiting(monkeypatch, 60)
     found = Heard()
-    voice.listen(found)
+    voice.set_listener(found)
     return found
 
 
@@ -107,30 +109,32 @@ def waiting(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
 
 def tarball(port: int, at: Path) -> Path:
     digest = hashlib.sha256(DATA).hexdigest()
-    return download.download(f"http://127.0.0.1:{port}/source.tar.gz", at / "source", digest)
+    return download.download_file(f"http://127.0.0.1:{port}/source.tar.gz", at / "source", digest)
 
 
 def by_uv(port: int, at: Path) -> Path:
     os.environ["UV_DEFAULT_INDEX"] = f"http://127.0.0.1:{port}/simple"
     site = at / "site"
-    Packages(sys.executable, environments.find_uv(), at / "log", site).install(["bigone"])
+    PackageInstaller(sys.executable, environments.find_uv(), at / "log", site).install_requirements(
+        ["bigone"]
+    )
     return site / "bigone.py"
 
 
 def by_pip(port: int, at: Path) -> Path:
     index = f"http://127.0.0.1:{port}/simple"
-    return packages.download(
-        Download(sys.executable, "bigone==1.0", index, at / "wheel", at / "log")
+    return packages.download_distribution(
+        DownloadRequest(sys.executable, "bigone==1.0", index, at / "wheel", at / "log")
     )
 
 
 def clone(port: int, at: Path) -> Path:
-    git.clone_at(f"http://127.0.0.1:{port}/inner", "main", at / "clone", log=at / "log")
+    git.clone_at_ref(f"http://127.0.0.1:{port}/inner", "main", at / "clone", log=at / "log")
     return at / "clone" / "large"
 
 
 def submodule(port: int, at: Path) -> Path:
-    git.clone_at(f"http://127.0.0.1:{port}/outer", "main", at / "clone", log=at / "log")
+    git.clone_at_ref(f"http://127.0.0.1:{port}/outer", "main", at / "clone", log=at / "log")
     return at / "clone" / "inner" / "large"
 
 
@@ -156,7 +160,7 @@ def test_what_meets_a_fault_once_comes_whole_by_itself_and_says_so(  # noqa: PLR
     upstream: Upstream, tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch,
     name: str, kind: Any,
 ) -> None:  # fmt: skip
-    port, at = port_of(upstream, name), files.own(tmp_path / "at")
+    port, at = port_of(upstream, name), files.create_owned_folder(tmp_path / "at")
     if kind == "stall":
         waiting(monkeypatch, 2)
     with wire(port, Fault(kind, BIG // 2)) as line:
@@ -178,17 +182,17 @@ def test_a_fault_that_lasts_is_told_and_leaves_nothing_half_there(  # noqa: PLR0
     upstream: Upstream, tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch,
     name: str, kind: Any,
 ) -> None:  # fmt: skip
-    port, at = port_of(upstream, name), files.own(tmp_path / "at")
+    port, at = port_of(upstream, name), files.create_owned_folder(tmp_path / "at")
     monkeypatch.setattr(insisting, "PAUSES", (0.0,))
     if kind == "stall":
         waiting(monkeypatch, 2)
     for variable in ("UV_HTTP_RETRIES", "PIP_RETRIES", "PIP_RESUME_RETRIES"):
         monkeypatch.setenv(variable, "0")
     with wire(port, *[Fault(kind, BIG // 2)] * 40) as line:
-        with pytest.raises(BuildError) as told:
+        with pytest.raises(TorchyardError) as told:
             CLIENTS[name](line.port, at)
         assert line.met >= 2, "it was tried again"
-        assert "run the same command again" in told.value.todo
+        assert "run the same command again" in told.value.hint
         arrived = [path for path in at.rglob("*") if path.name in {"source", "bigone.py", "large"}]
         assert not [*arrived, *at.rglob("*.whl")], "nothing half is taken for whole"
         line.faults.clear()
@@ -199,6 +203,6 @@ def test_pip_is_not_given_from_its_cache_what_came_with_other_bytes(
     upstream: Upstream, tmp_path: Path, heard: Heard
 ) -> None:
     with wire(upstream.web, Fault("corrupt", BIG // 2)) as line:
-        by_pip(line.port, files.own(tmp_path / "one"))
-        by_pip(line.port, files.own(tmp_path / "two"))
+        by_pip(line.port, files.create_owned_folder(tmp_path / "one"))
+        by_pip(line.port, files.create_owned_folder(tmp_path / "two"))
     assert [line for line in heard if "it came with another sha256; trying again" in line]

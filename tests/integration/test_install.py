@@ -17,13 +17,13 @@ import pytest
 from packaging.tags import sys_tags
 
 from tasks.cli.commands import restore as report
-from tasks.core.errors import BuildError
+from tasks.core.errors import TorchyardError
 from tasks.core.model import Artifact
-from tasks.lock.profile import Subject
-from tasks.stages.extensions.job import Built
+from tasks.lock.profile import SelectedProfile
+from tasks.stages.extensions.job import BuiltExtension
 from tasks.stages.install import action, imported
-from tasks.stages.install.moved import moved
-from tasks.stages.install.target.environment import ask
+from tasks.stages.install.moved import is_stale
+from tasks.stages.install.target.environment import query_environment
 from tasks.stages.install.transaction import journal, keeping
 from tasks.system import files, manifests, voice
 from tasks.system.python import environments
@@ -49,7 +49,7 @@ def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def heard() -> Heard:
     found = Heard()
-    voice.listen(found)
+    voice.set_listener(found)
     return found
 
 
@@ -79,12 +79,12 @@ def yard(tmp_path: Path) -> InstallYard:
 
 
 def stamp(yard: InstallYard) -> Path:
-    (found,) = journal.stamps(yard.replaced)
+    (found,) = journal.list_stamps(yard.replaced)
     return found
 
 
 def restore(yard: InstallYard, *, yes: bool = True) -> None:
-    report.run(Subject(yard.root, yard.profile, None), yes=yes)
+    report.run(SelectedProfile(yard.root, yard.profile, None), yes=yes)
 
 
 def versions(person: Theirs) -> dict[str, str]:
@@ -123,7 +123,7 @@ def test_torch_its_needs_and_the_extension_are_put_there_and_all_of_it_taken_bac
     restore(yard)
     assert json.loads(record.read_text(encoding="utf-8"))["removed_by"] == "doit restore"
     assert yard.theirs.tree() == before
-    assert list(journal.stamps(yard.replaced)) == []
+    assert list(journal.list_stamps(yard.replaced)) == []
     restore(yard)
     assert heard[-1] == "nothing of this profile lies in an environment of yours"
 
@@ -133,7 +133,7 @@ def test_partial_install_leaves_out_an_extension_that_failed(
 ) -> None:
     job = yard.job()
     Path(job.extensions["toy"]).unlink()
-    with pytest.raises(BuildError, match="manifest is not there"):
+    with pytest.raises(TorchyardError, match="manifest is not there"):
         action.run(job)
     action.run(replace(job, partial=True))
     assert versions(yard.theirs)["torch"] == "2.6.0"
@@ -161,20 +161,20 @@ def test_what_lies_there_is_what_an_installer_leaves(yard: InstallYard, tmp_path
 def test_a_second_run_has_nothing_to_do_until_a_persons_pip_was_there(
     yard: InstallYard, heard: Heard
 ) -> None:
-    assert moved(yard.job())
+    assert is_stale(yard.job())
     yard.install()
-    assert not moved(yard.job())
+    assert not is_stale(yard.job())
     first = yard.theirs.tree()
     yard.install()
     assert heard[-1] == f"all of it lies in {yard.theirs.folder} already"
     assert yard.theirs.tree() == first
 
     yard.theirs.install(smallwheels.torch(yard.root / "pips", "2.7.0"))
-    assert moved(yard.job())
+    assert is_stale(yard.job())
     yard.install()
     assert versions(yard.theirs)["torch"] == "2.6.0"
     yard.theirs.uninstall("needed")
-    assert moved(yard.job())
+    assert is_stale(yard.job())
 
 
 def test_two_installs_in_a_row_lead_back_to_what_was_there_before_the_first(
@@ -190,7 +190,7 @@ def test_two_installs_in_a_row_lead_back_to_what_was_there_before_the_first(
     assert sorted(path.name for path in (stamp(yard) / "files").rglob("*.py")) == one
     restore(yard)
     assert yard.theirs.tree() == before
-    assert list(journal.stamps(yard.replaced)) == []
+    assert list(journal.list_stamps(yard.replaced)) == []
 
 
 def test_only_what_is_new_is_exchanged(yard: InstallYard, heard: Heard) -> None:
@@ -301,10 +301,10 @@ def test_a_torch_that_does_not_import_gives_way_to_what_was_there(
 ) -> None:
     before = yard.theirs.tree()
     yard.torch("2.6.0", requires=NEEDS, code=code)
-    with pytest.raises(BuildError, match=r"the cause|what .* imports is 9"):
+    with pytest.raises(TorchyardError, match=r"the cause|what .* imports is 9"):
         yard.install()
     assert yard.theirs.tree() == before
-    assert list(journal.stamps(yard.replaced)) == []
+    assert list(journal.list_stamps(yard.replaced)) == []
 
 
 def test_an_extension_that_does_not_import_leaves_the_last_good_install(
@@ -314,7 +314,7 @@ def test_an_extension_that_does_not_import_leaves_the_last_good_install(
     yard.install()
     good = yard.theirs.tree()
     yard.extension("1.1", "raise RuntimeError('undefined symbol')\n")
-    with pytest.raises(BuildError, match=r"toyext does not import .*undefined symbol"):
+    with pytest.raises(TorchyardError, match=r"toyext does not import .*undefined symbol"):
         yard.install()
     assert yard.theirs.tree() == good
     restore(yard)
@@ -365,9 +365,9 @@ def test_another_profile_has_to_give_it_back_first(yard: InstallYard) -> None:
     there = yard.theirs.tree()
     other = InstallYard(yard.root, yard.theirs, "other")
     other.torch("2.7.0", requires=NEEDS)
-    with pytest.raises(BuildError, match="profile p has put its torch") as told:
+    with pytest.raises(TorchyardError, match="profile p has put its torch") as told:
         other.install()
-    assert "doit restore --yes profile=p" in told.value.todo
+    assert "doit restore --yes profile=p" in told.value.hint
     assert yard.theirs.tree() == there
 
 
@@ -375,15 +375,15 @@ def test_another_profile_that_was_cut_off_in_its_first_install_has_to_give_it_ba
     yard: InstallYard,
 ) -> None:
     yard.install()
-    (done,) = journal.stamps(yard.replaced)
-    held = journal.held(done)
+    (done,) = journal.list_stamps(yard.replaced)
+    held = journal.read_record(done)
     assert held
-    files.own(done / journal.CHANGE)
-    journal.write_change(done, journal.Change("installing", held))
-    (done / journal.HELD).unlink()
+    files.create_owned_folder(done / journal.PENDING_FOLDER)
+    journal.write_pending(done, journal.PendingInstall("installing", held))
+    (done / journal.RECORD_FILE).unlink()
     other = InstallYard(yard.root, yard.theirs, "other")
     other.torch("2.7.0", requires=NEEDS)
-    with pytest.raises(BuildError, match="profile p has put its torch"):
+    with pytest.raises(TorchyardError, match="profile p has put its torch"):
         other.install()
 
 
@@ -393,11 +393,11 @@ def test_of_two_profiles_at_one_moment_the_later_waits_and_gives_way(
     """The other comes between the look and the exchange."""
     other = InstallYard(yard.root, yard.theirs, "other")
     other.torch("2.7.0", requires=NEEDS)
-    real = keeping.keep
+    real = keeping.back_up_files
     with ThreadPoolExecutor(1) as beside:
         second: list[Future[Any]] = []
 
-        def slow(*given: Any) -> journal.Exchange:
+        def slow(*given: Any) -> journal.InstallRecord:
             monkeypatch.setattr(keeping, "keep", real)
             second.append(beside.submit(other.install))
             while not any("waiting for it" in line for line in heard):
@@ -406,19 +406,19 @@ def test_of_two_profiles_at_one_moment_the_later_waits_and_gives_way(
 
         monkeypatch.setattr(keeping, "keep", slow)
         yard.install()
-        with pytest.raises(BuildError, match="profile p has put its torch"):
+        with pytest.raises(TorchyardError, match="profile p has put its torch"):
             second[0].result()
     assert versions(yard.theirs)["torch"] != "2.7.0"
-    assert list(journal.stamps(other.replaced)) == []
+    assert list(journal.list_stamps(other.replaced)) == []
 
 
-def untouched(yard: InstallYard, match: str) -> BuildError:
+def untouched(yard: InstallYard, match: str) -> TorchyardError:
     before = yard.theirs.tree()
-    with pytest.raises(BuildError, match=match) as told:
+    with pytest.raises(TorchyardError, match=match) as told:
         yard.install()
     assert yard.theirs.tree() == before
-    assert list(journal.stamps(yard.replaced)) == []
-    assert told.value.todo
+    assert list(journal.list_stamps(yard.replaced)) == []
+    assert told.value.hint
     return told.value
 
 
@@ -426,12 +426,12 @@ def test_a_wheel_for_another_python_is_refused(yard: InstallYard) -> None:
     made = smallwheels.wheel(
         yard.root / "wheelhouse" / "x", "toyext", "2.0", {"toyext.py": ""}, tag="cp38-cp38-win32"
     )
-    text = Path(yard.layout.manifest("extensions:toy")).read_text(encoding="utf-8")
-    known, name = files.artifact(made), "toyext-1.0-py3-none-any.whl"
-    before = files.artifact(yard.root / "wheelhouse" / "for-torch" / name)
+    text = Path(yard.layout.compute_manifest_path("extensions:toy")).read_text(encoding="utf-8")
+    known, name = files.read_artifact(made), "toyext-1.0-py3-none-any.whl"
+    before = files.read_artifact(yard.root / "wheelhouse" / "for-torch" / name)
     text = text.replace(before.name, known.name).replace(before.sha256, known.sha256)
     text = text.replace(f'"size": {before.size}', f'"size": {known.size}')
-    Path(yard.layout.manifest("extensions:toy")).write_text(text, encoding="utf-8")
+    Path(yard.layout.compute_manifest_path("extensions:toy")).write_text(text, encoding="utf-8")
     untouched(yard, "is for cp38-cp38-win32, and .*nothing was changed")
 
 
@@ -442,12 +442,12 @@ def test_what_no_index_has_changes_nothing(yard: InstallYard) -> None:
 
 def test_a_wheel_that_is_not_in_the_wheelhouse_any_more_is_told(yard: InstallYard) -> None:
     (yard.root / "wheelhouse" / "torch-2.6.0-py3-none-any.whl").unlink()
-    assert "doit clean wheel" in untouched(yard, "there is no torch-2.6.0").todo
+    assert "doit clean wheel" in untouched(yard, "there is no torch-2.6.0").hint
 
 
 def test_a_package_without_a_list_of_its_files_is_refused(yard: InstallYard) -> None:
     (yard.theirs.site / "torch-2.5.1.dist-info" / "RECORD").unlink()
-    assert "pip uninstall torch" in untouched(yard, "torch 2.5.1 has no RECORD").todo
+    assert "pip uninstall torch" in untouched(yard, "torch 2.5.1 has no RECORD").hint
 
 
 def test_condas_torch_without_record_is_known_by_condas_own_list(
@@ -532,16 +532,16 @@ def test_what_was_kept_and_is_not_whole_any_more_is_not_put_back(yard: InstallYa
     there = yard.theirs.tree()
     kept = next((stamp(yard) / "files").rglob("same.py"))
     kept.write_text("", encoding="utf-8")
-    with pytest.raises(BuildError, match="this is not what was kept here") as told:
+    with pytest.raises(TorchyardError, match="this is not what was kept here") as told:
         restore(yard)
-    assert "torch==2.5.1" in told.value.todo
+    assert "torch==2.5.1" in told.value.hint
     assert yard.theirs.tree() == there
 
 
 def test_an_environment_that_is_gone_is_told(yard: InstallYard) -> None:
     yard.install()
     yard.theirs.folder.rename(yard.root / "moved")
-    with pytest.raises(BuildError, match="the environment is not there any more"):
+    with pytest.raises(TorchyardError, match="the environment is not there any more"):
         restore(yard)
     assert (stamp(yard) / "replaced.json").is_file()
 
@@ -555,10 +555,10 @@ def test_an_environment_that_is_gone_keeps_no_other_from_its_own(
     InstallYard(yard.root, second).install()
     assert second.tree() != before
     yard.theirs.folder.rename(yard.root / "moved")
-    with pytest.raises(BuildError, match="the environment is not there any more"):
+    with pytest.raises(TorchyardError, match="the environment is not there any more"):
         restore(yard)
     assert second.tree() == before
-    assert len(list(journal.stamps(yard.replaced))) == 1
+    assert len(list(journal.list_stamps(yard.replaced))) == 1
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: there is no lib64")
@@ -585,15 +585,17 @@ def test_what_comes_after_a_module_without_a_driver_is_looked_at(yard: InstallYa
     for name, code in {"torch": "__version__ = '2.6.0'\n", "one": lacks, "two": ""}.items():
         (yard.theirs.site / name).mkdir(exist_ok=True)
         (yard.theirs.site / name / "__init__.py").write_text(code, encoding="utf-8")
-    manifests.publish(job.extensions["toy"], Built("toy", "built", {}, TOY, (), ("one", "two")))
+    manifests.write_manifest(
+        job.extensions["toy"], BuiltExtension("toy", "built", {}, TOY, (), ("one", "two"))
+    )
     Path(job.replaced).mkdir(parents=True)
-    target = ask(Path(yard.theirs.python))
-    imported.require(job, target, "2.6.0")  # without a driver it cannot be tried
-    with pytest.raises(BuildError, match=r"what .* imports is 2\.6\.0"):
-        imported.require(job, target, "2.7.0")
+    target = query_environment(Path(yard.theirs.python))
+    imported.require_imports(job, target, "2.6.0")  # without a driver it cannot be tried
+    with pytest.raises(TorchyardError, match=r"what .* imports is 2\.6\.0"):
+        imported.require_imports(job, target, "2.7.0")
     (yard.theirs.site / "two" / "__init__.py").write_text("raise RuntimeError('why')\n")
-    with pytest.raises(BuildError, match=r"two does not import in .*why"):
-        imported.require(job, target, "2.6.0")
+    with pytest.raises(TorchyardError, match=r"two does not import in .*why"):
+        imported.require_imports(job, target, "2.6.0")
 
 
 # in a process of its own, whose children get no PYTHONPATH: KILL before the nth change of a file
@@ -676,7 +678,7 @@ def test_a_kill_anywhere_in_an_install_loses_nothing(
             assert yard.theirs.tree() == good, at
         restore(yard)
         assert yard.theirs.tree() == before, at
-        assert list(journal.stamps(yard.replaced)) == [], at
+        assert list(journal.list_stamps(yard.replaced)) == [], at
 
 
 @needs_posix
@@ -697,7 +699,7 @@ def test_a_kill_anywhere_in_a_restore_loses_nothing(
             assert yard.theirs.tree() == good, at
         restore(yard)
         assert yard.theirs.tree() == before, at
-        assert list(journal.stamps(yard.replaced)) == [], at
+        assert list(journal.list_stamps(yard.replaced)) == [], at
 
 
 @needs_posix
@@ -719,4 +721,4 @@ def test_a_kill_in_a_second_install_keeps_the_way_back_to_the_first(
         assert versions(yard.theirs)["torch"] == "2.7.0", at
         restore(yard)
         assert yard.theirs.tree() == before, at
-        assert list(journal.stamps(yard.replaced)) == [], at
+        assert list(journal.list_stamps(yard.replaced)) == [], at

@@ -87,9 +87,9 @@ def test_a_lock_holds_commits_and_files_and_changes_nothing(built: Yard) -> None
     assert toy["commit"] == git(folder / "git" / "toy.git", "rev-parse", "HEAD")
     assert toy["submodules"] == {"inner": git(folder / "git" / "inner", "rev-parse", "HEAD")}
     wheel = built.folder / "wheelhouse" / torch["wheel"]
-    assert torch["sha256"] == files.artifact(wheel).sha256
+    assert torch["sha256"] == files.read_artifact(wheel).sha256
     needed = folder / "index" / "needed" / "needed-1.0-py3-none-any.whl"
-    assert torch["packages"] == {"needed==1.0": [files.artifact(needed).sha256]}
+    assert torch["packages"] == {"needed==1.0": [files.read_artifact(needed).sha256]}
     tools = {pin.partition("==")[0] for pin in section["packages"]}
     assert {"cmake", "ninja", "numpy", "pip", "setuptools", "wheel"} <= tools
     assert all(len(digests) == 1 for digests in section["packages"].values())

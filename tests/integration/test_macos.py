@@ -22,7 +22,7 @@ def on_a_mac(folder: Path, profile: str) -> Yard:
     yard = Yard(folder)
     shipped = ROOT / "config" / "profiles" / f"{profile}.yaml"
     shutil.copy(shipped, folder / "config" / "profiles" / f"{NAME}.yaml")
-    probe.pin(yard.build / "host.json", probe.Asked("auto", None), MAC)
+    probe.write_host_pin(yard.build / "host.json", probe.HostQuery("auto", None), MAC)
     return yard
 
 

@@ -23,7 +23,7 @@ from tasks.system import files, voice
 from tasks.system.network import insisting
 from tasks.system.network.mirrors import DEFAULT_INDEX
 from tasks.system.python import environments, packages
-from tasks.system.python.packages import Download, Packages
+from tasks.system.python.packages import DownloadRequest, PackageInstaller
 from tests.integration.conftest import commit, git
 from tests.support import smallwheels
 from tests.support.checkout import Heard
@@ -173,7 +173,7 @@ def test_through_mirrors_the_same_is_built_and_all_that_came_is_locked(
     assert {"cmake", "numpy", "iniconfig", "pluggy"} <= {name.split("-")[0] for name in given}
     text = (through.folder / "torchyard.lock").read_text(encoding="utf-8")
     from_torchs = [upstream / "index" / path.lstrip("/") for path in near.asked if "whl" in path]
-    given |= {path.name: files.artifact(path).sha256 for path in from_torchs}
+    given |= {path.name: files.read_artifact(path).sha256 for path in from_torchs}
     assert [name for name, sha256 in given.items() if sha256 not in text] == []
     assert len(given) > 8
 
@@ -189,7 +189,7 @@ def heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Heard:
     for name, value in {**alone, **caches, "UV_DEFAULT_INDEX": ""}.items():
         monkeypatch.setenv(name, value)
     found = Heard()
-    voice.listen(found)
+    voice.set_listener(found)
     return found
 
 
@@ -209,25 +209,33 @@ TRUE = "9deba5723312380e77435581c6bf4935c94cbfab9b1ed33ef8d238ea168eb760"  # on 
 def test_a_mirror_that_gives_another_file_is_found_out(
     liar: Mirror, tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work = files.own(tmp_path / "work")
+    work = files.create_owned_folder(tmp_path / "work")
     monkeypatch.setenv("UV_DEFAULT_INDEX", liar.url)
     monkeypatch.setenv("PIP_INDEX_URL", liar.url)
     uv = environments.find_uv()
     for one in (uv, None):
-        into = Packages(sys.executable, one, work / "log", work / "site")
+        into = PackageInstaller(sys.executable, one, work / "log", work / "site")
         with pytest.raises(BadArtifactError, match=f"{TRUE} is locked") as told:
             into.install_locked({"iniconfig==2.1.0": (TRUE,)})
-        assert "find out who changed the file" in told.value.todo
+        assert "find out who changed the file" in told.value.hint
         assert not list(work.rglob("iniconfig*"))
     # without a lock uv and pip go by the digest of the page
     wanted = "iniconfig==2.1.0"
     with pytest.raises(FetchError, match="its index says"):
-        packages.download(Download(sys.executable, wanted, liar.url, work / "wheel", work / "log"))
+        packages.download_distribution(
+            DownloadRequest(sys.executable, wanted, liar.url, work / "wheel", work / "log")
+        )
     with pytest.raises(FetchError, match="its index says"):
-        Packages(sys.executable, uv, work / "log", work / "site").install([wanted])
+        PackageInstaller(sys.executable, uv, work / "log", work / "site").install_requirements(
+            [wanted]
+        )
     # and where that lies too, nothing but a lock tells
     liar.pages_lie = True
-    Packages(sys.executable, uv, work / "log", work / "theirs").install([wanted])
+    PackageInstaller(sys.executable, uv, work / "log", work / "theirs").install_requirements(
+        [wanted]
+    )
     assert (work / "theirs" / "iniconfig.py").read_text(encoding="utf-8") == "evil = 1\n"
     with pytest.raises(BadArtifactError, match=f"{TRUE} is locked"):
-        Packages(sys.executable, uv, work / "log", work / "site").install_locked({wanted: (TRUE,)})
+        PackageInstaller(sys.executable, uv, work / "log", work / "site").install_locked(
+            {wanted: (TRUE,)}
+        )

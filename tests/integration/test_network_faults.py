@@ -17,8 +17,8 @@ from socketserver import BaseRequestHandler, ThreadingTCPServer
 import pytest
 
 from tasks.system import files
-from tasks.wheels.index.rendered import rendered
-from tasks.wheels.index.shelf import add
+from tasks.wheels.index.rendered import render_index_pages
+from tasks.wheels.index.shelf import add_wheel
 from tests.integration.conftest import commit, git, installed, source_profile
 from tests.support.faultynet import Fault, wire
 from tests.support.sharedlibrary import compile_library
@@ -38,14 +38,14 @@ BIG = 400_000  # bytes in the wheel: the pages of an index are far below
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[int]:
     """The port of a package index on loopback with two torches on it."""
-    folder = files.own(tmp_path / "index")
+    folder = files.create_owned_folder(tmp_path / "index")
     padding = f"padding = {os.urandom(BIG).hex()!r}"
     compiled = compile_library(tmp_path / "libtorch.so", "int torch_add(void) { return 1; }")
     library = compiled.read_bytes()
     releases = ("2.15.0", "2.15.1")
     made = [torch(tmp_path / "made", one, code=padding, library=library) for one in releases]
-    entries = [add(folder, one) for one in made]
-    for path, text in rendered(ROOT / "templates" / "index", entries).items():
+    entries = [add_wheel(folder, one) for one in made]
+    for path, text in render_index_pages(ROOT / "templates" / "index", entries).items():
         files.write_atomic(folder / path, text)
 
     handler = partial(Quiet, directory=str(folder))

@@ -39,19 +39,19 @@ def yard(tmp_path: Path) -> Yard:
     wheelhouse = made.folder / "wheelhouse"
     base = torch(wheelhouse, "2.15.0", requires=["filelock"])
     knn = wheel(wheelhouse, "simple_knn", f"1.0+{LABEL}", {"simple_knn.py": "ours = 1\n"})
-    files.own(made.build)
+    files.create_owned_folder(made.build)
     version, folder = "2.15.0", str(tmp_path / "torch")
-    torch_json = Wheel(version, version, None, folder, "", "wheel", files.artifact(base))
-    manifests.publish(made.build / "wheel.json", torch_json)
-    _extension(made, files.artifact(knn))
+    torch_json = Wheel(version, version, None, folder, "", "wheel", files.read_artifact(base))
+    manifests.write_manifest(made.build / "wheel.json", torch_json)
+    _extension(made, files.read_artifact(knn))
     return made
 
 
 def _extension(yard: Yard, artifact: Artifact) -> None:
-    from tasks.stages.extensions.job import Built  # noqa: PLC0415
+    from tasks.stages.extensions.job import BuiltExtension  # noqa: PLC0415
 
     place = yard.build / "extensions" / "simple-knn.json"
-    manifests.publish(place, Built("simple-knn", "built", {}, artifact))
+    manifests.write_manifest(place, BuiltExtension("simple-knn", "built", {}, artifact))
 
 
 def env() -> dict[str, str]:

@@ -22,7 +22,7 @@ BROKEN = "#error broken on purpose\n"
 
 
 def newest(yard: Yard) -> Run:
-    return next(runrecords.runs(yard.build / "records" / "runs"))
+    return next(runrecords.read_runs(yard.build / "records" / "runs"))
 
 
 def made(stage: StageRun | None) -> set[str]:
@@ -39,21 +39,21 @@ def test_edges_of_torch_and_of_extensions_are_on_the_clock_of_the_run(
     yard.must("build")
     run = newest(yard)
     assert (run.outcome, run.profile, run.command) == ("done", "trial", ("build",))
-    assert run.asked["torch.strategy"] == "source"
-    assert run.decided["torch"] == "2.6.0"
+    assert run.settings["torch.strategy"] == "source"
+    assert run.resolution["torch"] == "2.6.0"
     after = {node.name: set(node.after) for node in run.graph}
     assert {"source", "deps", "env"} <= after["compile"]
-    assert {"core.cpp.o", "text.cpp.o", "add.cpp.o"} <= made(run.stage("compile"))
-    assert made(run.stage("extensions:toy")) == {"toy.o", "part1.o", "part2.o"}
+    assert {"core.cpp.o", "text.cpp.o", "add.cpp.o"} <= made(run.find_stage("compile"))
+    assert made(run.find_stage("extensions:toy")) == {"toy.o", "part1.o", "part2.o"}
     for name in ("compile", "extensions:toy"):
-        stage = run.stage(name)
+        stage = run.find_stage(name)
         assert stage
         for edge in stage.edges:
             assert stage.began <= edge.began <= edge.ended <= stage.ended
     source = tree / "c10" / "core.cpp"
     source.write_text(BROKEN, encoding="utf-8")
     assert yard.doit("build")[0] == 1
-    stage = newest(yard).stage("compile")
+    stage = newest(yard).find_stage("compile")
     assert stage
     assert stage.outcome == "failed"
     assert [Path(edge.output).name for edge in stage.edges if edge.failed] == ["core.cpp.o"]

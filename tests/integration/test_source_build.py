@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tasks.system import files
-from tasks.system.files import artifact
-from tasks.wheels.files.wheelfile import verify
+from tasks.system.files import read_artifact
+from tasks.wheels.files.wheelfile import verify_wheel
 from tests.integration.conftest import commit, git, installed, source_profile
 from tests.support.ninjalog import made, products
 from tests.support.sharedlibrary import linux
@@ -64,7 +64,7 @@ def test_a_changed_library_comes_into_the_wheel_and_the_environment(yard: Yard, 
     assert installed(yard, ask) == "43"
     assert not (tree / "build" / "bdist.torchyard").exists()
     wheel = yard.folder / "wheelhouse" / yard.manifest("wheel")["artifact"]["name"]
-    verify(wheel, yard.manifest("deps")["python_version"])
+    verify_wheel(wheel, yard.manifest("deps")["python_version"])
     (Path(yard.manifest("wheel")["folder"]) / "cuda.py").unlink()  # then all of it is installed
     source.write_text(source.read_text(encoding="utf-8").replace("43;", "44;"), encoding="utf-8")
     assert "installed what changed" not in yard.must("build")
@@ -240,7 +240,7 @@ def test_a_wheel_that_another_profile_replaced_is_not_taken_for_ours(
     kept.write_bytes(kept.read_bytes() + b"another")
     yard.must("clean")
     assert "the same content" not in yard.must("build")
-    assert yard.manifest("wheel")["artifact"]["sha256"] == artifact(kept).sha256
+    assert yard.manifest("wheel")["artifact"]["sha256"] == read_artifact(kept).sha256
 
 
 @pytest.mark.long
@@ -281,7 +281,7 @@ def test_the_libraries_alone_become_a_prefix_that_find_package_accepts(
 @pytest.mark.long
 def test_a_tree_in_which_another_profile_is_at_work_is_left_alone(yard: Yard, tree: Path) -> None:
     yard.profile(**source_profile(tree))
-    with files.lock(tree / "build"):
+    with files.lock_folder(tree / "build"):
         code, out = yard.doit("build")
     assert code == 1
     assert f"{tree / 'build'}: another torchyard run (process {os.getpid()}) is using this" in out

@@ -17,11 +17,11 @@ import pytest
 
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
-from tasks.knowledge.archs import MachineCode, cmake_accepts, extension_accepts
-from tasks.knowledge.covers import how
-from tasks.knowledge.grammar import for_extension, for_torch_cmake
-from tasks.knowledge.ownlists import read_for_extension, read_for_torch_cmake
-from tasks.knowledge.toolkits import toolkit
+from tasks.knowledge.archs import MachineCode, is_cmake_arch_supported, is_extension_arch_supported
+from tasks.knowledge.covers import classify_compatibility
+from tasks.knowledge.grammar import format_extension_archs, format_torch_cmake_archs
+from tasks.knowledge.ownlists import parse_extension_archs, parse_torch_cmake_archs
+from tasks.knowledge.toolkits import find_toolkit
 from tests.real.debian import Debian
 from tests.support.checkout import KNOWLEDGE
 from tests.support.yard import Yard
@@ -106,17 +106,17 @@ def builder_says(
 
 
 def judge_builder(release: str, python: str, builder: str) -> None:
-    accepted = [arch for arch in MADE if extension_accepts(KNOWLEDGE, release, arch)]
+    accepted = [arch for arch in MADE if is_extension_arch_supported(KNOWLEDGE, release, arch)]
     left = [str(arch) for arch in MADE if arch not in accepted]
-    valid = lists(partial(for_extension, KNOWLEDGE, release), accepted)
+    valid = lists(partial(format_extension_archs, KNOWLEDGE, release), accepted)
     said, with_flag = builder_says(python, builder, [*valid, *left, *REFUSED])
     for text in valid:
-        expected = flags(read_for_extension(KNOWLEDGE, release, text))
+        expected = flags(parse_extension_archs(KNOWLEDGE, release, text))
         assert {flag.removeprefix("-gencode=") for flag in said[text]} == expected, text
     for text in (*left, *REFUSED):
         assert "Unknown CUDA arch" in said[text], text
         with pytest.raises(KnowledgeError):
-            read_for_extension(KNOWLEDGE, release, text)
+            parse_extension_archs(KNOWLEDGE, release, text)
     assert with_flag == []  # any flag with "arch" in it, and the list does not count
 
 
@@ -134,18 +134,18 @@ def test_the_extension_builder_of_an_older_tree_does_too(tree: Path) -> None:
 
 
 def judge_cmake(release: str, cmake: str, select: Path, at: Path) -> None:
-    accepted = [arch for arch in MADE if cmake_accepts(KNOWLEDGE, release, arch)]
+    accepted = [arch for arch in MADE if is_cmake_arch_supported(KNOWLEDGE, release, arch)]
     left = [str(arch) for arch in MADE if arch not in accepted]
-    valid = lists(partial(for_torch_cmake, KNOWLEDGE, release), accepted)
+    valid = lists(partial(format_torch_cmake_archs, KNOWLEDGE, release), accepted)
     code, lines = cmake_says(cmake, select, valid, at)
     assert code == 0, "\n".join(lines)
     for text, line in zip(valid, lines, strict=True):
-        expected = flags(read_for_torch_cmake(KNOWLEDGE, release, text))
+        expected = flags(parse_torch_cmake_archs(KNOWLEDGE, release, text))
         assert set(line.split(";")) - {"-gencode"} == expected, text
     for text in (*left, *CMAKE_REFUSED):
         assert cmake_says(cmake, select, [text], at)[0] != 0, text
         with pytest.raises(KnowledgeError):
-            read_for_torch_cmake(KNOWLEDGE, release, text)
+            parse_torch_cmake_archs(KNOWLEDGE, release, text)
 
 
 def cmake_says(cmake: str, select: Path, texts: list[str], at: Path) -> tuple[int, list[str]]:
@@ -192,8 +192,8 @@ def test_nvcc_makes_what_the_table_says_and_refuses_the_rest(yard: Yard, tmp_pat
     source.write_text("__global__ void empty() {}\n", encoding="utf-8")
     for home in homes(yard):
         nvcc, cuda = home / "bin" / "nvcc", cuda_of(home)
-        makes = toolkit(KNOWLEDGE, cuda).makes
-        listed = {Arch.parse(name) for name in out(nvcc, "--list-gpu-code").split()}
+        makes = find_toolkit(KNOWLEDGE, cuda).makes
+        listed = {Arch.parse_capability(name) for name in out(nvcc, "--list-gpu-code").split()}
         assert listed == {arch for arch in makes if not arch.suffix}, cuda
         compiling = (nvcc, "-cubin", source, "-o", tmp_path / "empty.cubin")
         for arch in makes - listed:
@@ -206,7 +206,7 @@ def test_nvcc_makes_what_the_table_says_and_refuses_the_rest(yard: Yard, tmp_pat
 
 def test_ptxas_finishes_the_ptx_that_the_rules_say_a_card_runs(yard: Yard, tmp_path: Path) -> None:
     for home in homes(yard):
-        kit = toolkit(KNOWLEDGE, cuda_of(home))
+        kit = find_toolkit(KNOWLEDGE, cuda_of(home))
         for ptx in sorted(kit.makes):
             made = tmp_path / f"{ptx.sm}.ptx"
             made.write_text(
@@ -219,7 +219,9 @@ def test_ptxas_finishes_the_ptx_that_the_rules_say_a_card_runs(yard: Yard, tmp_p
                 ways = [arch for arch in (card, own) if arch in kit.makes]
                 runs = any(assembles(home, made, arch) for arch in ways)
                 code = MachineCode(ptx=frozenset([ptx]))
-                assert bool(how(KNOWLEDGE, code, card)) is runs, f"{kit.cuda}: {ptx} on {card}"
+                assert bool(classify_compatibility(KNOWLEDGE, code, card)) is runs, (
+                    f"{kit.cuda}: {ptx} on {card}"
+                )
 
 
 def assembles(home: Path, ptx: Path, arch: Arch) -> bool:

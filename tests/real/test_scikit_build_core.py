@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.stages.compile.backends import BACKENDS, detect
-from tasks.stages.compile.work import Step, Work
+from tasks.stages.compile.backends import BACKENDS, detect_backend
+from tasks.stages.compile.work import BuildSpec, BuildStep
 from tasks.system.network import archive
 from tasks.system.python import environments, packages
 from tests.support.ninjalog import made, products
@@ -27,20 +27,22 @@ SCIKIT = BACKENDS["scikit_build_core"]
 
 
 @pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Work:
+def work(tmp_path_factory: pytest.TempPathFactory) -> BuildSpec:
     """The unpacked project, a build folder of ours, and the tools."""
     folder = tmp_path_factory.mktemp("scikit")
     uv, log = environments.find_uv(), folder / "log"
     environments.create_venv(folder / "venv", sys.executable, uv, log)
-    python = str(environments.python_of(folder / "venv"))
-    packages.Packages(python, uv, log).install(NEEDED)
+    python = str(environments.find_venv_python(folder / "venv"))
+    packages.PackageInstaller(python, uv, log).install_requirements(NEEDED)
     landing = folder / "landing"
-    sdist = packages.download(packages.Download(python, PROJECT, "", landing, log, sdist=True))
-    archive.extract(sdist, folder / "tree")
-    scripts = environments.scripts_folder(folder / "venv")
-    return Work(
+    sdist = packages.download_distribution(
+        packages.DownloadRequest(python, PROJECT, "", landing, log, sdist=True)
+    )
+    archive.extract_archive(sdist, folder / "tree")
+    scripts = environments.find_scripts_folder(folder / "venv")
+    return BuildSpec(
         tree=folder / "tree",
-        ours=folder / "ours",
+        build_root=folder / "ours",
         python=python,
         cmake=str(scripts / "cmake"),
         ninja=str(scripts / "ninja"),
@@ -51,40 +53,40 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Work:
     )
 
 
-def run(work: Work, step: Step) -> str:
+def run(work: BuildSpec, step: BuildStep) -> str:
     path = f"{Path(work.cmake).parent}{os.pathsep}{os.environ['PATH']}"
     env = {**os.environ, **step.env, "PATH": path}
-    argv = [part.replace("{dest}", str(Path(work.ours) / "out")) for part in step.argv]
+    argv = [part.replace("{dest}", str(Path(work.build_root) / "out")) for part in step.argv]
     done = subprocess.run(argv, cwd=work.tree, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def compiled(work: Work) -> set[str]:
+def compiled(work: BuildSpec) -> set[str]:
     """Names of the objects and libraries that Ninja made for it.
 
     Not of what describes the version, which this project, as PyTorch's tree, makes each time.
     """
-    if not (Path(SCIKIT.folder(work)) / "build.ninja").exists():
-        run(work, SCIKIT.configure_step(work))
-        assert not products({}, made(SCIKIT.folder(work)))
-    before = made(SCIKIT.folder(work))
-    run(work, SCIKIT.compile_step(work))
-    return products(before, made(SCIKIT.folder(work)))
+    if not (Path(SCIKIT.find_build_folder(work)) / "build.ninja").exists():
+        run(work, SCIKIT.create_configure_step(work))
+        assert not products({}, made(SCIKIT.find_build_folder(work)))
+    before = made(SCIKIT.find_build_folder(work))
+    run(work, SCIKIT.create_compile_step(work))
+    return products(before, made(SCIKIT.find_build_folder(work)))
 
 
-def test_the_project_is_known_by_its_backend(work: Work) -> None:
+def test_the_project_is_known_by_its_backend(work: BuildSpec) -> None:
     text = (Path(work.tree) / "pyproject.toml").read_text(encoding="utf-8")
-    assert detect(text) == "scikit_build_core"
+    assert detect_backend(text) == "scikit_build_core"
 
 
-def test_the_second_build_in_the_kept_folder_compiles_nothing(work: Work) -> None:
+def test_the_second_build_in_the_kept_folder_compiles_nothing(work: BuildSpec) -> None:
     first = compiled(work)
     assert {"cell.c.o", "spacegroup.c.o"} < first
     assert not compiled(work)
 
 
-def test_a_changed_source_makes_its_object_and_what_links_it(work: Work) -> None:
+def test_a_changed_source_makes_its_object_and_what_links_it(work: BuildSpec) -> None:
     compiled(work)
     with (Path(work.tree) / "src" / "cell.c").open("a", encoding="utf-8") as stream:
         stream.write("\nint added_by_hand = 1;\n")
@@ -93,17 +95,19 @@ def test_a_changed_source_makes_its_object_and_what_links_it(work: Work) -> None
     assert {name for name in again if not name.endswith(".o")}
 
 
-def test_the_wheel_comes_out_of_the_same_folder_and_holds_the_libraries(work: Work) -> None:
+def test_the_wheel_comes_out_of_the_same_folder_and_holds_the_libraries(work: BuildSpec) -> None:
     compiled(work)
-    before = made(SCIKIT.folder(work))
-    run(work, SCIKIT.wheel_command(work))
-    assert not products(before, made(SCIKIT.folder(work)))
-    assert libraries(Path(work.ours) / "out")
-    assert not libraries(Path(work.ours) / "scratch")
+    before = made(SCIKIT.find_build_folder(work))
+    run(work, SCIKIT.create_wheel_step(work))
+    assert not products(before, made(SCIKIT.find_build_folder(work)))
+    assert libraries(Path(work.build_root) / "out")
+    assert not libraries(Path(work.build_root) / "scratch")
 
 
-def test_one_target_alone_can_be_compiled(work: Work) -> None:
-    alone = dataclasses.replace(work, ours=Path(work.ours) / "alone", target="Spglib_symspg")
+def test_one_target_alone_can_be_compiled(work: BuildSpec) -> None:
+    alone = dataclasses.replace(
+        work, build_root=Path(work.build_root) / "alone", target="Spglib_symspg"
+    )
     made_here = compiled(alone)
     assert "cell.c.o" in made_here
     assert not {name for name in made_here if name.endswith(".cpp.o")}

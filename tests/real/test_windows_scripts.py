@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tasks.stages.env.job import Environment
-from tasks.stages.env.scripts import text_of
+from tasks.stages.env.scripts import render_script
 from tests.real.wine import HOME, Wine, windows
 from tests.support.cmdreader import NASTY
 from tests.support.shellcases import JOB
@@ -56,7 +56,7 @@ def put(wine: Wine, name: str, environments: Mapping[str, Environment]) -> Path:
     for kind, environment in environments.items():
         job = replace(JOB, system="windows")
         template = folder / ("run.bat" if kind == "run.bat" else "env.bat")
-        (folder / kind).write_bytes(text_of(job, template, environment).encode())
+        (folder / kind).write_bytes(render_script(job, template, environment).encode())
     (folder / "dump.py").write_text(DUMP)
     return folder
 
@@ -111,7 +111,11 @@ def test_env_bat_holds_every_value_and_takes_it_back(wine: Wine, expansion: str)
     ours = {n: v for n, v in once.items() if not n.startswith("_TORCHYARD_")}
     # empty elements of its own stay in a variable, and none is added
     assert (
-        differing(ours, {**environment.over(first), "LIB": ";".join([*FOLDERS, "C:\\lib;"])}) == {}
+        differing(
+            ours,
+            {**environment.build_child_environment(first), "LIB": ";".join([*FOLDERS, "C:\\lib;"])},
+        )
+        == {}
     )
     for name, expected in {"twice": once, "changed": once, "after": first, "again": first}.items():
         assert differing(told(folder, name)[1], expected) == {}, name
@@ -150,6 +154,6 @@ def test_run_bat_hands_arguments_environment_and_exit_code_on(wine: Wine) -> Non
     argv, inside = told(folder, "in")
     assert argv == ODD
     before, after = told(folder, "before")[1], told(folder, "after")[1]
-    assert differing(inside, runtime.over(before)) == {}
+    assert differing(inside, runtime.build_child_environment(before)) == {}
     assert before == after
     assert (folder / "usage").read_bytes().startswith(b"usage: run PROGRAM [ARGUMENTS]")

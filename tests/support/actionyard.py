@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tasks.core.deps_model import Cache, Deps, Program
+from tasks.core.deps_model import CompilerCache, DepsManifest, Program
 from tasks.core.model import Arch, Interpreter, Layout
-from tasks.core.resolution import Choice, ToolkitChoice
+from tasks.core.resolution import Resolution, ToolkitResolution
 from tasks.settings.schema import Settings
 from tasks.stages.compile.job import CompileJob
 from tasks.stages.compile.plan import plan as plan_compile
-from tasks.stages.env.job import Caching, Environment
-from tasks.stages.extensions.build import build
+from tasks.stages.env.job import CacheEnvironment, Environment
+from tasks.stages.extensions.build import build_extension
 from tasks.stages.extensions.job import ExtensionJob
-from tasks.stages.extensions.plan import plan as plan_extension
-from tasks.stages.extensions.sources import fetch
+from tasks.stages.extensions.plan import plan_extension as plan_extension
+from tasks.stages.extensions.sources import fetch_source
 from tasks.stages.source.job import SourceTree
 from tasks.system import files, manifests
 from tasks.system.hardware import compilers
@@ -27,7 +27,7 @@ from tasks.system.python import environments
 from tests.support.checkout import KNOWLEDGE, ROOT
 from tests.support.toytree import Backend, make_tree
 
-CHOICE = Choice(
+CHOICE = Resolution(
     system="linux",
     strategy="source",
     strategy_why="",
@@ -36,7 +36,7 @@ CHOICE = Choice(
     ptx=False,
     torch="2.6.0",
     cuda=None,
-    toolkit=ToolkitChoice("none"),
+    toolkit=ToolkitResolution("none"),
     python=Interpreter(sys.executable, "3.12.0"),
 )
 # An official wheel for one card
@@ -46,7 +46,7 @@ PREBUILT = replace(
     targets=(Arch(12, 0),),
     torch="2.15.0",
     cuda="13.2",
-    toolkit=ToolkitChoice("pypi"),
+    toolkit=ToolkitResolution("pypi"),
     python=Interpreter("/usr/bin/python3", "3.11.7"),
 )
 
@@ -75,19 +75,19 @@ class Yard:
         listed = [{"name": "toy", "path": str(folder), "imports": ["toyext"], "env": env}]
         settings = Settings.model_validate({"build": {"jobs": jobs}, "extensions": listed})
         self._publish("extension-env", self._environment({}))
-        self._publish("cache-env", Caching(Cache(), {}, {}, {}))
+        self._publish("cache-env", CacheEnvironment(CompilerCache(), {}, {}, {}))
         (asked,) = settings.extensions
         job = plan_extension(asked, settings, self.layout, CHOICE, KNOWLEDGE).job
         assert isinstance(job, ExtensionJob)
         return job
 
     def _environment(self, variables: dict[str, str]) -> Environment:
-        path = {"PATH": (str(environments.scripts_folder(self.venv)),)}
+        path = {"PATH": (str(environments.find_scripts_folder(self.venv)),)}
         return Environment(set=variables, prepend=path, unset=(), separator=os.pathsep)
 
     def _publish(self, name: str, value: Any) -> None:
-        manifests.publish(self.layout.manifest("deps"), deps(self.venv))
-        manifests.publish(self.layout.manifest(name), value)
+        manifests.write_manifest(self.layout.compute_manifest_path("deps"), deps(self.venv))
+        manifests.write_manifest(self.layout.compute_manifest_path(name), value)
 
 
 def make_yard(folder: Path, venv: Path, backend: Backend = "setup_py", profile: str = "p") -> Yard:
@@ -95,15 +95,15 @@ def make_yard(folder: Path, venv: Path, backend: Backend = "setup_py", profile: 
     layout = Layout(folder, profile, folder / "wheelhouse")
     knowledge = layout.config / "knowledge"
     shutil.copytree(ROOT / "config" / "knowledge", knowledge, dirs_exist_ok=True)
-    files.own(layout.build)
+    files.create_owned_folder(layout.build)
     return Yard(layout, make_tree(folder / "pytorch", backend=backend), venv)
 
 
 def built(job: ExtensionJob) -> Path:
     """The extension's wheel, from a fresh copy of its source."""
-    found = manifests.read(job.deps, Deps)
-    tree, _ = fetch(job, found)
-    return build(job, found, tree)
+    found = manifests.read_manifest(job.deps, DepsManifest)
+    tree, _ = fetch_source(job, found)
+    return build_extension(job, found, tree)
 
 
 def script(path: Path, text: str) -> str:
@@ -113,13 +113,13 @@ def script(path: Path, text: str) -> str:
     return str(path)
 
 
-def deps(venv: Path) -> Deps:
+def deps(venv: Path) -> DepsManifest:
     """What deps leaves where `venv` has the build tools."""
     suffix = ".exe" if sys.platform == "win32" else ""
-    scripts = environments.scripts_folder(venv)
+    scripts = environments.find_scripts_folder(venv)
     found = {name: told(str(scripts / f"{name}{suffix}")) for name in ("cmake", "ninja")}
-    return Deps(
-        python=str(environments.python_of(venv)),
+    return DepsManifest(
+        python=str(environments.find_venv_python(venv)),
         python_version="3.12.0",
         identity="1",
         overlay=None,
@@ -136,6 +136,6 @@ def deps(venv: Path) -> Deps:
 
 def told(path: str) -> Program:
     """A program with the version it tells."""
-    found = compilers.program(path)
+    found = compilers.find_program(path)
     assert found
     return found

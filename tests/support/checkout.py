@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.errors import BuildError
+from tasks.core.errors import TorchyardError
 from tasks.core.model import Gpu, Host, Interpreter
 from tasks.core.progress import Progress
-from tasks.knowledge import load as load_knowledge
-from tasks.lock.profile import Profile, Subject
-from tasks.planning.plan import layout_of, make_plan
-from tasks.settings.load import load
+from tasks.knowledge import load_knowledge as load_knowledge
+from tasks.lock.profile import Profile, SelectedProfile
+from tasks.planning.plan import build_layout, make_plan
+from tasks.settings.load import load_settings
 
 ROOT = Path(__file__).parents[2]
 # How many times as many random moments and values the long tier tries; 11 takes hours
@@ -29,9 +29,9 @@ OnSystem = Callable[..., None]  # takes the names of a system, as /etc/os-releas
 class Heard(list[str]):
     """Everything that was said."""
 
-    say = show = warn = list.append
+    print_line = print_report = print_warning = list.append
 
-    def tick(self, text: str, progress: Progress | None = None) -> None:
+    def show_progress(self, text: str, progress: Progress | None = None) -> None:
         self.append(f"{text} {progress}" if progress else text)
 
     @property
@@ -43,15 +43,15 @@ def write(yard: Path, text: str, profile: str = "mine") -> None:
     (yard / "config" / "profiles" / f"{profile}.yaml").write_text(text, encoding="utf-8")
 
 
-def opened(yard: Path, profile: str = "mine", on: Host = HOST) -> Subject:
-    loaded = load(yard / "config", profile, {})
-    layout = layout_of(yard, profile, loaded.settings)
+def opened(yard: Path, profile: str = "mine", on: Host = HOST) -> SelectedProfile:
+    loaded = load_settings(yard / "config", profile, {})
+    layout = build_layout(yard, profile, loaded.settings)
     choice, plan = make_plan(loaded.settings, on, KNOWLEDGE, layout)
-    return Subject(yard, profile, Profile(loaded, layout, on, KNOWLEDGE, choice, plan))
+    return SelectedProfile(yard, profile, Profile(loaded, layout, on, KNOWLEDGE, choice, plan))
 
 
-def broken(yard: Path, text: str) -> Subject:
+def broken(yard: Path, text: str) -> SelectedProfile:
     write(yard, text)
-    with pytest.raises(BuildError) as found:
-        load(yard / "config", "mine", {})
-    return Subject(yard, "mine", None, found.value)
+    with pytest.raises(TorchyardError) as found:
+        load_settings(yard / "config", "mine", {})
+    return SelectedProfile(yard, "mine", None, found.value)

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from doit.cmd_base import DodoTaskLoader
 from doit.doit_cmd import DoitMain
 
-from tasks.cli.doit_commands import command_tasks
-from tasks.lock.profile import Subject
-from tasks.planning.plan import STAGES
+from tasks.cli.doit_commands import generate_command_tasks
+from tasks.lock.profile import SelectedProfile
+from tasks.planning.plan import STAGE_KINDS
 from tests.support.snippets import ROOT
 
 Options = dict[str, bool]  # by name: whether a value comes after it
@@ -27,14 +27,14 @@ def _own() -> Iterator[tuple[str, Options]]:
 
 
 def _ours() -> Iterator[tuple[str, Options]]:
-    for task in command_tasks(Subject(ROOT, "quickstart", None)):
+    for task in generate_command_tasks(SelectedProfile(ROOT, "quickstart", None)):
         params = task["params"]
         yield task["basename"], {one["long"]: one.get("type") is not bool for one in params}
 
 
 def table() -> dict[str, Options]:
     """Options of every command and of every stage, by name."""
-    stages: dict[str, Options] = {name: {} for name in ("build", *STAGES)}
+    stages: dict[str, Options] = {name: {} for name in ("build", *STAGE_KINDS)}
     return {**dict(_own()), **stages, **dict(_ours())}
 
 

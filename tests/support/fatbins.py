@@ -21,7 +21,7 @@ def fatbin(*images: str, header: int = 64) -> bytes:
 
 
 def _image(text: str, header: int) -> bytes:
-    arch = Arch.parse(text.removesuffix("+PTX"))
+    arch = Arch.parse_capability(text.removesuffix("+PTX"))
     kind, code = (1, b"\x28\xb5\x2f\xfd") if text.endswith("+PTX") else (2, b"\x7fELF")
     code = code.ljust(24, b"\xaa")
     number = arch.major * 10 + arch.minor

@@ -12,13 +12,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tasks.core.deps_model import Deps, Program
+from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.model import Layout, Stage
 from tasks.settings.schema import Settings
 from tasks.stages.env.job import Environment
-from tasks.stages.extensions.job import Built
+from tasks.stages.extensions.job import BuiltExtension
 from tasks.stages.install import action
-from tasks.stages.install.job import Installed, InstallJob
+from tasks.stages.install.job import Installation, InstallJob
 from tasks.stages.install.plan import plan
 from tasks.stages.wheel.job import Wheel
 from tasks.system import files, manifests
@@ -28,7 +28,7 @@ from tests.support.actionyard import CHOICE
 from tests.support.smallwheels import Theirs
 
 _NONE = Program("", "")
-_DEPS = Deps(
+_DEPS = DepsManifest(
     python=sys.executable,
     python_version="3.12.0",
     identity="1",
@@ -70,14 +70,14 @@ class InstallYard:
 
     def torch(self, version: str, says: str = "", **more: Any) -> None:
         """The torch that was built last; `says` is its own version where the wheel's is less."""
-        files.own(self.build)
+        files.create_owned_folder(self.build)
         if says:
             more["code"] = f"__version__ = {says!r}"
         made = smallwheels.torch(self.root / "wheelhouse", version, **more)
         release = version.partition("+")[0]
-        known = files.artifact(made)
+        known = files.read_artifact(made)
         wheel = Wheel(says or version, release, None, "/venv/torch", sys.executable, "wheel", known)
-        manifests.publish(self.layout.manifest("wheel"), wheel)
+        manifests.write_manifest(self.layout.compute_manifest_path("wheel"), wheel)
 
     def extension(
         self, version: str = "1.0", code: str = "answer = 42\n", requires: Sequence[str] = ()
@@ -85,28 +85,28 @@ class InstallYard:
         """An extension, built against it."""
         shelf = self.root / "wheelhouse" / "for-torch"
         made = smallwheels.wheel(shelf, "toyext", version, {"toyext/__init__.py": code}, requires)
-        built = Built("toy", "built", {}, files.artifact(made), (), ("toyext",))
-        manifests.publish(self.layout.manifest("extensions:toy"), built)
+        built = BuiltExtension("toy", "built", {}, files.read_artifact(made), (), ("toyext",))
+        manifests.write_manifest(self.layout.compute_manifest_path("extensions:toy"), built)
 
     def job(self, into: str = "") -> InstallJob:
         self.index.mkdir(exist_ok=True)
         python = into or self.theirs.python
         asked = Settings.model_validate({"install": {"into": python}})
-        scripts = {"PATH": (str(environments.scripts_folder(self.theirs.folder)),)}
+        scripts = {"PATH": (str(environments.find_scripts_folder(self.theirs.folder)),)}
         env = Environment(set={}, prepend=scripts, unset=(), separator=os.pathsep)
-        manifests.publish(self.layout.manifest("extension-env"), env)
-        manifests.publish(self.layout.manifest("deps"), _DEPS)
+        manifests.write_manifest(self.layout.compute_manifest_path("extension-env"), env)
+        manifests.write_manifest(self.layout.compute_manifest_path("deps"), _DEPS)
         choice = replace(CHOICE, index=str(self.index))
-        built = self.layout.manifest("extensions:toy")
+        built = self.layout.compute_manifest_path("extensions:toy")
         toy = Stage("extensions:toy", "extensions", "", SimpleNamespace(name="toy"), {}, (built,))
         before = [toy] if Path(built).is_file() else []
         job = plan(asked, self.layout, choice, before, {"": 1}).job
         assert isinstance(job, InstallJob)
         return job
 
-    def install(self) -> Installed:
+    def install(self) -> Installation:
         """As doit does it."""
         job = self.job()
         (installed,) = action.run(job)
-        manifests.publish(job.manifest, installed)
+        manifests.write_manifest(job.manifest, installed)
         return installed

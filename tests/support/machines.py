@@ -75,5 +75,5 @@ class Machine:
 
     def last(self) -> Mapping[str, Any]:
         """What the last run of compile left for people."""
-        *_, run = runs.read(self.yard.build / "records" / "compile.jsonl")
+        *_, run = runs.read_history(self.yard.build / "records" / "compile.jsonl")
         return run

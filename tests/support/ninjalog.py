@@ -6,13 +6,13 @@ from pathlib import Path
 
 from tasks.runlog import ninjalog
 
-Made = dict[str, ninjalog.Made]
-made = ninjalog.read
+Made = dict[str, ninjalog.NinjaLogEntry]
+made = ninjalog.read_ninja_log
 
 
 def remade(before: Made, after: Made) -> set[str]:
     """The outputs that were made in between."""
-    return set(ninjalog.remade(before, after))
+    return set(ninjalog.find_new_entries(before, after))
 
 
 def products(before: Made, after: Made) -> set[str]:

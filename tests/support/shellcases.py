@@ -16,7 +16,7 @@ import pytest
 from hypothesis import strategies as st
 
 from tasks.stages.env.job import ArchLists, Environment, EnvJob
-from tasks.stages.env.scripts import text_of
+from tasks.stages.env.scripts import render_script
 
 TEMPLATES = Path(__file__).parents[2] / "templates"
 _WANTED = {
@@ -125,7 +125,7 @@ cases = st.builds(
 
 def script(environment: Environment, path: Path) -> Path:
     """The script env.* of an environment, at `path`; nothing is waited for to reach the disk."""
-    text = text_of(JOB, path.with_name(f"env{path.suffix}"), environment)
+    text = render_script(JOB, path.with_name(f"env{path.suffix}"), environment)
     path.write_text(text, encoding="utf-8", newline="")
     return path
 
@@ -177,7 +177,11 @@ def _quoted(value: str) -> str:
 
 
 def _require(out: Path, number: int, one: Case) -> None:
-    _same(one, environment_of(out / f"{number}.in"), seen(one.environment.over(one.exported)))
+    _same(
+        one,
+        environment_of(out / f"{number}.in"),
+        seen(one.environment.build_child_environment(one.exported)),
+    )
     _same(one, environment_of(out / f"{number}.back"), seen(one.exported))
     if one.unexported:
         held = (out / f"{number}.held").read_bytes().split(b"\0")[:-1]

@@ -6,27 +6,27 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tasks.core.check_ids import CheckId
-from tasks.core.model import Gpu, Interpreter, ToolkitFound
+from tasks.core.model import Gpu, InstalledToolkit, Interpreter
 from tasks.doctor.host_facts import (
+    BuildTorch,
+    Connectivity,
     Disk,
-    Exposed,
-    Installed,
+    HostFacts,
+    InstalledExtension,
     Leftover,
     Memory,
+    MissingSubmodules,
     Proxy,
-    Reach,
-    Shadow,
-    Surroundings,
+    ShadowingTorch,
     Tool,
-    TorchSeen,
-    Unfetched,
-    Unmerged,
+    UnmergedCheckout,
+    UnsafePath,
     VisualStudio,
 )
 from tasks.doctor.symptom import Level
-from tasks.knowledge.cppextension import Bounds
-from tasks.knowledge.driver import Nvidia
-from tasks.knowledge.room import EVERYWHERE
+from tasks.knowledge.cppextension import VersionBounds
+from tasks.knowledge.driver import NvidiaDriver
+from tasks.knowledge.room import ALL_PLACES
 from tests.support.surroundings import (
     LINUX,
     LINUX_HOST,
@@ -52,7 +52,7 @@ GSPLAT = {
 class Situation:
     """A machine, what was asked for, and the checks that are not ok there."""
 
-    s: Surroundings
+    s: HostFacts
     expected: dict[CheckId, Level] = field(default_factory=dict)
     asked: dict[str, Any] = field(default_factory=dict)
 
@@ -65,7 +65,7 @@ def windows(expected: dict[CheckId, Level], asked: Any = None, **seen: Any) -> S
     return Situation(replace(WINDOWS, **seen), expected, asked or {})
 
 
-def disk(gib: float, kind: str = "ext4", holds: tuple[str, ...] = EVERYWHERE) -> tuple[Disk, ...]:
+def disk(gib: float, kind: str = "ext4", holds: tuple[str, ...] = ALL_PLACES) -> tuple[Disk, ...]:
     return (Disk(holds, "/home/me/torchyard", int(gib * 1024), kind),)
 
 
@@ -74,8 +74,8 @@ def memory(limit: float, available: float, swap: float = 0, cores: int = 8) -> M
     return Memory(64 * 1024, int(limit), int(available), int(swap), cores)
 
 
-def reach(what: str, answers: bool, optional: bool = False) -> tuple[Reach, ...]:
-    return (Reach(what, f"https://{what[-5:]}.example/x", answers, optional),)
+def reach(what: str, answers: bool, optional: bool = False) -> tuple[Connectivity, ...]:
+    return (Connectivity(what, f"https://{what[-5:]}.example/x", answers, optional),)
 
 
 def python(path: str, windows: bool = True) -> Any:
@@ -92,9 +92,11 @@ GCC_15 = Tool(
     todo="apt install g++-14  (it is then found by itself)",
 )
 UNKNOWN: dict[CheckId, Level] = {"torch-checks": "not checked"}
-TORCH_2_11 = TorchSeen("2.11.0+cu128", "12.8", replace(SAYS, gcc={"12.8": Bounds("6.0", "14.0")}))
+TORCH_2_11 = BuildTorch(
+    "2.11.0+cu128", "12.8", replace(SAYS, gcc={"12.8": VersionBounds("6.0", "14.0")})
+)
 CUDA_12_8: dict[str, Any] = {
-    "host": replace(LINUX_HOST, toolkits=(ToolkitFound("/usr/local/cuda", "12.8.93"),)),
+    "host": replace(LINUX_HOST, toolkits=(InstalledToolkit("/usr/local/cuda", "12.8.93"),)),
     "nvcc": Tool("/usr/local/cuda/bin/nvcc", "12.8.93"),
     "torch": TORCH_2_11,
 }
@@ -105,33 +107,33 @@ SITUATIONS: dict[str, Situation] = {
     "a workstation": linux({}),
     "a workstation that builds torch": linux({}, SOURCE),
     "a workstation that builds for the CPU": linux({}, SOURCE | CPU),
-    "a server without a card": linux({}, host=NO_CARD, nvidia=Nvidia()),
+    "a server without a card": linux({}, host=NO_CARD, nvidia=NvidiaDriver()),
     "an Alpine container": linux({"os": "problem"}, glibc=""),
     "an Alpine container that builds torch": linux({}, SOURCE, glibc=""),
     "CentOS 7": linux({"os": "warning"}, glibc="2.17"),
     "a Raspberry Pi of 32 bits": linux(
         {"os": "warning", "python": "problem"},
-        SOURCE | CPU, host=replace(NO_CARD, machine="armv7l"), nvidia=Nvidia(), python_bits=32,
+        SOURCE | CPU, host=replace(NO_CARD, machine="armv7l"), nvidia=NvidiaDriver(), python_bits=32,
     ),
     "no compiler": linux({"compiler": "problem", **UNKNOWN}, cxx=Tool(), cc=Tool()),
     "a compiler too new": linux({"compiler": "problem", **UNKNOWN}, cxx=GCC_15, cc=GCC_15),
     "no git for a source build": linux({"git": "problem"}, SOURCE, git=Tool()),
     "no git for a wheel": linux({"git": "warning"}, git=Tool()),
     "no uv": linux({"uv": "warning"}, uv=Tool()),
-    "a driver too old": linux({"driver": "problem"}, nvidia=Nvidia("570.86", "12.8", (RTX_5090,))),
+    "a driver too old": linux({"driver": "problem"}, nvidia=NvidiaDriver("570.86", "12.8", (RTX_5090,))),
     "a driver too old for a build for another machine": linux(
         {"driver": "warning", "targets": "warning"},
-        {"target": {"gpus": ["9.0"]}}, nvidia=Nvidia("570.86", "12.8", (RTX_5090,)),
+        {"target": {"gpus": ["9.0"]}}, nvidia=NvidiaDriver("570.86", "12.8", (RTX_5090,)),
     ),
     "a driver upgraded without a restart": linux(
-        {"cards": "problem", "driver": "not checked"}, host=NO_CARD, nvidia=Nvidia(trouble=MISMATCH)
+        {"cards": "problem", "driver": "not checked"}, host=NO_CARD, nvidia=NvidiaDriver(trouble=MISMATCH)
     ),
     "that, with the card named": linux(
         {"cards": "warning", "driver": "not checked"},
-        {"target": {"gpus": ["RTX 5090"]}}, host=NO_CARD, nvidia=Nvidia(trouble=MISMATCH),
+        {"target": {"gpus": ["RTX 5090"]}}, host=NO_CARD, nvidia=NvidiaDriver(trouble=MISMATCH),
     ),
     "a card that fell off the bus": linux(
-        {"cards": "warning"}, nvidia=Nvidia("595.71", "13.2", (RTX_5090,), lost=1)
+        {"cards": "warning"}, nvidia=NvidiaDriver("595.71", "13.2", (RTX_5090,), lost=1)
     ),
     "another card than was planned for": linux(
         {"cards": "warning", "targets": "warning"}, SOURCE, host=PINNED
@@ -139,16 +141,16 @@ SITUATIONS: dict[str, Situation] = {
     "two cards, one a target": linux(
         {"targets": "warning"},
         {"target": {"gpus": ["12.0"]}},
-        nvidia=Nvidia("595.71", "13.2", (RTX_5090, RTX_3090)),
+        nvidia=NvidiaDriver("595.71", "13.2", (RTX_5090, RTX_3090)),
     ),
     "PTX newer than the driver": linux(
         {"driver": "warning"}, {"target": {"ptx": True}},
-        nvidia=Nvidia("580.65", "13.0", (RTX_5090,)),
+        nvidia=NvidiaDriver("580.65", "13.0", (RTX_5090,)),
     ),
     "a GB10 that tells no memory": linux(
         {}, {"target": {"gpus": ["12.1"]}, **SOURCE},
         host=replace(LINUX_HOST, machine="aarch64"),
-        nvidia=Nvidia("595.71", "13.2", (Gpu("NVIDIA GB10", "12.1"),)),
+        nvidia=NvidiaDriver("595.71", "13.2", (Gpu("NVIDIA GB10", "12.1"),)),
     ),
     "a toolkit that was removed": linux({"toolkit": "problem"}, nvcc=Tool()),
     "a toolkit that was upgraded": linux(
@@ -180,7 +182,7 @@ SITUATIONS: dict[str, Situation] = {
         INTO,
         disks=disk(0.5, holds=("install.into",))
     ),
-    "a torch that is not installed yet": linux(UNKNOWN, torch=TorchSeen()),
+    "a torch that is not installed yet": linux(UNKNOWN, torch=BuildTorch()),
     "an nvcc that torch refuses": linux(
         {"toolkit": "warning", "torch-checks": "problem", "known-bad": "warning"},
         nvcc=Tool("/usr/local/cuda/bin/nvcc", "12.9.86"),
@@ -189,12 +191,12 @@ SITUATIONS: dict[str, Situation] = {
         {"known-bad": "warning", "torch-checks": "problem"}, ASKED_2_11, **CUDA_12_8
     ),
     "an extension that was cloned without a submodule": linux(
-        {"submodules": "warning"}, unfetched=(Unfetched("toy", TOY, TOY, (TOY / "glm",), True),)
+        {"submodules": "warning"}, unfetched=(MissingSubmodules("toy", TOY, TOY, (TOY / "glm",), True),)
     ),
     "a pull that ended in a merge conflict": linux(
         {"conflicts": "problem"},
         SOURCE,
-        unmerged=(Unmerged("source.path", "in /src 1 file has merge conflicts: a", "undo it"),),
+        unmerged=(UnmergedCheckout("source.path", "in /src 1 file has merge conflicts: a", "undo it"),),
     ),
     "a disk for torch without CUDA": linux({"disk": "warning"}, SOURCE | CPU, disks=disk(5)),
     "a build folder in memory": linux({"filesystem": "warning"}, disks=disk(90, "tmpfs")),
@@ -243,27 +245,27 @@ SITUATIONS: dict[str, Situation] = {
     "another run at work": linux({"leftovers": "warning"}, leftovers=(Leftover("at work", "/b"),)),
     "a folder in the way": linux({"leftovers": "problem"}, leftovers=(Leftover("not ours", "/b"),)),
     "a checkout that everyone may write to": linux(
-        {"trust": "warning"}, exposed=(Exposed("folder", "/home/me/torchyard"),)
+        {"trust": "warning"}, exposed=(UnsafePath("folder", "/home/me/torchyard"),)
     ),
     "programs that everyone may replace": linux(
-        {"trust": "warning"}, exposed=(Exposed("PATH", "/opt/tools"),)
+        {"trust": "warning"}, exposed=(UnsafePath("PATH", "/opt/tools"),)
     ),
-    "a PATH with a dot": linux({"trust": "warning"}, exposed=(Exposed("relative", "."),)),
+    "a PATH with a dot": linux({"trust": "warning"}, exposed=(UnsafePath("relative", "."),)),
     "a torch on PYTHONPATH": linux(
-        {"torch-shadow": "warning"}, shadows=(Shadow("PYTHONPATH", "/p/torch", "2.1.0"),)
+        {"torch-shadow": "warning"}, shadows=(ShadowingTorch("PYTHONPATH", "/p/torch", "2.1.0"),)
     ),
     "a torch of conda and one of the user": linux(
         {"torch-shadow": "warning"},
-        shadows=(Shadow("conda", "/c/torch", "2.1.0"), Shadow("user site", "/u/torch")),
+        shadows=(ShadowingTorch("conda", "/c/torch", "2.1.0"), ShadowingTorch("user site", "/u/torch")),
     ),
     "a file torch.py": linux(
-        {"torch-shadow": "warning"}, shadows=(Shadow("checkout", "torch.py"),)
+        {"torch-shadow": "warning"}, shadows=(ShadowingTorch("checkout", "torch.py"),)
     ),
     "simple-knn of the index": linux(
-        {"names": "warning"}, installed=(Installed("simple-knn", "1.2", "/site", indexed=True),)
+        {"names": "warning"}, installed=(InstalledExtension("simple-knn", "1.2", "/site", indexed=True),)
     ),
     "simple-knn of ours": linux(
-        {}, installed=(Installed("simple-knn", "0.0.0", "/site", indexed=False),)
+        {}, installed=(InstalledExtension("simple-knn", "0.0.0", "/site", indexed=False),)
     ),
     "a checkout with a space": linux(
         {"paths": "warning"}, root=type(LINUX.root)("/home/me/my work/torchyard")
@@ -316,7 +318,7 @@ SITUATIONS: dict[str, Situation] = {
     "Windows where the registry is closed": windows({"long-paths": "not checked"}, long_paths=None),
     "Windows without git": windows({"git": "problem"}, SOURCE, git=Tool()),
     "Windows with an old driver": windows(
-        {"driver": "problem"}, nvidia=Nvidia("560.94", "12.6", (RTX_5090,))
+        {"driver": "problem"}, nvidia=NvidiaDriver("560.94", "12.6", (RTX_5090,))
     ),
     "Windows with a Ninja that loops": windows(
         {"ninja": "warning"},

@@ -36,13 +36,13 @@ out.touch()
 def watching(pool: Path) -> Iterator[Any]:
     """The tokens of the pool in a folder, for one who is not in it."""
     if sys.platform == "win32":
-        from tasks.jobs.jobserver.semaphore import Semaphore, name_of  # noqa: PLC0415
+        from tasks.jobs.jobserver.semaphore import TokenSemaphore, compute_semaphore_name  # noqa: PLC0415
 
-        watch = Semaphore(name_of(pool))
+        watch = TokenSemaphore(compute_semaphore_name(pool))
     else:
-        from tasks.jobs.jobserver.pipe import Pipe  # noqa: PLC0415
+        from tasks.jobs.jobserver.pipe import TokenPipe  # noqa: PLC0415
 
-        watch = Pipe(pool / "tokens")
+        watch = TokenPipe(pool / "tokens")
     with closing(watch):
         yield watch
 
@@ -81,10 +81,10 @@ class Build:
         return f"echo 1 >> {self._log}; {work}; echo -1 >> {self._log}; : > $out # -o $out"
 
     def start(
-        self, environment: dict[str, str], run: str = leftovers.RUN
+        self, environment: dict[str, str], run: str = leftovers.RUN_ID
     ) -> subprocess.Popen[bytes]:
         """Ninja at work, as a build of this run."""
-        env = {**os.environ, **environment, leftovers.MARK: run}
+        env = {**os.environ, **environment, leftovers.RUN_VARIABLE: run}
         argv = [NINJA, "-C", str(self.folder), "--quiet"]
         return subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL)
 

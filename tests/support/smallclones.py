@@ -22,5 +22,5 @@ def with_submodule(folder: Path, content: Mapping[str, str]) -> Path:
     run(outer, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner))
     commit(outer, "with it")
     tree = folder / "ours" / "tree"
-    git.clone_at(str(outer), "main", tree)
+    git.clone_at_ref(str(outer), "main", tree)
     return tree

@@ -78,11 +78,11 @@ class Theirs:
 
     @cached_property
     def python(self) -> str:
-        return str(environments.python_of(self.folder))
+        return str(environments.find_venv_python(self.folder))
 
     @cached_property
     def site(self) -> Path:
-        return environments.site_packages(self.python)
+        return environments.find_site_packages(self.python)
 
     def install(self, *wanted: Path | str) -> None:
         uv = environments.find_uv() or "uv"

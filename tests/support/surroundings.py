@@ -7,14 +7,22 @@ from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
 from tasks.core.check_ids import CheckId
-from tasks.core.model import Gpu, Host, Interpreter, ToolkitFound
-from tasks.doctor.host_facts import Disk, Memory, Reach, Surroundings, Tool, TorchSeen, VisualStudio
-from tasks.knowledge.cppextension import Bounds, CppExtension
-from tasks.knowledge.driver import Nvidia
-from tasks.knowledge.room import EVERYWHERE
+from tasks.core.model import Gpu, Host, InstalledToolkit, Interpreter
+from tasks.doctor.host_facts import (
+    BuildTorch,
+    Connectivity,
+    Disk,
+    HostFacts,
+    Memory,
+    Tool,
+    VisualStudio,
+)
+from tasks.knowledge.cppextension import CppExtension, VersionBounds
+from tasks.knowledge.driver import NvidiaDriver
+from tasks.knowledge.room import ALL_PLACES
 from tasks.lock.profile import Profile
-from tasks.planning.plan import layout_of, make_plan
-from tasks.settings.load import Loaded
+from tasks.planning.plan import build_layout, make_plan
+from tasks.settings.load import LoadedSettings
 from tasks.settings.schema import Settings
 from tests.support.checkout import KNOWLEDGE
 
@@ -27,7 +35,7 @@ LINUX_HOST = Host(
     "x86_64",
     Interpreter("/usr/bin/python3.12", "3.12.4"),
     (RTX_5090,),
-    (ToolkitFound("/usr/local/cuda", "13.2.86"),),
+    (InstalledToolkit("/usr/local/cuda", "13.2.86"),),
 )
 WINDOWS_HOST = replace(
     LINUX_HOST,
@@ -38,8 +46,8 @@ WINDOWS_HOST = replace(
 # of torch 2.15.0
 SAYS = CppExtension(
     standard=20,
-    gcc={"12.9": Bounds("6.0.0", "15.0"), "13.0": Bounds("6.0.0", "16.0")},
-    clang={"12.9": Bounds("7.0", "19.0"), "13.0": Bounds("7.0", "21.0")},
+    gcc={"12.9": VersionBounds("6.0.0", "15.0"), "13.0": VersionBounds("6.0.0", "16.0")},
+    clang={"12.9": VersionBounds("7.0", "19.0"), "13.0": VersionBounds("7.0", "21.0")},
     least_gcc="5.0.0",
     least_msvc="19.20.0",
     unchecked=r"\d+\.\d+\.\d+\w+\+\w+",
@@ -49,7 +57,7 @@ INDEX = "https://pypi.org/simple"
 BUILD_TOOLS = "C:\\Program Files (x86)\\Microsoft Visual Studio\\2022\\BuildTools"
 TOOLSET = f"{BUILD_TOOLS}\\VC\\Tools\\MSVC\\14.44.35207"
 CL = Tool(f"{TOOLSET}\\bin\\Hostx64\\x64\\cl.exe", "14.44.35207")
-LINUX = Surroundings(
+LINUX = HostFacts(
     host=LINUX_HOST,
     root=LINUX_ROOT,
     os_release="Debian GNU/Linux 13 (trixie)",
@@ -61,19 +69,19 @@ LINUX = Surroundings(
     cc=Tool("/usr/bin/gcc", "14.2.0"),
     cxx=Tool("/usr/bin/g++", "14.2.0"),
     nvcc=Tool("/usr/local/cuda/bin/nvcc", "13.2.86"),
-    torch=TorchSeen("2.15.0+cu132", "13.2", SAYS),
-    nvidia=Nvidia("595.71.05", "13.2", (RTX_5090,)),
+    torch=BuildTorch("2.15.0+cu132", "13.2", SAYS),
+    nvidia=NvidiaDriver("595.71.05", "13.2", (RTX_5090,)),
     cmake=Tool("/usr/bin/cmake", "3.31.6"),
     ninja=Tool("/usr/bin/ninja", "1.12.1"),
     setuptools=Tool(),
     disks=(
-        Disk(EVERYWHERE, "/home/me/torchyard", 500 * 1024, "ext4"),
+        Disk(ALL_PLACES, "/home/me/torchyard", 500 * 1024, "ext4"),
         Disk(("temporary files",), "/tmp", 30 * 1024, "ext4"),
     ),
     memory=Memory(64 * 1024, 64 * 1024, 60 * 1024, 8 * 1024, 16),
     encoding="utf-8",
     proxies=(),
-    reach=(Reach("the package index", INDEX, answers=True),),
+    reach=(Connectivity("the package index", INDEX, answers=True),),
     leftovers=(),
     exposed=(),
     unfetched=(),
@@ -102,18 +110,18 @@ WINDOWS = replace(
     ),
     windows_sdk=("10.0.26100.0",),
     nvcc=Tool(),
-    nvidia=Nvidia("596.21", "13.2", (RTX_5090,)),
+    nvidia=NvidiaDriver("596.21", "13.2", (RTX_5090,)),
     cmake=Tool(),
     ninja=Tool(),
-    disks=(Disk(EVERYWHERE, "C:\\src\\torchyard", 500 * 1024, "NTFS"),),
+    disks=(Disk(ALL_PLACES, "C:\\src\\torchyard", 500 * 1024, "NTFS"),),
     long_paths=True,
     encoding="cp1252",
 )
 
 
-def profile_on(s: Surroundings, **asked: Any) -> Profile:
+def profile_on(s: HostFacts, **asked: Any) -> Profile:
     """A profile that opens on that machine; it compiles an extension unless it says otherwise."""
     settings = Settings.model_validate({"extensions": [EXTENSION], **asked})
-    layout = layout_of(s.root, "mine", settings)
+    layout = build_layout(s.root, "mine", settings)
     choice, plan = make_plan(settings, s.host, KNOWLEDGE, layout)
-    return Profile(Loaded("mine", settings, {}), layout, s.host, KNOWLEDGE, choice, plan)
+    return Profile(LoadedSettings("mine", settings, {}), layout, s.host, KNOWLEDGE, choice, plan)

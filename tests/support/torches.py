@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from tasks.core.deps_model import Deps, Program
-from tasks.core.model import TorchFound
-from tasks.stages.wheel.job import Reading
+from tasks.core.deps_model import DepsManifest, Program
+from tasks.core.model import InstalledTorch
+from tasks.stages.wheel.job import AbiReadOptions
 from tasks.wheels.files import recordfile
 from tests.support.sharedlibrary import compile_library
 
 _TOOL = Program("/t", "1")
-DEPS = Deps("/venv/bin/python", "3.12.1", "env-1", None, "/venv/bin", None, None, _TOOL, _TOOL,
+DEPS = DepsManifest("/venv/bin/python", "3.12.1", "env-1", None, "/venv/bin", None, None, _TOOL, _TOOL,
             _TOOL, _TOOL, None)  # fmt: skip
 C10 = "int c10_answer(void) { return 42; }\n"
 CPU = "int torch_add(int a, int b) { return a + b; }\n"
@@ -24,8 +24,8 @@ class Torch:
 
     def __init__(self, folder: Path, *, record: bool = True) -> None:
         self.folder, self.record = folder / "site" / "torch", record
-        self.reading = Reading(17, folder / "wheel-symbols.json", folder / "surfaces")
-        self.found = TorchFound("2.15.0+cu132", "13.2", str(self.folder))
+        self.reading = AbiReadOptions(17, folder / "wheel-symbols.json", folder / "surfaces")
+        self.found = InstalledTorch("2.15.0+cu132", "13.2", str(self.folder))
         self.deps = DEPS
         self.write("include/c10/a.h", "int c10_answer(void);\n")
         self.write("share/cmake/Torch/TorchConfig.cmake", "set(TORCH_FOUND TRUE)\n")
@@ -52,11 +52,11 @@ class Torch:
         info.mkdir(exist_ok=True)
         every = [path for path in self.folder.rglob("*") if path.is_file()]
         rows = [
-            recordfile.Row(
+            recordfile.RecordRow(
                 path.relative_to(self.folder.parent).as_posix(),
-                recordfile.encoded(hashlib.sha256(path.read_bytes()).digest()),
+                recordfile.encode_digest(hashlib.sha256(path.read_bytes()).digest()),
                 str(path.stat().st_size),
             )
             for path in every
         ]
-        (info / "RECORD").write_text(recordfile.text(rows, "\n"), encoding="utf-8")
+        (info / "RECORD").write_text(recordfile.format_record(rows, "\n"), encoding="utf-8")

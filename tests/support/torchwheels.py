@@ -77,11 +77,11 @@ class Venv:
 
     @property
     def python(self) -> str:
-        return str(environments.python_of(self.folder))
+        return str(environments.find_venv_python(self.folder))
 
     @cached_property
     def site(self) -> Path:
-        return environments.site_packages(self.python)
+        return environments.find_site_packages(self.python)
 
     def run(self, *argv: str) -> str:
         env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
@@ -110,7 +110,7 @@ class Venv:
         """What is installed beside pip, and the scripts: every file by path, but bytecode; folders
         end in a slash.
         """
-        top = [*self.site.iterdir(), *environments.scripts_folder(self.folder).iterdir()]
+        top = [*self.site.iterdir(), *environments.find_scripts_folder(self.folder).iterdir()]
         own = [path for path in top if not path.name.startswith(_SEEDED)]
         found = [*own, *(path for folder in own for path in folder.rglob("*"))]
         return {

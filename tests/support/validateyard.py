@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tasks.core.deps_model import Deps, Program
-from tasks.core.model import Arch, Check
+from tasks.core.deps_model import DepsManifest, Program
+from tasks.core.model import Arch, ValidationResult
 from tasks.stages.env.job import Environment
-from tasks.stages.extensions.job import Built
-from tasks.stages.validate.inside import _BY_PROBE
+from tasks.stages.extensions.job import BuiltExtension
+from tasks.stages.validate.inside import _PROBE_CHECKS
 from tasks.stages.validate.job import SmokeCheck, ValidateJob, Validation
 from tasks.stages.validate.plan import CHECKS
 from tasks.stages.wheel.job import Wheel
@@ -24,7 +24,7 @@ from tests.support.checkout import ROOT
 from tests.support.fatbins import library
 
 NONE = Program("", "")
-ALL_GOOD = ["import", *_BY_PROBE, "smoke: import"]
+ALL_GOOD = ["import", *_PROBE_CHECKS, "smoke: import"]
 
 
 def program(path: Path, script: str) -> str:
@@ -61,15 +61,17 @@ class Yard:
         """A library that holds these."""
         return library(self.folder / name, *images)
 
-    def built(self) -> Built:
-        return Built("smoke", "built", {}, None, (str(self.folder / "smoke.so"),), ("smoke",), {})
+    def built(self) -> BuiltExtension:
+        return BuiltExtension(
+            "smoke", "built", {}, None, (str(self.folder / "smoke.so"),), ("smoke",), {}
+        )
 
     def listing(self, sm: str) -> None:
         """A cuobjdump that lists one image."""
         self.deps(program(self.folder / "cuobjdump", f'echo "ELF file    1: x.1.{sm}.cubin"'))
 
     def deps(self, cuobjdump: str | None) -> None:
-        made = Deps(
+        made = DepsManifest(
             python="",
             python_version="3.11.7",
             identity="",
@@ -107,7 +109,7 @@ class Yard:
             targets=(Arch(12, 0),),
             deps=folder / "deps.json",
             wheel=folder / "wheel.json",
-            surface=folder / "surface.json",
+            abi_manifest=folder / "surface.json",
             environment=folder / "env.json",
             extensions={"smoke": folder / "smoke.json"},
             smokes={"smoke": SmokeCheck(folder / "check.py", gpu=True)},
@@ -122,10 +124,10 @@ class Yard:
         )
         return replace(made, **changes)  # type: ignore[arg-type]  # a test knows the fields
 
-    def written(self) -> dict[str, Check]:
-        found = manifests.read(self.folder / "validate.json", Validation)
+    def written(self) -> dict[str, ValidationResult]:
+        found = manifests.read_manifest(self.folder / "validate.json", Validation)
         return {check.name: check for check in found.checks}
 
 
 def publish(path: Path, value: object) -> None:
-    manifests.publish(path, value)
+    manifests.write_manifest(path, value)

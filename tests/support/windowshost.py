@@ -7,10 +7,10 @@ from __future__ import annotations
 from pathlib import PureWindowsPath
 from typing import Any
 
-from tasks.core.deps_model import Cache, Captured, CudaHome, Deps, Program
+from tasks.core.deps_model import CompilerCache, CudaHome, DepsManifest, MsvcEnvironment, Program
 from tasks.core.model import Stage
-from tasks.planning.plan import layout_of, make_plan
-from tasks.settings.load import load
+from tasks.planning.plan import build_layout, make_plan
+from tasks.settings.load import load_settings
 from tests.support.checkout import KNOWLEDGE, ROOT
 from tests.support.surroundings import BUILD_TOOLS, CL, TOOLSET, WINDOWS_HOST
 
@@ -18,7 +18,7 @@ CHECKOUT = PureWindowsPath("C:/ty")
 PYTHON = "C:\\Python312\\python.exe"
 UV = "C:\\ty\\.venv\\Scripts\\uv.exe"
 KITS = "C:\\Program Files (x86)\\Windows Kits\\10\\"
-MSVC = Captured(
+MSVC = MsvcEnvironment(
     by="vcvarsall x64 of Visual Studio Build Tools 2022 17.14, toolset 14.44",
     set={
         "INCLUDE": f"{TOOLSET}\\include;{KITS}include\\10.0.26100.0\\ucrt",
@@ -40,26 +40,26 @@ COMPILERS = {
     "CXX": "cl",
     "VSLANG": "1033",
 }
-SCCACHE = Cache("sccache", "C:\\Users\\me\\scoop\\shims\\sccache.exe", "0.16.0")
+SCCACHE = CompilerCache("sccache", "C:\\Users\\me\\scoop\\shims\\sccache.exe", "0.16.0")
 # What a child is let have of the person's own (tasks.system.shell)
 BASE = {"PATH": "C:\\Windows\\System32;C:\\Windows", "TEMP": "C:\\T", "SYSTEMROOT": "C:\\Windows"}
 
 
 def stages(profile: str, **changes: Any) -> dict[str, Stage]:
     """The plan of a shipped profile by the names of its stages; `changes` are settings."""
-    settings = load(ROOT / "config", profile, {}).settings
+    settings = load_settings(ROOT / "config", profile, {}).settings
     settings = settings.model_copy(update=changes)
-    layout = layout_of(CHECKOUT, profile, settings)
+    layout = build_layout(CHECKOUT, profile, settings)
     plan = make_plan(settings, WINDOWS_HOST, KNOWLEDGE, layout)[1]
     return {stage.name: stage for stage in (*plan.stages, plan.validate)}
 
 
-def deps(profile: str, cuda: str) -> Deps:
+def deps(profile: str, cuda: str) -> DepsManifest:
     """What deps leaves there: the toolkit is that of NVIDIA's packages."""
     venv = f"C:\\ty\\build\\{profile}\\venv"
     scripts = f"{venv}\\Scripts"
     home = f"{venv}\\Lib\\site-packages\\nvidia\\cu13"
-    return Deps(
+    return DepsManifest(
         python=f"{scripts}\\python.exe",
         python_version="3.12.4",
         identity="1",

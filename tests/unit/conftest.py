@@ -17,10 +17,10 @@ from tests.support.terminal import Terminal
 @pytest.fixture
 def heard() -> Iterator[Heard]:
     found = Heard()
-    before = voice._listener[0]
-    voice.listen(found)
+    before = voice._active_listener[0]
+    voice.set_listener(found)
     yield found
-    voice.listen(before)
+    voice.set_listener(before)
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tasks.core.errors import SettingsError
-from tasks.settings.load import load
+from tasks.settings.load import load_settings
 from tasks.settings.matrix import Matrix
-from tasks.settings.matrix_entries import cells
+from tasks.settings.matrix_entries import expand_matrix
 from tests.support.checkout import write
 from tests.support.rows import each_row
 
@@ -19,7 +19,7 @@ TWO = {"torch": ["2.15.0", "2.14.1"], "python": ["3.12", "3.13"]}
 
 
 def names(**matrix: Any) -> list[str]:
-    return list(cells(Matrix.model_validate(matrix)))
+    return list(expand_matrix(Matrix.model_validate(matrix)))
 
 
 def test_every_combination_has_a_name_in_the_order_of_the_axes() -> None:
@@ -121,14 +121,14 @@ matrix:
 def test_a_cell_goes_over_everything_and_says_where_it_is_from(yard: Path) -> None:
     write(yard, MATRIX)
     name = "torch2.14.1-cu132-sm120"
-    loaded = load(yard / "config", f"mine@{name}", {"TORCHYARD__TORCH__VERSION": "2.9.0"})
+    loaded = load_settings(yard / "config", f"mine@{name}", {"TORCHYARD__TORCH__VERSION": "2.9.0"})
     assert loaded.settings.torch.version == "2.14.1"
     assert loaded.settings.target.gpus == ("12.0",)
     assert loaded.settings.toolkit.version == "13.2"
     assert loaded.origin["torch.version"] == f"config/profiles/mine.yaml:3 (cell {name})"
     assert loaded.origin["toolkit.version"] == f"config/profiles/mine.yaml:5 (cell {name})"
     assert loaded.profile == f"mine@{name}"
-    assert load(yard / "config", "mine", {}).settings.torch.version == "2.10.0"
+    assert load_settings(yard / "config", "mine", {}).settings.torch.version == "2.10.0"
 
 
 @pytest.mark.parametrize(
@@ -146,13 +146,13 @@ def test_a_cell_goes_over_everything_and_says_where_it_is_from(yard: Path) -> No
 def test_a_cell_that_is_not_there_is_told(yard: Path, profile: str, what: str) -> None:
     write(yard, MATRIX)
     with pytest.raises(SettingsError) as told:
-        load(yard / "config", profile, {})
+        load_settings(yard / "config", profile, {})
     assert what in str(told.value)
 
 
 def test_a_profile_without_a_matrix_has_no_cells(yard: Path) -> None:
     with pytest.raises(SettingsError, match='the profile "mine" has no matrix'):
-        load(yard / "config", "mine@cpu", {})
+        load_settings(yard / "config", "mine@cpu", {})
 
 
 HOSTILE = ["$(touch x)", "`touch x`", "a;b", "a'b", 'a"b', "a\nb", "-o", "${{ x }}", "a|b", ""]
@@ -163,11 +163,11 @@ HOSTILE = ["$(touch x)", "`touch x`", "a;b", "a'b", 'a"b', "a\nb", "-o", "${{ x 
 def test_what_a_shell_would_read_is_refused_with_its_line(yard: Path, axis: str, text: str) -> None:
     write(yard, f"matrix:\n  {axis}: [{json.dumps(text)}]\n")
     with pytest.raises(SettingsError) as told:
-        load(yard / "config", "mine", {})
+        load_settings(yard / "config", "mine", {})
     assert f"config/profiles/mine.yaml:2: matrix.{axis}.0" in str(told.value)
 
 
 def test_an_entry_that_says_nothing_is_refused(yard: Path) -> None:
     write(yard, "matrix:\n  exclude:\n    - {}\n")
     with pytest.raises(SettingsError, match=r"config/profiles/mine\.yaml:3: matrix\.exclude\.0"):
-        load(yard / "config", "mine", {})
+        load_settings(yard / "config", "mine", {})

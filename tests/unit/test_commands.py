@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 
 from tasks.cli.commands import verify
-from tasks.cli.doit_commands import command_tasks
+from tasks.cli.doit_commands import generate_command_tasks
 from tasks.cli.running import graph
-from tasks.lock.profile import Subject
+from tasks.lock.profile import SelectedProfile
 
 
 def commands() -> dict[str, dict[str, Any]]:
-    return {one["basename"]: one for one in command_tasks(Subject(Path("/checkout"), "p", None))}
+    return {
+        one["basename"]: one
+        for one in generate_command_tasks(SelectedProfile(Path("/checkout"), "p", None))
+    }
 
 
 FILES = [
@@ -50,7 +53,9 @@ def test_an_index_that_is_sent_has_no_folder_here(started: Path, typed: str) -> 
 
 def test_what_a_report_cannot_do_names_the_profile_in_what_to_do(tmp_path: Path) -> None:
     (report,) = (
-        one for one in command_tasks(Subject(tmp_path, "mine", None)) if one["basename"] == "report"
+        one
+        for one in generate_command_tasks(SelectedProfile(tmp_path, "mine", None))
+        if one["basename"] == "report"
     )
     act, (run,) = report["actions"][0]
     assert (

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tasks.core.digest import canonical, plain
+from tasks.core.digest import convert_to_json, format_canonical_json
 from tasks.core.errors import SettingsError
 from tasks.core.model import Host, Plan, Stage, System
-from tasks.core.resolution import Choice
-from tasks.planning.plan import STAGES, layout_of, make_plan
-from tasks.settings.load import load, profiles
+from tasks.core.resolution import Resolution
+from tasks.planning.plan import STAGE_KINDS, build_layout, make_plan
+from tasks.settings.load import list_profiles, load_settings
 from tasks.settings.schema import Settings
 from tests.unit.planning.test_decide import CUDA_124, H200, KNOWLEDGE, existing, host
 
@@ -26,7 +26,7 @@ ROOTS: dict[System, PurePath] = {
 }
 INSTALL = {"install": "install.into names no environment of yours"}
 SMOKE = {"name": "smoke", "path": "templates/smoke"}
-SHIPPED = [name for name in profiles(CONFIG) if not name.startswith("local-")]
+SHIPPED = [name for name in list_profiles(CONFIG) if not name.startswith("local-")]
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +36,11 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Settings]:
     (config / "profiles").mkdir(parents=True)
     for name in ("default", *(f"profiles/{name}" for name in SHIPPED)):
         shutil.copy(CONFIG / f"{name}.yaml", config / f"{name}.yaml")
-    return {name: load(config, name, {}).settings for name in SHIPPED}
+    return {name: load_settings(config, name, {}).settings for name in SHIPPED}
 
 
-def planned(on: Host, settings: Settings, profile: str = "p") -> tuple[Choice, Plan]:
-    layout = layout_of(ROOTS[on.system], profile, settings)
+def planned(on: Host, settings: Settings, profile: str = "p") -> tuple[Resolution, Plan]:
+    layout = build_layout(ROOTS[on.system], profile, settings)
     return make_plan(settings, on, KNOWLEDGE, layout)
 
 
@@ -74,7 +74,7 @@ def test_existing_installs_no_torch_and_no_venv() -> None:
     assert names(plan) == ["deps", "env", "wheel"]
     assert plan.absent["compile"] == "strategy existing builds no torch"
     deps, _, wheel = plan.stages
-    assert deps.also == (
+    assert deps.extra_outputs == (
         PurePosixPath("/yard/build/p/overlay"),
         PurePosixPath("/yard/build/p/cuda/bin/nvcc"),
     )
@@ -97,8 +97,8 @@ def test_every_stage_is_planned_or_told_absent(shipped: dict[str, Settings]) -> 
     on = host(toolkits=(CUDA_124,))
     for settings in shipped.values():
         plan = planned(on, settings)[1]
-        rooms = {stage.room for stage in every_stage(plan)}
-        assert rooms | set(plan.absent) == set(STAGES)
+        rooms = {stage.kind for stage in every_stage(plan)}
+        assert rooms | set(plan.absent) == set(STAGE_KINDS)
 
 
 def test_extensions_need_a_torch_for_python() -> None:
@@ -180,13 +180,13 @@ def test_profiles_for_cuda_plan_on_linux_and_windows(
 def test_profiles_for_cuda_are_refused_on_macos(shipped: dict[str, Settings], name: str) -> None:
     with pytest.raises(SettingsError, match="CUDA builds are not for macOS") as caught:
         planned(host(system="macos", machine="arm64"), shipped[name], name)
-    assert (caught.value.where, caught.value.todo) == ("target.gpus", "write gpus: []")
+    assert (caught.value.location, caught.value.hint) == ("target.gpus", "write gpus: []")
 
 
 def assert_within(plan: Plan, root: PurePath) -> None:
     """Every manifest is a path of that system, in the profile's own folder."""
     for stage in every_stage(plan):
-        for path in (*stage.leaves, *stage.also, *stage.reads):
+        for path in (*stage.outputs, *stage.extra_outputs, *stage.inputs):
             assert type(path) is type(root)
             assert path.is_relative_to(root / "build")
 
@@ -195,10 +195,12 @@ def test_a_plan_for_windows_has_its_paths_and_scripts(shipped: dict[str, Setting
     _, plan = planned(host(system="windows"), shipped["windows-rtx5090"], "w")
     stages = {stage.name: stage for stage in plan.stages}
     smoke = stages["extensions:smoke"]
-    assert str(smoke.leaves[0]) == r"C:\ty\build\w\extensions\smoke.json"
+    assert str(smoke.outputs[0]) == r"C:\ty\build\w\extensions\smoke.json"
     assert smoke.job.location == r"C:\ty\templates\smoke"
     scripts = ("env.bat", "env.ps1", "run.bat", "run.ps1")
-    assert [str(path) for path in stages["env"].also] == [rf"C:\ty\build\w\{n}" for n in scripts]
+    assert [str(path) for path in stages["env"].extra_outputs] == [
+        rf"C:\ty\build\w\{n}" for n in scripts
+    ]
     assert str(stages["wheel"].job.wheelhouse) == r"C:\ty\wheelhouse"
     assert dict(plan.headline)["into"] == r"C:\ty\build\w, wheels in C:\ty\wheelhouse"
 
@@ -211,8 +213,10 @@ def test_inputs_are_json_and_the_same_when_planned_twice(
     first, second = (planned(on, shipped[name])[1] for _ in range(2))
     assert first == second
     for stage in every_stage(first):
-        assert json.loads(canonical(stage.inputs)) == plain(stage.inputs)
-        assert stage.inputs["recipe"]
+        assert json.loads(format_canonical_json(stage.fingerprint)) == convert_to_json(
+            stage.fingerprint
+        )
+        assert stage.fingerprint["recipe"]
 
 
 def inputs(**asked: Any) -> dict[str, Any]:
@@ -222,7 +226,7 @@ def inputs(**asked: Any) -> dict[str, Any]:
         "extensions": [SMOKE, {"name": "far", "git": "https://a.org/far.git", "optional": True}],
     }
     plan = plan_of(host(), **{**base, **asked})
-    return {stage.name: plain(stage.inputs) for stage in every_stage(plan)}
+    return {stage.name: convert_to_json(stage.fingerprint) for stage in every_stage(plan)}
 
 
 def changed(**asked: Any) -> set[str]:
@@ -239,8 +243,8 @@ def test_what_only_changes_how_it_is_done_reruns_nothing() -> None:
 
 
 def test_no_log_and_no_job_count_is_an_input() -> None:
-    assert ".log" not in canonical(inputs(build={"jobs": 98765}))
-    assert "98765" not in canonical(inputs(build={"jobs": 98765}))
+    assert ".log" not in format_canonical_json(inputs(build={"jobs": 98765}))
+    assert "98765" not in format_canonical_json(inputs(build={"jobs": 98765}))
 
 
 def test_what_changes_the_outcome_reruns_what_it_touches() -> None:

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.core.errors import SettingsError
-from tasks.core.model import Layout, Plan, ToolkitFound
-from tasks.core.resolution import Choice
-from tasks.knowledge.ownlists import read_for_extension, read_for_torch_cmake
+from tasks.core.model import InstalledToolkit, Layout, Plan
+from tasks.core.resolution import Resolution
+from tasks.knowledge.ownlists import parse_extension_archs, parse_torch_cmake_archs
 from tasks.knowledge.toolkits import require_toolkit
 from tasks.planning.plan import make_plan
 from tasks.settings.schema import Settings
@@ -24,7 +24,8 @@ PATCHES = [release.patch for release in KNOWLEDGE.releases.values()]
 MADE = sorted({arch for kit in KNOWLEDGE.toolkits.values() for arch in kit.makes})
 NAMES = [gpu.name for gpu in KNOWLEDGE.gpus]
 EVERYTHING = replace(
-    HOST, toolkits=tuple(ToolkitFound(f"/cuda-{cuda}", f"{cuda}.1") for cuda in KNOWLEDGE.toolkits)
+    HOST,
+    toolkits=tuple(InstalledToolkit(f"/cuda-{cuda}", f"{cuda}.1") for cuda in KNOWLEDGE.toolkits),
 )
 EXTENSION = {"name": "toy", "path": "toy"}
 
@@ -36,7 +37,7 @@ def planned(
     *,
     extended: bool,
     machine: str = HOST.machine,
-) -> tuple[Choice, Plan]:
+) -> tuple[Resolution, Plan]:
     asked = {
         "torch": torch,
         "target": target,
@@ -76,11 +77,11 @@ def test_a_plan_names_only_archs_that_its_toolkit_makes_and_its_torch_reads(
     else:
         require_made(choice, archs_of(plan), ptx=ptx, extended=extended)
         return
-    assert error.where
-    assert error.todo
+    assert error.location
+    assert error.hint
 
 
-def require_made(choice: Choice, lists: ArchLists, *, ptx: bool, extended: bool) -> None:
+def require_made(choice: Resolution, lists: ArchLists, *, ptx: bool, extended: bool) -> None:
     """nvcc makes all of it, and each reader's list reaches every target, with PTX if asked for."""
     if choice.toolkit.provider == "none":
         assert (choice.strategy, extended) == ("prebuilt", False), "nothing is compiled"
@@ -88,9 +89,9 @@ def require_made(choice: Choice, lists: ArchLists, *, ptx: bool, extended: bool)
     assert require_toolkit(KNOWLEDGE, choice.toolkit.version, choice.targets)
     read = []
     if choice.strategy == "source":
-        read.append(read_for_torch_cmake(KNOWLEDGE, choice.torch, lists.torch))
+        read.append(parse_torch_cmake_archs(KNOWLEDGE, choice.torch, lists.torch))
     if extended:
-        read.append(read_for_extension(KNOWLEDGE, choice.torch, lists.extensions))
+        read.append(parse_extension_archs(KNOWLEDGE, choice.torch, lists.extensions))
     for held in read:
         assert held.cubins == set(choice.targets)
         assert bool(held.ptx) is ptx

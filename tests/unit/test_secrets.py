@@ -13,10 +13,10 @@ import pytest
 
 from tasks.cli.commands import doctor, explain
 from tasks.cli.commands import settings as settings_report
-from tasks.core.errors import BuildError, FetchError, redact
+from tasks.core.errors import FetchError, TorchyardError, redact_secrets
 from tasks.core.model import Command, Plan
-from tasks.doctor.host_facts import Asked, Reach, Surroundings
-from tasks.lock.profile import Subject
+from tasks.doctor.host_facts import Connectivity, HostFacts, ProbeRequest
+from tasks.lock.profile import SelectedProfile
 from tasks.runlog import records, runs
 from tasks.system import shell
 from tasks.system.network import download, insisting
@@ -51,7 +51,7 @@ extensions: [{{name: toy, git: "{index}", ref: main}}]
 @each_row("before", ["?", "?a=1&", "?a=1&amp;", "#"])
 def test_a_parameter_that_opens_something_is_taken_out(query: str, before: str) -> None:
     text = f"https://host.example/simple{before}{query}=hun%20ter+2/=&last=1"
-    assert redact(text) == f"https://host.example/simple{before}{query}=***&last=1"
+    assert redact_secrets(text) == f"https://host.example/simple{before}{query}=***&last=1"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_parameter_that_opens_something_is_taken_out(query: str, before: str) 
     ],
 )
 def test_what_is_around_a_secret_stays(text: str, shown: str) -> None:
-    assert redact(text) == shown
+    assert redact_secrets(text) == shown
 
 
 @each_row(
@@ -84,7 +84,7 @@ def test_what_is_around_a_secret_stays(text: str, shown: str) -> None:
     ],
 )
 def test_what_opens_nothing_stays(text: str) -> None:
-    assert redact(text) == text
+    assert redact_secrets(text) == text
 
 
 @each_row(
@@ -107,9 +107,9 @@ def test_what_opens_nothing_stays(text: str) -> None:
     ],
 )
 def test_what_opens_something_outside_a_url_is_taken_out(text: str, shown: str) -> None:
-    assert redact(text) == shown
-    assert redact(shown) == shown
-    assert redact(f"a\n{text}\nb") == f"a\n{shown}\nb"
+    assert redact_secrets(text) == shown
+    assert redact_secrets(shown) == shown
+    assert redact_secrets(f"a\n{text}\nb") == f"a\n{shown}\nb"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,9 @@ def test_what_opens_something_outside_a_url_is_taken_out(text: str, shown: str) 
     ],
 )
 def test_a_document_stays_one_without_what_opens_something(value: dict[str, Any]) -> None:
-    one, many = (json.loads(redact(json.dumps(value, indent=indent))) for indent in (None, 2))
+    one, many = (
+        json.loads(redact_secrets(json.dumps(value, indent=indent))) for indent in (None, 2)
+    )
     assert one == many, "stages are compared by it"
     assert one.keys() == value.keys()
     assert "secretz" not in json.dumps(one)
@@ -138,9 +140,11 @@ def index(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(params=["prebuilt", "source"])
 def subject(
     request: pytest.FixtureRequest, yard: Path, index: str, monkeypatch: pytest.MonkeyPatch
-) -> Subject:
-    def look(asked: Asked, _: object) -> Surroundings:
-        away = tuple(Reach(url.what, redact(url.url), answers=False) for url in asked.urls)
+) -> SelectedProfile:
+    def look(asked: ProbeRequest, _: object) -> HostFacts:
+        away = tuple(
+            Connectivity(url.subject, redact_secrets(url.url), answers=False) for url in asked.urls
+        )
         return replace(LINUX, host=asked.host, root=asked.root, reach=away)
 
     monkeypatch.setattr(doctor, "look", look)
@@ -148,38 +152,40 @@ def subject(
     return opened(yard)
 
 
-def plan_of(subject: Subject) -> Plan:
+def plan_of(subject: SelectedProfile) -> Plan:
     assert subject.opened
     return subject.opened.plan
 
 
-def test_no_report_shows_it(subject: Subject, heard: Heard, tmp_path: Path) -> None:
+def test_no_report_shows_it(subject: SelectedProfile, heard: Heard, tmp_path: Path) -> None:
     out = str(tmp_path / "out.json")
     settings_report.run(subject, json=out)
     shown = Path(out).read_text(encoding="utf-8")
     explain.run(subject, json=out)
     shown += Path(out).read_text(encoding="utf-8")
-    with pytest.raises(BuildError) as told:
+    with pytest.raises(TorchyardError) as told:
         doctor.run(subject, json=out)
     shown += Path(out).read_text(encoding="utf-8") + str(told.value) + heard.text
     assert "index.example" in shown
     assert "hunter2" not in shown
 
 
-def test_the_head_of_a_build_does_not_show_it(subject: Subject, index: str) -> None:
+def test_the_head_of_a_build_does_not_show_it(subject: SelectedProfile, index: str) -> None:
     out = io.StringIO()
     console = Console(plan_of(subject), out, notices=lambda: [f"{index} is slow"])
-    console.head()
-    console.fail("wheel", f"Traceback\nValueError: {index}")
-    console.say(index)
+    console.print_header()
+    console.report_failure("wheel", f"Traceback\nValueError: {index}")
+    console.print_line(index)
     assert out.getvalue().count("index.example") >= 3
     assert "hunter2" not in out.getvalue()
 
 
-def test_neither_records_nor_runs_keep_it(subject: Subject, index: str, tmp_path: Path) -> None:
+def test_neither_records_nor_runs_keep_it(
+    subject: SelectedProfile, index: str, tmp_path: Path
+) -> None:
     for stage in plan_of(subject).stages:
-        records.write(stage, index, 1.0, "0.1.0")
-    runs.add(tmp_path / "runs.jsonl", 1.0, (), asked=index)
+        records.write_stage_record(stage, index, 1.0, "0.1.0")
+    runs.append_run(tmp_path / "runs.jsonl", 1.0, (), asked=index)
     kept = [path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.json*")]
     assert any("index.example" in text for text in kept)
     assert not [text for text in kept if "hunter2" in text]
@@ -193,9 +199,11 @@ def test_a_log_keeps_neither_the_command_nor_what_it_says(
     nobody = index.replace("https", "http").replace("index.example", "127.0.0.1:9")
     log = tmp_path / "log"
     code = "import sys; print('looking in', sys.argv[1])"
-    shell.run(Command((sys.executable, "-c", code, index), shell.host_env(), "ask", log=log))
+    shell.run_command(
+        Command((sys.executable, "-c", code, index), shell.build_host_env(), "ask", log=log)
+    )
     with pytest.raises(FetchError) as told:
-        download.download(nobody, tmp_path / "a", None, log)
+        download.download_file(nobody, tmp_path / "a", None, log)
     shown = log.read_text(encoding="utf-8") + str(told.value)
     assert "looking in https://" in shown
     assert "hunter2" not in shown
@@ -204,6 +212,8 @@ def test_a_log_keeps_neither_the_command_nor_what_it_says(
 def test_a_wheel_is_kept_with_where_it_is_from_and_no_more(index: str, tmp_path: Path) -> None:
     wheel = tmp_path / "a-1-py3-none-any.whl"
     wheel.write_bytes(b"wheel")
-    place, _ = wheelhouse.keep(wheel, tmp_path / "house", "a", index)
-    assert "hunter2" not in Path(wheelhouse.origin_of(place)).read_text(encoding="utf-8")
-    assert wheelhouse.kept(tmp_path / "house", "a", index), "the same question finds it again"
+    place, _ = wheelhouse.store_wheel(wheel, tmp_path / "house", "a", index)
+    assert "hunter2" not in Path(wheelhouse.resolve_origin_path(place)).read_text(encoding="utf-8")
+    assert wheelhouse.find_stored_wheel(tmp_path / "house", "a", index), (
+        "the same question finds it again"
+    )

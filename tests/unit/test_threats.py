@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tasks.cli.session import open_yard
-from tasks.core.deps_model import Deps, Program
-from tasks.core.errors import BuildError
+from tasks.cli.session import open_session
+from tasks.core.deps_model import DepsManifest, Program
+from tasks.core.errors import TorchyardError
 from tasks.core.model import Command, Layout
 from tasks.settings.schema import Settings
-from tasks.stages.extensions.plan import plan
-from tasks.stages.extensions.providing import provide_for_build
-from tasks.stages.extensions.variables import required
+from tasks.stages.extensions.plan import plan_extension
+from tasks.stages.extensions.providing import install_build_requirements
+from tasks.stages.extensions.variables import locate_build_requirements
 from tasks.system import git, shell
 from tasks.system.network import insisting
 from tests.support import smallwheels
@@ -40,7 +40,7 @@ def pwned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     allowing = tmp_path / "gitconfig"
     allowing.write_text('[protocol "ext"]\n\tallow = always\n', encoding="utf-8")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(allowing))
-    monkeypatch.setattr(shell, "PASSED", shell.PASSED | {"GIT_CONFIG_GLOBAL"})
+    monkeypatch.setattr(shell, "PASSED", shell.PASSED_VARIABLES | {"GIT_CONFIG_GLOBAL"})
     return tmp_path / "pwned"
 
 
@@ -54,8 +54,8 @@ def test_the_url_of_a_submodule_runs_no_command(tmp_path: Path, pwned: Path) -> 
     evil = modules.replace(f"url = {tmp_path / 'part'}", f"url = ext::sh -c touch% {pwned}")
     assert evil != modules
     commit(there, **{".gitmodules": evil})
-    with pytest.raises(BuildError, match="not allowed"):
-        git.clone_at(str(there), "main", tmp_path / "src" / "clone")
+    with pytest.raises(TorchyardError, match="not allowed"):
+        git.clone_at_ref(str(there), "main", tmp_path / "src" / "clone")
     assert not pwned.exists()
 
 
@@ -64,8 +64,8 @@ def test_the_url_of_a_submodule_runs_no_command(tmp_path: Path, pwned: Path) -> 
 def test_a_mirror_runs_no_command(tmp_path: Path, pwned: Path) -> None:
     there = repository(tmp_path / "upstream")
     mirrors = {str(there): f"ext::sh -c touch% {pwned}"}
-    with pytest.raises(BuildError, match="not allowed"):
-        git.clone_at(str(there), "main", tmp_path / "src" / "clone", mirrors=mirrors)
+    with pytest.raises(TorchyardError, match="not allowed"):
+        git.clone_at_ref(str(there), "main", tmp_path / "src" / "clone", mirrors=mirrors)
     assert not pwned.exists()
 
 
@@ -79,7 +79,7 @@ def test_a_hook_that_a_repository_brings_is_not_run(tmp_path: Path, pwned: Path)
     (hooks / "post-checkout").write_text(f"#!/bin/sh\ntouch {pwned}\n", encoding="utf-8")
     (hooks / "post-checkout").chmod(0o755)
     commit(there)
-    git.clone_at(str(there), "main", tmp_path / "src" / "clone")
+    git.clone_at_ref(str(there), "main", tmp_path / "src" / "clone")
     assert (tmp_path / "src" / "clone" / "hooks" / "post-checkout").is_file()
     assert not pwned.exists()
 
@@ -95,7 +95,7 @@ def test_a_program_of_the_folder_that_a_command_runs_in_is_not_taken(
         (folder / "uname").chmod(0o755)
     monkeypatch.setenv("PATH", f"{entry}:/usr/bin:/bin")
     monkeypatch.chdir(tmp_path)
-    told = shell.capture(Command(("uname",), shell.host_env(), "look", cwd=tmp_path))
+    told = shell.capture_output(Command(("uname",), shell.build_host_env(), "look", cwd=tmp_path))
     assert told.strip() == "Linux" or sys.platform != "linux"
     assert "theirs" not in told
 
@@ -111,12 +111,16 @@ def test_a_build_requirement_that_brings_a_torch_ends_the_build(
     extension = {"name": "toy", "path": str(tmp_path), "requires": ["helper"]}
     asked = Settings.model_validate({"extensions": [extension]})
     layout = Layout(tmp_path, "mine", tmp_path / "wheelhouse")
-    job = plan(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE).job
+    job = plan_extension(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE).job
     none = Program("", "")
-    deps = Deps(sys.executable, "3.12.0", "1", None, "", None, None, none, none, none, none, None)
-    with pytest.raises(BuildError, match="helper brings a torch, which toy would be built against"):
-        provide_for_build(job, deps)
-    assert not required(job).exists()
+    deps = DepsManifest(
+        sys.executable, "3.12.0", "1", None, "", None, None, none, none, none, none, None
+    )
+    with pytest.raises(
+        TorchyardError, match="helper brings a torch, which toy would be built against"
+    ):
+        install_build_requirements(job, deps)
+    assert not locate_build_requirements(job).exists()
 
 
 @pytest.fixture
@@ -146,7 +150,7 @@ def laid(yard: Path) -> Path:
     ],
 )
 def test_read_only_commands_run_no_program_of_the_settings(laid: Path, words: str) -> None:
-    names = {task["basename"] for task in open_yard(laid, "mine", {}, words.split()).tasks()}
+    names = {task["basename"] for task in open_session(laid, "mine", {}, words.split()).tasks()}
     assert {"deps", "wheel", "install", "lock", "explain"} <= names
     assert not (laid / "ran").exists()
 
@@ -157,15 +161,15 @@ def test_read_only_commands_run_no_program_of_the_settings(laid: Path, words: st
 )
 def test_commands_that_plan_run_those_programs(laid: Path, words: str) -> None:
     """docs/security.md says so; and no word beside settings has a stage run on half the facts."""
-    with contextlib.suppress(BuildError):
-        open_yard(laid, "mine", {}, words.split())
+    with contextlib.suppress(TorchyardError):
+        open_session(laid, "mine", {}, words.split())
     assert (laid / "ran").exists()
 
 
 @posix
 def test_help_builds_nothing(laid: Path, heard: Heard) -> None:
     """doit takes the --help of `doit -o --help deps` for the name of a file, and runs deps."""
-    opened = open_yard(laid, "mine", {}, ["-o", "--help", "deps"])
+    opened = open_session(laid, "mine", {}, ["-o", "--help", "deps"])
     (deps,) = (task for task in opened.tasks() if task["basename"] == "deps")
     execute, (yard, stage) = deps["actions"][0]
     yard.gate = lambda: None

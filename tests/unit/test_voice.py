@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.cli.help.commands import OF_DOIT
-from tasks.cli.help.text import PAGES
+from tasks.cli.help.commands import DOIT_COMMANDS
+from tasks.cli.help.text import HELP_PAGES
 from tasks.core import errors
 
 ROOT = Path(__file__).parents[2]
@@ -84,7 +84,7 @@ def test_what_happened_comes_with_where_or_what_to_do() -> None:
 
 
 def test_commands_that_messages_name_are_there() -> None:
-    known = {*PAGES, *OF_DOIT, *NO_COMMANDS}
+    known = {*HELP_PAGES, *DOIT_COMMANDS, *NO_COMMANDS}
     for path in MODULES:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}

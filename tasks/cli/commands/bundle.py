@@ -10,150 +10,160 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from tasks import __version__
-from tasks.core.errors import BuildError, redact
-from tasks.core.formatting.size import size
-from tasks.lock.builder import Finished
+from tasks.core.errors import TorchyardError, redact_secrets
+from tasks.core.formatting.size import format_size
+from tasks.lock.builder import FinishedBuild
 from tasks.lock.bundle import packing, repositories
-from tasks.lock.bundle.collecting import Shelf
-from tasks.lock.bundle.manifest import SCHEMA, WHEELS, Bundle
-from tasks.lock.bundle.repositories import Wanted
-from tasks.lock.difference import differences
-from tasks.lock.profile import Subject
-from tasks.lock.section import Profile, keeping
-from tasks.stages.extensions.job import Built, ExtensionJob
+from tasks.lock.bundle.collecting import PackageCollector
+from tasks.lock.bundle.manifest import BUNDLE_SCHEMA, WHEELS_FOLDER, Bundle
+from tasks.lock.bundle.repositories import BundledCommit
+from tasks.lock.difference import compare_sections
+from tasks.lock.profile import SelectedProfile
+from tasks.lock.section import LockSection, merge_kept_extensions
+from tasks.stages.extensions.job import BuiltExtension, ExtensionJob
 from tasks.stages.source.job import SourceJob, SourceTree
 from tasks.stages.wheel.job import Wheel
 from tasks.system import files, manifests
-from tasks.system.voice import show, tick, warn
+from tasks.system.voice import print_report, print_warning, show_progress
 
 
-def run(subject: Subject, dest: str = "") -> None:
+def run(subject: SelectedProfile, dest: str = "") -> None:
     """Collect it at `dest`. Raises `BuildError` where there is no finished build, or the lock holds
     another one.
     """
     if not dest:
-        raise BuildError(
-            "nobody said where the bundle goes", todo="doit bundle --dest FOLDER, or FILE.tar"
+        raise TorchyardError(
+            "nobody said where the bundle goes", hint="doit bundle --dest FOLDER, or FILE.tar"
         )
     place = (subject.root / Path(dest).expanduser()).absolute()
-    finished = Finished(subject.of_build())
-    section = _section(finished, subject)
-    folder = packing.begun(place)
-    with files.lock(finished.layout.build):
-        bundle = _collect(finished, section, folder, subject.name)
-        whole = packing.finish(folder, place, bundle)
-    _tell(place, whole)
+    finished = FinishedBuild(subject.require_profile())
+    section = _read_built_section(finished, subject)
+    folder = packing.prepare_bundle_folder(place)
+    with files.lock_folder(finished.layout.build):
+        bundle = _collect_bundle(finished, section, folder, subject.name)
+        whole = packing.finish_bundle(folder, place, bundle)
+    _show_bundle(place, whole)
 
 
-def _section(finished: Finished, subject: Subject) -> Profile:
+def _read_built_section(finished: FinishedBuild, subject: SelectedProfile) -> LockSection:
     """What was built, which has to be what is locked."""
     for name, why in finished.left_out.items():
         means = "it is not in the bundle, and will not be there offline"
-        warn(f"{name} is optional and was not built ({why}): {means}")
-    built = finished.section()
-    held = finished.profile.held
+        print_warning(f"{name} is optional and was not built ({why}): {means}")
+    built = finished.build_section()
+    held = finished.profile.pinned_plan
     locked = held.section if held else None
-    now = keeping(built, locked, finished.left_out)
-    if locked and (told := list(differences(locked, now))):
-        raise BuildError(
+    now = merge_kept_extensions(built, locked, finished.left_out)
+    if locked and (told := list(compare_sections(locked, now))):
+        raise TorchyardError(
             f"what was built is not what torchyard.lock holds: {told[0]}",
-            todo="doit build takes what is locked, doit lock locks what was built; "
+            hint="doit build takes what is locked, doit lock locks what was built; "
             f"doit lock --check profile={subject.name} tells all of it",
         )
     return built
 
 
-def _collect(finished: Finished, section: Profile, folder: Path, profile: str) -> Bundle:
+def _collect_bundle(
+    finished: FinishedBuild, section: LockSection, folder: Path, profile: str
+) -> Bundle:
     log = finished.layout.logs / "bundle.log"
-    clones = [*_tree(finished), *_clones(finished.extensions)]
+    clones = [
+        *_list_source_repositories(finished),
+        *_list_extension_repositories(finished.extensions),
+    ]
     for one in clones:
-        tick(f"bundling {redact(one.url)}")
-        repositories.put(one, folder / "git" / repositories.name_of(one.url), log)
-    tick("fetching the packages")
-    _packages(finished, section, folder / WHEELS)
+        show_progress(f"bundling {redact_secrets(one.url)}")
+        repositories.store_commit(
+            one, folder / "git" / repositories.build_repository_name(one.url), log
+        )
+    show_progress("fetching the packages")
+    _collect_packages(finished, section, folder / WHEELS_FOLDER)
     return Bundle(
-        schema=SCHEMA,
+        schema=BUNDLE_SCHEMA,
         torchyard=__version__,
         profile=profile,
         python=section.python,
         platform=section.platform,
-        repositories={redact(one.url): f"git/{repositories.name_of(one.url)}" for one in clones},
-        archives=dict(_archives(finished, folder)),
+        repositories={
+            redact_secrets(one.url): f"git/{repositories.build_repository_name(one.url)}"
+            for one in clones
+        },
+        archives=dict(_collect_archives(finished, folder)),
     )
 
 
-def _tree(finished: Finished) -> Iterator[Wanted]:
+def _list_source_repositories(finished: FinishedBuild) -> Iterator[BundledCommit]:
     for stage in finished.profile.plan.stages:
         match stage.job:
             case SourceJob(kind="git") as job:
-                yield from repositories.wanted(job.location, Path(job.tree), job.ref)
+                yield from repositories.list_commits(job.location, Path(job.tree), job.ref)
             case SourceJob(kind="path") as job:
-                warn(f"the tree {job.location} is your own, and not in the bundle")
+                print_warning(f"the tree {job.location} is your own, and not in the bundle")
 
 
-def _clones(extensions: Iterable[ExtensionJob]) -> Iterator[Wanted]:
+def _list_extension_repositories(extensions: Iterable[ExtensionJob]) -> Iterator[BundledCommit]:
     for job in extensions:
         if job.kind == "git":
-            yield from repositories.wanted(job.location, Path(job.clone), job.ref)
+            yield from repositories.list_commits(job.location, Path(job.clone), job.ref)
 
 
-def _packages(finished: Finished, section: Profile, wheels: Path) -> None:
+def _collect_packages(finished: FinishedBuild, section: LockSection, wheels: Path) -> None:
     layout = finished.layout
     wheels.mkdir(exist_ok=True)
-    shelf = Shelf(
+    shelf = PackageCollector(
         wheels, finished.deps.python, layout.build / "locking", layout.logs / "bundle.log"
     )
     made = {"": section.torch, **section.extensions}
-    for file, sha256 in _here(finished):
-        shelf.copy(file, sha256)
-    shelf.download(section.torch.packages, finished.choice.index)
+    for file, sha256 in _list_kept_files(finished):
+        shelf.copy_file(file, sha256)
+    shelf.download_packages(section.torch.packages, finished.choice.index)
     others = (one for name, one in made.items() if name)
     rest = (part for one in others for part in (one.requires, one.packages))
     for packages in (section.packages, section.toolkit, *rest):
-        shelf.download(packages)
+        shelf.download_packages(packages)
     locked = [section.packages, section.toolkit, *(one.requires for one in made.values())]
     locked += [one.packages for one in made.values()]
     digests = {digest for group in locked for found in group.values() for digest in found}
-    shelf.keep_only(digests | {one.sha256 for one in made.values()})
+    shelf.remove_unlisted(digests | {one.sha256 for one in made.values()})
 
 
-def _here(finished: Finished) -> Iterator[tuple[Path, str]]:
+def _list_kept_files(finished: FinishedBuild) -> Iterator[tuple[Path, str]]:
     """The wheels and sdists that the build kept, with their digests."""
     layout = finished.layout
     if finished.choice.strategy == "prebuilt":
-        wheel = manifests.read(layout.manifest("wheel"), Wheel)
+        wheel = manifests.read_manifest(layout.compute_manifest_path("wheel"), Wheel)
         if wheel.artifact:
             yield Path(layout.wheelhouse) / wheel.artifact.name, wheel.artifact.sha256
     for job in finished.extensions:
-        source = manifests.read(job.manifest, Built).source
+        source = manifests.read_manifest(job.manifest, BuiltExtension).source
         if job.kind == "wheel":
             yield Path(layout.wheelhouse) / source["wheel"], source["sha256"]
         elif job.kind == "sdist":
             yield Path(job.work) / "sdist" / source["sdist"], source["sha256"]
 
 
-def _archives(finished: Finished, folder: Path) -> Iterator[tuple[str, str]]:
+def _collect_archives(finished: FinishedBuild, folder: Path) -> Iterator[tuple[str, str]]:
     """A tarball that came from a URL; one of the checkout's own is there already."""
     for stage in finished.profile.plan.stages:
         job = stage.job
         if isinstance(job, SourceJob) and job.kind == "tarball" and "://" in job.location:
             name = PurePosixPath(urlsplit(job.location).path).name
             (folder / "sources").mkdir(exist_ok=True)
-            digest = manifests.read(job.manifest, SourceTree).digest
-            shelf = Shelf(folder / "sources", "", job.state, job.log)
-            shelf.copy(Path(job.state) / "downloads" / name, digest)
-            yield redact(job.location), f"sources/{name}"
+            digest = manifests.read_manifest(job.manifest, SourceTree).digest
+            shelf = PackageCollector(folder / "sources", "", job.state, job.log)
+            shelf.copy_file(Path(job.state) / "downloads" / name, digest)
+            yield redact_secrets(job.location), f"sources/{name}"
 
 
-def _tell(place: Path, bundle: Bundle) -> None:
+def _show_bundle(place: Path, bundle: Bundle) -> None:
     mib = sum(packed.size for packed in bundle.files.values()) // 2**20
-    wheels = sum(name.startswith(f"{WHEELS}/") for name in bundle.files)
+    wheels = sum(name.startswith(f"{WHEELS_FOLDER}/") for name in bundle.files)
     git = len(bundle.repositories)
-    show(
-        f"{place}: {wheels} packages, {git} repositor{'y' if git == 1 else 'ies'}, {size(mib)}, "
+    print_report(
+        f"{place}: {wheels} packages, {git} repositor{'y' if git == 1 else 'ies'}, {format_size(mib)}, "
         f"for Python {bundle.python} on {bundle.platform}"
     )
-    show(
+    print_report(
         f"to build from it: offline: {place} in config/local.yaml, or TORCHYARD__OFFLINE={place}, "
         "as the path is there; torchyard.lock and the settings in config/ are not in it: bring them"
     )

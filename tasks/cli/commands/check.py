@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib.util
 import sys
 
-from tasks.core.errors import BuildError, MissingToolError
+from tasks.core.errors import MissingToolError, TorchyardError
 from tasks.core.model import Command
-from tasks.lock.profile import Subject
+from tasks.lock.profile import SelectedProfile
 from tasks.system import shell
-from tasks.system.voice import show
+from tasks.system.voice import print_report
 
 _CHECKS = (
     ("ruff", "check", "."),
@@ -17,25 +17,25 @@ _CHECKS = (
     ("mypy",),
     ("pytest", "-q", "tests/unit"),
 )
-_SITE = ("mkdocs", "build", "--strict", "--quiet")
-_QUIET = {"NO_MKDOCS_2_WARNING": "1"}  # what its theme says of other programs, in each run
+_SITE_BUILD = ("mkdocs", "build", "--strict", "--quiet")
+_QUIET_ENV = {"NO_MKDOCS_2_WARNING": "1"}  # what its theme says of other programs, in each run
 
 
-def run(subject: Subject) -> None:
+def run(subject: SelectedProfile) -> None:
     """Run each in turn and stop at the first that fails."""
     missing = [check[0] for check in _CHECKS if importlib.util.find_spec(check[0]) is None]
     if missing:
         raise MissingToolError(
-            f"{', '.join(missing)} not installed here", todo="pip install -e '.[test]'"
+            f"{', '.join(missing)} not installed here", hint="pip install -e '.[test]'"
         )
     site = all(importlib.util.find_spec(name) for name in ("mkdocs", "material"))
-    for check in (*_CHECKS, *((_SITE,) if site else ())):
-        show(" ".join(check))
-        env = {**shell.host_env(), **_QUIET}
+    for check in (*_CHECKS, *((_SITE_BUILD,) if site else ())):
+        print_report(" ".join(check))
+        env = {**shell.build_host_env(), **_QUIET_ENV}
         command = Command((sys.executable, "-m", *check), env, check[0], cwd=subject.root)
         try:
-            shell.run(command, show)
-        except BuildError as error:
-            raise BuildError(error.what, todo="the lines above say where") from error
+            shell.run_command(command, print_report)
+        except TorchyardError as error:
+            raise TorchyardError(error.message, hint="the lines above say where") from error
     if not site:
-        show("not run: the site (pip install -e '.[docs]')")
+        print_report("not run: the site (pip install -e '.[docs]')")

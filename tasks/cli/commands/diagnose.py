@@ -11,67 +11,83 @@ from pathlib import Path
 from typing import Any
 
 from tasks.cli.commands import doctor
-from tasks.cli.commands.failed import Failed, failed, folder_of_logs, folder_of_records
-from tasks.core.check_ids import GATE
-from tasks.core.digest import canonical
-from tasks.core.errors import redact
+from tasks.cli.commands.failed import (
+    StageFailure,
+    find_failures,
+    find_logs_folder,
+    find_records_folder,
+)
+from tasks.core.check_ids import GATE_CHECK_IDS
+from tasks.core.digest import format_canonical_json
+from tasks.core.errors import redact_secrets
 from tasks.core.formatting import lines
-from tasks.doctor.failures.diagnosed import Diagnosed, read
-from tasks.knowledge import load
-from tasks.lock.profile import Subject
-from tasks.runlog.witness import kept
+from tasks.doctor.failures.diagnosed import FailureExplanation, explain_log
+from tasks.knowledge import load_knowledge
+from tasks.lock.profile import SelectedProfile
+from tasks.runlog.witness import read_facts
 from tasks.system import tty
-from tasks.system.files import deliver
-from tasks.system.voice import show
+from tasks.system.files import write_user_file
+from tasks.system.voice import print_report
 
-_KEYS = 13
-Rows = list[tuple[str, str]]
+_DIAGNOSIS_KEY_WIDTH = 13
+KeyRows = list[tuple[str, str]]
 
 
-def run(subject: Subject, log: str = "", json: str = "") -> None:
+def run(subject: SelectedProfile, log: str = "", json: str = "") -> None:
     """Print the diagnosis of `log`, or of what failed last; `json` is a file to write it to. That
     nothing failed is an answer, too.
     """
-    now = () if log else tuple(_now(subject))
-    ones = (Failed("", Path(log)),) if log else failed(subject)
+    now = () if log else tuple(_list_current_problems(subject))
+    ones = (StageFailure("", Path(log)),) if log else find_failures(subject)
     if not ones and not now:
-        now = (_nothing(subject),)
-    told = [(one, _told(subject, one.log) if one.log else None) for one in ones]
+        now = (_describe_no_failure(subject),)
+    told = [(one, _diagnose_log(subject, one.log) if one.log else None) for one in ones]
     if json:
-        documents = [_document(one, found) for one, found in told] + [_of_now(*row) for row in now]
+        documents = [_build_failure_document(one, found) for one, found in told] + [
+            _build_problem_document(*row) for row in now
+        ]
         whole = {**documents[0], "also": documents[1:]}
-        deliver(Path(json), redact(canonical(whole)))
-    _show([row for one in now for row in _rows_now(*one)])
+        write_user_file(Path(json), redact_secrets(format_canonical_json(whole)))
+    _show_rows([row for one in now for row in _format_problem_rows(*one)])
     for one, found in told:
-        _show([*_of_record(one, found), *(_rows(found, one) if found else ())])
+        _show_rows(
+            [
+                *_format_stage_rows(one, found),
+                *(_format_diagnosis_rows(found, one) if found else ()),
+            ]
+        )
 
 
-def _now(subject: Subject) -> Iterator[tuple[str, str, str]]:
+def _list_current_problems(subject: SelectedProfile) -> Iterator[tuple[str, str, str]]:
     """What a build would not get past before its first stage: who finds it, what, what to do."""
     if told := subject.problem:
-        yield "settings", f"{told.where}: {told.what}" if told.where else told.what, told.todo
+        yield (
+            "settings",
+            f"{told.location}: {told.message}" if told.location else told.message,
+            told.hint,
+        )
         return
-    for symptom in doctor.diagnose(subject, GATE):
+    for symptom in doctor.run_host_checks(subject, GATE_CHECK_IDS):
         if symptom.level == "problem":
             yield "doctor", f"{symptom.id}: {symptom.seen}", symptom.todo
 
 
-def _nothing(subject: Subject) -> tuple[str, str, str]:
+def _describe_no_failure(subject: SelectedProfile) -> tuple[str, str, str]:
     """What was found where nothing failed, and where it was looked for."""
-    runs, logs = folder_of_records(subject), folder_of_logs(subject)
+    runs, logs = find_records_folder(subject), find_logs_folder(subject)
     what = f"no failure in the newest record of {runs}, and no log of an unfinished stage in {logs}"
     return "no failed run", what, "to read another log: doit diagnose --log FILE"
 
 
-def _rows_now(key: str, what: str, todo: str) -> Rows:
+def _format_problem_rows(key: str, what: str, todo: str) -> KeyRows:
     return [(key, what), *([("to do", todo)] if todo else [])]
 
 
-def _of_now(key: str, what: str, todo: str) -> dict[str, Any]:
-    return _bare({"what": what, "where": key, "todo": todo})
+def _build_problem_document(key: str, what: str, todo: str) -> dict[str, Any]:
+    return _build_bare_document({"what": what, "where": key, "todo": todo})
 
 
-def _of_record(one: Failed, found: Diagnosed | None) -> Rows:
+def _format_stage_rows(one: StageFailure, found: FailureExplanation | None) -> KeyRows:
     """The stage, and its error where no log tells that."""
     rows = [("stage", one.stage)] if one.stage else []
     if found is None:
@@ -80,11 +96,11 @@ def _of_record(one: Failed, found: Diagnosed | None) -> Rows:
     return rows
 
 
-def _document(one: Failed, found: Diagnosed | None) -> dict[str, Any]:
-    return found.document if found else _bare(one.error)
+def _build_failure_document(one: StageFailure, found: FailureExplanation | None) -> dict[str, Any]:
+    return found.document if found else _build_bare_document(one.error)
 
 
-def _bare(error: Mapping[str, Any]) -> dict[str, Any]:
+def _build_bare_document(error: Mapping[str, Any]) -> dict[str, Any]:
     """In the form of a diagnosis, of what no log told."""
     empty = dict.fromkeys(("cause", "first_error", "evidence", "goes_by", "log"))
     words = {
@@ -94,22 +110,26 @@ def _bare(error: Mapping[str, Any]) -> dict[str, Any]:
     return {**empty, "candidates": [], **words, "where": error.get("where") or None}
 
 
-def _show(rows: Iterable[tuple[str, str]]) -> None:
+def _show_rows(rows: Iterable[tuple[str, str]]) -> None:
     for key, text in rows:
-        for line in lines.rows(key, text.strip(), _KEYS, tty.width()):
-            show(line)
+        for line in lines.format_labeled_lines(
+            key, text.strip(), _DIAGNOSIS_KEY_WIDTH, tty.read_terminal_width()
+        ):
+            print_report(line)
 
 
-def _told(subject: Subject, path: Path) -> Diagnosed:
+def _diagnose_log(subject: SelectedProfile, path: Path) -> FailureExplanation:
     """What the log tells; the profile has a say only in a log of its own."""
     opened = subject.opened
     if opened is None or not path.absolute().is_relative_to(Path(opened.layout.build)):
-        return read(path, load(subject.root / "config" / "knowledge"), kept(path))
+        return explain_log(
+            path, load_knowledge(subject.root / "config" / "knowledge"), read_facts(path)
+        )
     stages = (one for one in opened.plan.stages if getattr(one.job, "log", None) == path)
-    return read(path, opened.knowledge, kept(path), opened, next(stages, None))
+    return explain_log(path, opened.knowledge, read_facts(path), opened, next(stages, None))
 
 
-def _rows(told: Diagnosed, of: Failed) -> Rows:
+def _format_diagnosis_rows(told: FailureExplanation, of: StageFailure) -> KeyRows:
     """What a build said to do, it says again: a remedy may be written by hand."""
     rows, found = [], told.found
     if error := found.first_error:

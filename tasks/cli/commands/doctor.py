@@ -11,92 +11,104 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tasks.cli.commands.table import table
-from tasks.core.check_ids import ALL, GATE, CheckId
-from tasks.core.digest import canonical
-from tasks.core.errors import BuildError, redact
+from tasks.cli.commands.table import format_check_table
+from tasks.core.check_ids import ALL_CHECK_IDS, GATE_CHECK_IDS, CheckId
+from tasks.core.digest import format_canonical_json
+from tasks.core.errors import TorchyardError, redact_secrets
 from tasks.core.model import Host
-from tasks.doctor.ask import ask
-from tasks.doctor.judging import judge
-from tasks.doctor.probes import look
-from tasks.doctor.symptom import Level, Symptom, ok, problem
-from tasks.knowledge import load
-from tasks.lock.profile import Subject
-from tasks.planning.plan import layout_of
+from tasks.doctor.ask import build_probe_request
+from tasks.doctor.judging import check_host
+from tasks.doctor.probes import read_host_facts
+from tasks.doctor.symptom import CheckResult, Level, report_ok, report_problem
+from tasks.knowledge import load_knowledge
+from tasks.lock.profile import SelectedProfile
+from tasks.planning.plan import build_layout
 from tasks.system import tty
-from tasks.system.files import deliver
+from tasks.system.files import write_user_file
 from tasks.system.hardware import probe
-from tasks.system.typed import for_profile
-from tasks.system.voice import show, warn
+from tasks.system.typed import add_profile_argument
+from tasks.system.voice import print_report, print_warning
 
-_WIDEST = 120
-_FIRM: frozenset[CheckId] = frozenset({"compiler", "git"})  # without them the stages go no further
+_MAX_TABLE_WIDTH = 120
+_MANDATORY_CHECKS: frozenset[CheckId] = frozenset(
+    {"compiler", "git"}
+)  # without them the stages go no further
 
 
-def run(subject: Subject, json: str = "", accept: bool = False) -> None:
+def run(subject: SelectedProfile, json: str = "", accept: bool = False) -> None:
     """Print a line for each thing that was looked at; `BuildError` when one of them is a
     problem.
     """
-    if accept and _accept(subject) and not subject.opened:
-        again = for_profile("look again with doit doctor", subject.name)
-        show(f"{subject.name} did not open with what was pinned: {again}")
+    if accept and _accept_host(subject) and not subject.opened:
+        again = add_profile_argument("look again with doit doctor", subject.name)
+        print_report(f"{subject.name} did not open with what was pinned: {again}")
         return
-    found = diagnose(subject)
-    problems, told = _of(found, "problem"), _counted(found)
+    found = run_host_checks(subject)
+    problems, told = _filter_by_level(found, "problem"), _format_level_counts(found)
     if json:
         document = {"profile": subject.name, "found": found, "problems": len(problems)}
-        deliver(Path(json), redact(canonical(document)))
-    for line in table(found, tty.width(_WIDEST)):
-        show(line)
+        write_user_file(Path(json), redact_secrets(format_canonical_json(document)))
+    for line in format_check_table(found, tty.read_terminal_width(_MAX_TABLE_WIDTH)):
+        print_report(line)
     if problems:
-        raise BuildError(told, todo="each has its remedy above")
-    warnings = len(_of(found, "warning"))
+        raise TorchyardError(told, hint="each has its remedy above")
+    warnings = len(_filter_by_level(found, "warning"))
     some = f"{warnings or 'no'} warning{'s' * (warnings != 1)}"
-    show("; ".join(filter(None, ("nothing would stop this build", some, told))))
+    print_report("; ".join(filter(None, ("nothing would stop this build", some, told))))
 
 
-def gate(subject: Subject) -> None:
+def check_before_build(subject: SelectedProfile) -> None:
     """What a build asks before its first stage. Raises `BuildError` that lists the problems."""
-    found = diagnose(subject, GATE)
-    _refuse(found)
-    _warn(subject, found)
+    found = run_host_checks(subject, GATE_CHECK_IDS)
+    _raise_problems(found)
+    _warn_about_submodules(subject, found)
 
 
-def refuse_known_bad(subject: Subject) -> None:
+def refuse_known_bad(subject: SelectedProfile) -> None:
     """Raise the same `BuildError` as `gate` for a combination that is known not to work."""
-    _refuse(diagnose(subject, frozenset({"known-bad"})))
+    _raise_problems(run_host_checks(subject, frozenset({"known-bad"})))
 
 
-def _refuse(found: tuple[Symptom, ...]) -> None:
-    problems = _of(found, "problem")
+def _raise_problems(found: tuple[CheckResult, ...]) -> None:
+    problems = _filter_by_level(found, "problem")
     if not problems:
         return
-    told = "\n".join(_told(symptom) for symptom in problems)
-    names = dict.fromkeys(symptom.id for symptom in (*_of(found, "ignored"), *problems))
+    told = "\n".join(_format_problem(symptom) for symptom in problems)
+    names = dict.fromkeys(
+        symptom.id for symptom in (*_filter_by_level(found, "ignored"), *problems)
+    )
     todo = "mend that (doit doctor looks again)"
-    if not _FIRM & {symptom.id for symptom in problems}:
+    if not _MANDATORY_CHECKS & {symptom.id for symptom in problems}:
         todo += f", or build all the same with doctor.ignore: [{', '.join(names)}]"
         todo += " in config/local.yaml"
-    raise BuildError(f"{_counted(found)}; nothing was built or changed\n{told}", todo=todo)
+    raise TorchyardError(
+        f"{_format_level_counts(found)}; nothing was built or changed\n{told}", hint=todo
+    )
 
 
-def _warn(subject: Subject, found: Iterable[Symptom]) -> None:
+def _warn_about_submodules(subject: SelectedProfile, found: Iterable[CheckResult]) -> None:
     """Of what else would be known only when torch is there, after gigabytes or hours."""
     ignored = subject.opened.loaded.settings.doctor.ignore if subject.opened else ()
-    for symptom in _of(found, "warning"):
+    for symptom in _filter_by_level(found, "warning"):
         if symptom.id == "submodules" and symptom.id not in ignored:
-            warn(_told(symptom).strip())
+            print_warning(_format_problem(symptom).strip())
 
 
-def diagnose(subject: Subject, wanted: frozenset[CheckId] = ALL) -> tuple[Symptom, ...]:
+def run_host_checks(
+    subject: SelectedProfile, wanted: frozenset[CheckId] = ALL_CHECK_IDS
+) -> tuple[CheckResult, ...]:
     """What the wanted checks say; a problem that doctor.ignore names is no longer one."""
     profile = subject.opened
-    host = profile.host if profile else _host(subject)
-    knowledge = profile.knowledge if profile else load(subject.root / "config" / "knowledge")
-    seen = look(ask(subject.root, host, profile), wanted)
-    found = [*_settings(subject, wanted), *judge(seen, profile, knowledge, wanted)]
+    host = profile.host if profile else _read_fallback_host(subject)
+    knowledge = (
+        profile.knowledge if profile else load_knowledge(subject.root / "config" / "knowledge")
+    )
+    seen = read_host_facts(build_probe_request(subject.root, host, profile), wanted)
+    found = [*_check_settings(subject, wanted), *check_host(seen, profile, knowledge, wanted)]
     ignored = profile.loaded.settings.doctor.ignore if profile else ()
-    named = [replace(symptom, todo=for_profile(symptom.todo, subject.name)) for symptom in found]
+    named = [
+        replace(symptom, todo=add_profile_argument(symptom.todo, subject.name)) for symptom in found
+    ]
     return tuple(
         replace(symptom, level="ignored")
         if symptom.level == "problem" and symptom.id in ignored
@@ -105,63 +117,63 @@ def diagnose(subject: Subject, wanted: frozenset[CheckId] = ALL) -> tuple[Sympto
     )
 
 
-def _host(subject: Subject) -> Host:
+def _read_fallback_host(subject: SelectedProfile) -> Host:
     """Of a profile that does not open nothing is known, and nothing pinned."""
-    return probe.host(probe.Asked("auto", None), subject.root / "build" / "host.json")
+    return probe.read_host(probe.HostQuery("auto", None), subject.root / "build" / "host.json")
 
 
-def _settings(subject: Subject, wanted: frozenset[CheckId]) -> Iterator[Symptom]:
+def _check_settings(subject: SelectedProfile, wanted: frozenset[CheckId]) -> Iterator[CheckResult]:
     if "settings" not in wanted:
         return
     if told := subject.problem:
-        text = f"{told.where}: {told.what}" if told.where else told.what
-        todo = told.todo or f"see what came out of which file: doit settings profile={subject.name}"
-        yield problem("settings", text, todo)
+        text = f"{told.location}: {told.message}" if told.location else told.message
+        todo = told.hint or f"see what came out of which file: doit settings profile={subject.name}"
+        yield report_problem("settings", text, todo)
     for key, value in subject.opened.plan.headline if subject.opened else ():
-        yield ok("settings", value if key == "profile" else f"{key}: {value}", key)
+        yield report_ok("settings", value if key == "profile" else f"{key}: {value}", key)
 
 
-def _of(found: Iterable[Symptom], level: Level) -> list[Symptom]:
+def _filter_by_level(found: Iterable[CheckResult], level: Level) -> list[CheckResult]:
     return [symptom for symptom in found if symptom.level == level]
 
 
-def _counted(found: Collection[Symptom]) -> str:
+def _format_level_counts(found: Collection[CheckResult]) -> str:
     """`2 problems: compiler, disk; 1 ignored: memory`, or what there is of it."""
-    problems = _of(found, "problem")
+    problems = _filter_by_level(found, "problem")
     told = (
-        _named(problems, "problem" + "s" * (len(problems) > 1)),
-        _named(_of(found, "ignored"), "ignored"),
+        _format_check_names(problems, "problem" + "s" * (len(problems) > 1)),
+        _format_check_names(_filter_by_level(found, "ignored"), "ignored"),
     )
     return "; ".join(filter(None, told))
 
 
-def _named(symptoms: Collection[Symptom], what: str) -> str:
+def _format_check_names(symptoms: Collection[CheckResult], what: str) -> str:
     ids = ", ".join(dict.fromkeys(symptom.id for symptom in symptoms))
     return f"{len(symptoms)} {what}: {ids}" if symptoms else ""
 
 
-def _told(symptom: Symptom) -> str:
+def _format_problem(symptom: CheckResult) -> str:
     first, *more = symptom.todo.splitlines() or [""]
     rest = "".join(f"\n      {line}" for line in more)
     return f"  {symptom.id}: {symptom.seen}\n    → {first.strip()}{rest}"
 
 
-def _accept(subject: Subject) -> bool:
+def _accept_host(subject: SelectedProfile) -> bool:
     """Forget what was pinned and pin what is here now; the next build rebuilds what that changes.
     Also where what was pinned is what keeps the profile from opening. Whether that could be done.
     """
     try:
-        settings = subject.asked().settings
-    except BuildError:
+        settings = subject.read_settings().settings
+    except TorchyardError:
         return False  # told with what is found
-    pin = Path(layout_of(subject.root, subject.name, settings).build) / "host.json"
+    pin = Path(build_layout(subject.root, subject.name, settings).build) / "host.json"
     pin.unlink(missing_ok=True)
-    asked = probe.Asked(settings.python, settings.toolkit.path)
-    found = probe.host(asked, pin)
+    asked = probe.HostQuery(settings.python, settings.toolkit.path)
+    found = probe.read_host(asked, pin)
     if pin.parent.is_dir():
-        probe.pin(pin, asked, found)
+        probe.write_host_pin(pin, asked, found)
     cards = ", ".join(f"{gpu.name} ({gpu.capability})" for gpu in found.gpus) or "no card"
     kits = ", ".join(f"CUDA {kit.version}" for kit in found.toolkits) or "no CUDA toolkit"
-    goes_by = for_profile("the next doit build goes by that", subject.name)
-    show(f"accepted: {cards}, {kits}; {goes_by}")
+    goes_by = add_profile_argument("the next doit build goes by that", subject.name)
+    print_report(f"accepted: {cards}, {kits}; {goes_by}")
     return True

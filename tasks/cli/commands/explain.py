@@ -15,41 +15,41 @@ from typing import Any, Literal
 
 from tasks.cli.commands.doctor import refuse_known_bad
 from tasks.cli.decisions import (
+    CostEstimate,
     Decision,
-    Expected,
-    Found,
-    Known,
-    Past,
-    decisions,
-    expected,
-    whole_build,
+    DepsResults,
+    ExpectedCost,
+    StageCost,
+    estimate_compile_seconds,
+    estimate_cost,
+    list_decisions,
 )
 from tasks.cli.running import why
-from tasks.cli.running.rooms import room
-from tasks.core.deps_model import Cache, Deps
-from tasks.core.digest import canonical, plain
-from tasks.core.errors import BuildError, redact
-from tasks.core.formatting.lines import rows
+from tasks.cli.running.rooms import load_stage_module
+from tasks.core.deps_model import CompilerCache, DepsManifest
+from tasks.core.digest import convert_to_json, format_canonical_json
+from tasks.core.errors import TorchyardError, redact_secrets
+from tasks.core.formatting.lines import format_labeled_lines
 from tasks.core.model import Plan, Stage
-from tasks.doctor.ask import ask
-from tasks.doctor.disks import taken, told
+from tasks.doctor.ask import build_probe_request
+from tasks.doctor.disks import compute_disk_usage, format_disk_usage
 from tasks.doctor.probes import disks as surroundings
-from tasks.lock.profile import Profile, Subject
-from tasks.planning.foreseen import capability_warnings, foreseen
+from tasks.lock.profile import Profile, SelectedProfile
+from tasks.planning.foreseen import list_capability_warnings, list_known_bad_warnings
 from tasks.runlog import records, runs
-from tasks.settings.variables import unread
-from tasks.stages.compile.foresee import Outlook
-from tasks.stages.compile.foresee import foresee as foresee_compile
-from tasks.stages.env.foresee import foresee as foresee_env
+from tasks.settings.variables import describe_unused_variables
+from tasks.stages.compile.foresee import BuildPreview
+from tasks.stages.compile.foresee import preview_build as foresee_compile
+from tasks.stages.env.foresee import preview_environment as foresee_env
 from tasks.stages.env.job import Environment
-from tasks.stages.source.foresee import foresee as foresee_source
+from tasks.stages.source.foresee import preview_source_changes as foresee_source
 from tasks.system import manifests, tty
-from tasks.system.files import deliver
+from tasks.system.files import write_user_file
 from tasks.system.hardware import capacity
-from tasks.system.voice import show
+from tasks.system.voice import print_report
 
-_KEYS = 13
-_MOVED = "what it made, or what it is made from, was changed since"
+_EXPLAIN_KEY_WIDTH = 13
+_CHANGED_REASON = "what it made, or what it is made from, was changed since"
 
 
 @dataclass(frozen=True)
@@ -59,45 +59,48 @@ class Verdict:
     stage: str
     verdict: Literal["up to date", "runs", "may run"]
     reasons: tuple[str, ...]
-    outlook: Outlook | None = None
+    preview: BuildPreview | None = None
 
 
-def run(subject: Subject, json: str = "") -> None:
+def run(subject: SelectedProfile, json: str = "") -> None:
     """Print the decisions, a line for each stage in order, and what that takes. Raises the problem
     of a profile that is broken, and the error of `doit build` for a combination that is known to
     fail.
     """
-    opened = subject.of_build()
+    opened = subject.require_profile()
     plan = opened.plan
-    found = list(explain(plan))
-    decided = decisions(opened, _found(plan, found))
-    takes = expected(_past(plan, found), _by_facts(subject, opened))
-    known = foreseen(opened.knowledge, opened.host, opened.choice)
-    named = capability_warnings(opened.loaded, opened.host, opened.knowledge)
-    warnings = [*plan.warnings, *unread(os.environ), *named, *known]
+    found = list(explain_stages(plan))
+    decided = list_decisions(opened, _read_deps_results(plan, found))
+    takes = estimate_cost(_list_stage_costs(plan, found), _estimate_from_facts(subject, opened))
+    known = list_known_bad_warnings(opened.knowledge, opened.host, opened.choice)
+    named = list_capability_warnings(opened.loaded, opened.host, opened.knowledge)
+    warnings = [*plan.warnings, *describe_unused_variables(os.environ), *named, *known]
     show_decisions(decided)
     for warning in warnings:
-        _row("WARNING", warning)
+        _show_row("WARNING", warning)
     refuse_known_bad(subject)
     if json:
-        document = {**_document(subject.name, decided, found, takes), "warnings": warnings}
-        deliver(Path(json), redact(canonical(document)))
+        document = {
+            **_build_explain_document(subject.name, decided, found, takes),
+            "warnings": warnings,
+        }
+        write_user_file(Path(json), redact_secrets(format_canonical_json(document)))
     _show_stages(found)
-    show("")
-    _row("expected", str(takes))
+    print_report("")
+    _show_row("expected", str(takes))
 
 
-def _by_facts(subject: Subject, profile: Profile) -> Known:
+def _estimate_from_facts(subject: SelectedProfile, profile: Profile) -> CostEstimate:
     """What builds like this one take, by the facts, on this machine's cores and disks."""
-    cost, room = profile.cost.on(capacity.cores()), profile.cost.room
-    disks = tuple(surroundings.disks(ask(subject.root, profile.host, profile)))
-    most = sum(mib for _, mib in taken(disks, room).values()) if room else 0
+    cost, room = profile.cost.scale_to_cores(capacity.count_usable_cores()), profile.cost.disk_usage
+    disks = tuple(surroundings.list_disks(build_probe_request(subject.root, profile.host, profile)))
+    most = sum(mib for _, mib in compute_disk_usage(disks, room).values()) if room else 0
     sure = "unverified" not in cost.known
-    return Known(
+    return CostEstimate(
         seconds=sum(cost.seconds) / 2 if cost.seconds else None,
         memory_mib=cost.memory_mib or None,
         disk_gib=most / 1024 or None,
-        disk=told(disks, room),
+        disk=format_disk_usage(disks, room),
         by="by our facts" if sure else "by our facts, in part not verified",
     )
 
@@ -106,83 +109,101 @@ def show_decisions(decided: Iterable[Decision]) -> None:
     """What was decided, a row each."""
     last = ""
     for decision in decided:
-        _row("" if decision.key == last else decision.key, str(decision))
+        _show_row("" if decision.key == last else decision.key, str(decision))
         last = decision.key
-    show("")
+    print_report("")
 
 
-def _row(key: str, text: str) -> None:
-    for line in rows(key, text, _KEYS, tty.width()):
-        show(line)
+def _show_row(key: str, text: str) -> None:
+    for line in format_labeled_lines(key, text, _EXPLAIN_KEY_WIDTH, tty.read_terminal_width()):
+        print_report(line)
 
 
 def _show_stages(found: list[Verdict]) -> None:
     width = max(len(verdict.stage) for verdict in found)
     for verdict in found:
         before = f"{verdict.stage:<{width}}  {verdict.verdict:<10}  "
-        for line in rows(before, "\n".join(_lines(verdict)), len(before), tty.width()):
-            show(line)
+        for line in format_labeled_lines(
+            before,
+            "\n".join(_format_verdict_lines(verdict)),
+            len(before),
+            tty.read_terminal_width(),
+        ):
+            print_report(line)
 
 
-def _lines(verdict: Verdict) -> tuple[str, ...]:
-    outlook = (str(verdict.outlook),) if verdict.outlook else ()
+def _format_verdict_lines(verdict: Verdict) -> tuple[str, ...]:
+    outlook = (str(verdict.preview),) if verdict.preview else ()
     return (*verdict.reasons, *outlook)
 
 
-def _found(plan: Plan, found: Iterable[Verdict]) -> Found:
+def _read_deps_results(plan: Plan, found: Iterable[Verdict]) -> DepsResults:
     """What deps left, where that is still what it would leave."""
-    deps, env = (next(one for one in plan.stages if one.room == room) for room in ("deps", "env"))
+    deps, env = (next(one for one in plan.stages if one.kind == room) for room in ("deps", "env"))
     if any(one.stage == deps.name and one.verdict != "up to date" for one in found):
-        return Found()
+        return DepsResults()
     try:
-        left = manifests.read(deps.job.manifest, Deps), manifests.read(env.job.cache, Cache)
-        return Found(*left, foresee_env(env.job))
-    except BuildError:
-        return Found()
+        left = (
+            manifests.read_manifest(deps.job.manifest, DepsManifest),
+            manifests.read_manifest(env.job.cache, CompilerCache),
+        )
+        return DepsResults(*left, foresee_env(env.job))
+    except TorchyardError:
+        return DepsResults()
 
 
-def _past(plan: Plan, found: Iterable[Verdict]) -> Iterator[Past]:
+def _list_stage_costs(plan: Plan, found: Iterable[Verdict]) -> Iterator[StageCost]:
     """What the stages that would run took last time."""
     stages = {stage.name: stage for stage in plan.stages}
     for verdict in found:
         stage = stages[verdict.stage]
         if verdict.verdict == "up to date":
             continue
-        past = _compiled(stage, verdict.outlook) if stage.room == "compile" else _recorded(stage)
+        past = (
+            _estimate_compile_cost(stage, verdict.preview)
+            if stage.kind == "compile"
+            else _read_recorded_cost(stage)
+        )
         yield replace(past, certain=verdict.verdict == "runs")
 
 
-def _recorded(stage: Stage) -> Past:
-    record = records.last_record(stage) or {}
-    return Past(stage.name, record.get("seconds"))
+def _read_recorded_cost(stage: Stage) -> StageCost:
+    record = records.read_last_record(stage) or {}
+    return StageCost(stage.name, record.get("seconds"))
 
 
-def _compiled(stage: Stage, outlook: Outlook | None) -> Past:
-    past = list(runs.read(stage.job.runs))
+def _estimate_compile_cost(stage: Stage, outlook: BuildPreview | None) -> StageCost:
+    past = list(runs.read_history(stage.job.runs))
     asked = outlook.ninja.objects if outlook and outlook.ninja else None
-    peaks = runs.peaks(past).values()
-    return Past(stage.name, whole_build(past, asked), max(peaks, default=None))
+    peaks = runs.collect_peaks(past).values()
+    return StageCost(stage.name, estimate_compile_seconds(past, asked), max(peaks, default=None))
 
 
-def explain(plan: Plan) -> Iterator[Verdict]:
+def explain_stages(plan: Plan) -> Iterator[Verdict]:
     """The verdicts, in the order in which the stages would run."""
     moving: set[str] = set()
     environment = None
     for stage in plan.stages:
-        verdict = _judge(stage, moving, environment)
-        if stage.room == "env" and verdict.verdict == "runs":
+        verdict = _judge_stage(stage, moving, environment)
+        if stage.kind == "env" and verdict.verdict == "runs":
             environment = foresee_env(stage.job)
         if verdict.verdict != "up to date":
-            moving.update(str(path) for path in stage.leaves)
+            moving.update(str(path) for path in stage.outputs)
         yield verdict
 
 
-def _judge(stage: Stage, moving: set[str], environment: Environment | None) -> Verdict:
-    reasons = _source(stage) if stage.room == "source" else why.reasons(stage)
-    if not reasons and stage.asks == "moved" and room(stage, "moved").moved(stage.job):
-        reasons = why.unlocked(stage) or (_MOVED,)
-    fed = [Path(path).stem for path in stage.reads if str(path) in moving]
-    compiles = stage.room == "compile" and (reasons or fed)
+def _judge_stage(stage: Stage, moving: set[str], environment: Environment | None) -> Verdict:
+    reasons = (
+        _list_source_reasons(stage) if stage.kind == "source" else why.list_rebuild_reasons(stage)
+    )
+    if (
+        not reasons
+        and stage.uptodate_check == "moved"
+        and load_stage_module(stage, "moved").moved(stage.job)
+    ):
+        reasons = why.list_unlocked_sources(stage) or (_CHANGED_REASON,)
+    fed = [Path(path).stem for path in stage.inputs if str(path) in moving]
+    compiles = stage.kind == "compile" and (reasons or fed)
     outlook = foresee_compile(stage.job, environment) if compiles else None
     if reasons:
         return Verdict(stage.name, "runs", reasons, outlook)
@@ -191,18 +212,18 @@ def _judge(stage: Stage, moving: set[str], environment: Environment | None) -> V
     return Verdict(stage.name, "up to date", ())
 
 
-def _source(stage: Stage) -> tuple[str, ...]:
+def _list_source_reasons(stage: Stage) -> tuple[str, ...]:
     """It looks at the tree every time; only what it would find counts."""
-    return tuple(dict.fromkeys((*records.reasons(stage), *foresee_source(stage.job))))
+    return tuple(dict.fromkeys((*records.find_rebuild_reasons(stage), *foresee_source(stage.job))))
 
 
-def _document(
-    profile: str, decided: Iterable[Decision], found: list[Verdict], takes: Expected
+def _build_explain_document(
+    profile: str, decided: Iterable[Decision], found: list[Verdict], takes: ExpectedCost
 ) -> dict[str, Any]:
     return {
         "profile": profile,
-        "decisions": [plain(decision) for decision in decided],
-        "stages": [_plain(verdict) for verdict in found],
+        "decisions": [convert_to_json(decision) for decision in decided],
+        "stages": [_serialize_verdict(verdict) for verdict in found],
         "expected": {
             **vars(takes.known),
             "at_most": takes.at_most,
@@ -211,19 +232,19 @@ def _document(
     }
 
 
-def _plain(verdict: Verdict) -> dict[str, Any]:
+def _serialize_verdict(verdict: Verdict) -> dict[str, Any]:
     told: dict[str, Any] = {
         "stage": verdict.stage,
         "verdict": verdict.verdict,
         "reasons": list(verdict.reasons),
     }
-    if verdict.outlook:
-        decision, ninja = verdict.outlook.decision, verdict.outlook.ninja
+    if verdict.preview:
+        decision, ninja = verdict.preview.decision, verdict.preview.ninja
         told["folder"] = {
-            "decision": decision.do,
+            "decision": decision.action,
             "changes": list(decision.changes),
             "objects": ninja.objects if ninja else None,
             "steps": ninja.steps if ninja else None,
-            "last_whole_build": verdict.outlook.last or None,
+            "last_whole_build": verdict.preview.last_object_count or None,
         }
     return told

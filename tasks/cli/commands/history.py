@@ -12,95 +12,106 @@ from itertools import groupby
 from pathlib import Path, PurePath
 from typing import Any
 
-from tasks.core.digest import canonical
-from tasks.core.errors import redact
-from tasks.core.formatting.bar import Glyphs, columns, fit
-from tasks.core.formatting.duration import elapsed
-from tasks.lock.profile import Subject
+from tasks.core.digest import format_canonical_json
+from tasks.core.errors import redact_secrets
+from tasks.core.formatting.bar import Glyphs, fit_columns, measure_columns
+from tasks.core.formatting.duration import format_duration
+from tasks.lock.profile import SelectedProfile
 from tasks.runlog import runrecords
-from tasks.runlog.record import LOOKED, Run, StageRun
+from tasks.runlog.record import ALWAYS_CHECKED, Run, StageRun
 from tasks.system import tty
-from tasks.system.files import deliver
-from tasks.system.typed import with_profile
-from tasks.system.voice import show
+from tasks.system.files import write_user_file
+from tasks.system.typed import format_profile_argument
+from tasks.system.voice import print_report
 
-_WIDEST = 120
-_CELLS = (16, 16, 24, 12)  # columns of all but the last, at most
-_GAP = "  "
+_MAX_HISTORY_WIDTH = 120
+_COLUMN_WIDTHS = (16, 16, 24, 12)  # columns of all but the last, at most
+_HISTORY_GAP = "  "
 
 
-def run(subject: Subject, json: str = "") -> None:
+def run(subject: SelectedProfile, json: str = "") -> None:
     """Print a line for each run; `json` is a file to write all of them to."""
     folder = subject.build / "records" / "runs"
-    known = [(one, _outcome(one, folder)) for one in runrecords.runs(folder)][::-1]
+    known = [(one, _format_outcome(one, folder)) for one in runrecords.read_runs(folder)][::-1]
     if json:
-        runs = [_plain(one, outcome) for one, outcome in known]
-        deliver(Path(json), redact(canonical({"profile": subject.name, "runs": runs})))
+        runs = [_serialize_run(one, outcome) for one, outcome in known]
+        write_user_file(
+            Path(json),
+            redact_secrets(format_canonical_json({"profile": subject.name, "runs": runs})),
+        )
     if not known:
-        todo = f"doit build{with_profile(subject.name)}"
-        show(f"no run of {subject.name} is on record; to begin: {todo}")
-    room = tty.width(_WIDEST)
-    glyphs = tty.glyphs()
-    for line in _table([_cells(one, outcome) for one, outcome in known], room, glyphs):
-        show(line)
+        todo = f"doit build{format_profile_argument(subject.name)}"
+        print_report(f"no run of {subject.name} is on record; to begin: {todo}")
+    room = tty.read_terminal_width(_MAX_HISTORY_WIDTH)
+    glyphs = tty.choose_glyphs()
+    for line in _format_history_table(
+        [_build_history_row(one, outcome) for one, outcome in known], room, glyphs
+    ):
+        print_report(line)
 
 
-def _outcome(one: Run, folder: PurePath) -> str:
+def _format_outcome(one: Run, folder: PurePath) -> str:
     if not one.outcome:
-        return "at work" if runrecords.is_at_work(folder, one) else "cut off"
+        return "at work" if runrecords.is_run_active(folder, one) else "cut off"
     failed = [stage.name for stage in one.stages if stage.outcome == "failed"]
     if one.outcome == "failed" and failed:
         return f"failed: {', '.join(failed)}"
-    return "up to date" if one.outcome == "done" and not one.did else one.outcome
+    return "up to date" if one.outcome == "done" and not one.active_stages else one.outcome
 
 
-def _cells(one: Run, outcome: str) -> tuple[str, ...]:
-    what = "; ".join(_rebuilt(one))
-    seconds = _since(one.when) if outcome == "at work" else one.seconds
-    return (_local(one.when), " ".join(one.command), outcome, elapsed(seconds), what)
+def _build_history_row(one: Run, outcome: str) -> tuple[str, ...]:
+    what = "; ".join(_list_rebuilt_stages(one))
+    seconds = _compute_elapsed_seconds(one.when) if outcome == "at work" else one.seconds
+    return (
+        _format_local_time(one.when),
+        " ".join(one.command),
+        outcome,
+        format_duration(seconds),
+        what,
+    )
 
 
-def _rebuilt(one: Run) -> Iterator[str]:
+def _list_rebuilt_stages(one: Run) -> Iterator[str]:
     """`deps, env: first time`: those that ran for the same reason, one after the other."""
-    for reason, stages in groupby(one.did, key=lambda stage: stage.why):
+    for reason, stages in groupby(one.active_stages, key=lambda stage: stage.full_reason):
         names = ", ".join(stage.name for stage in stages)
-        yield f"{names}: {reason}" if reason not in {"", LOOKED} else names
+        yield f"{names}: {reason}" if reason not in {"", ALWAYS_CHECKED} else names
 
 
-def _local(when: str) -> str:
-    begun = _begun(when)
+def _format_local_time(when: str) -> str:
+    begun = _parse_start_time(when)
     return f"{begun.astimezone():%Y-%m-%d %H:%M}" if begun else when
 
 
-def _since(when: str) -> float:
-    begun = _begun(when)
+def _compute_elapsed_seconds(when: str) -> float:
+    begun = _parse_start_time(when)
     return (datetime.datetime.now(datetime.UTC) - begun).total_seconds() if begun else 0.0
 
 
-def _begun(when: str) -> datetime.datetime | None:
+def _parse_start_time(when: str) -> datetime.datetime | None:
     try:
         return datetime.datetime.fromisoformat(when).astimezone(datetime.UTC)
     except ValueError:
         return None
 
 
-def _table(rows: list[tuple[str, ...]], room: int, glyphs: Glyphs) -> Iterator[str]:
+def _format_history_table(rows: list[tuple[str, ...]], room: int, glyphs: Glyphs) -> Iterator[str]:
     """No column is wider than what is in it; the last has what is left."""
     widths = [
-        min(max(map(columns, cells)), most)
-        for cells, most in zip(zip(*rows, strict=True), _CELLS, strict=False)
+        min(max(map(measure_columns, cells)), most)
+        for cells, most in zip(zip(*rows, strict=True), _COLUMN_WIDTHS, strict=False)
     ]
     for row in rows:
-        told = [_padded(cell, width, glyphs) for cell, width in zip(row, widths, strict=False)]
-        yield fit(_GAP.join([*told, row[-1]]).rstrip(), room, glyphs)
+        told = [_pad_text(cell, width, glyphs) for cell, width in zip(row, widths, strict=False)]
+        yield fit_columns(_HISTORY_GAP.join([*told, row[-1]]).rstrip(), room, glyphs)
 
 
-def _padded(cell: str, width: int, glyphs: Glyphs) -> str:
-    cut = fit(cell, width, glyphs)
-    return cut + " " * (width - columns(cut))
+def _pad_text(cell: str, width: int, glyphs: Glyphs) -> str:
+    cut = fit_columns(cell, width, glyphs)
+    return cut + " " * (width - measure_columns(cut))
 
 
-def _plain(one: Run, outcome: str) -> dict[str, Any]:
+def _serialize_run(one: Run, outcome: str) -> dict[str, Any]:
     return {
         "when": one.when,
         "command": list(one.command),
@@ -108,15 +119,15 @@ def _plain(one: Run, outcome: str) -> dict[str, Any]:
         "code": one.code,
         "seconds": round(one.seconds, 3),
         "record": f"{one.name}.jsonl",
-        "stages": [_told(stage) for stage in one.stages],
+        "stages": [_serialize_stage_run(stage) for stage in one.stages],
     }
 
 
-def _told(stage: StageRun) -> dict[str, Any]:
+def _serialize_stage_run(stage: StageRun) -> dict[str, Any]:
     return {
         "stage": stage.name,
         "reason": stage.reason,
-        "healed": stage.healed or None,
+        "healed": stage.auto_fix or None,
         "outcome": stage.outcome,
         "seconds": round(stage.seconds, 3),
         **({"workers": dict(stage.workers)} if stage.workers else {}),

@@ -10,151 +10,165 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from tasks.cli.opening import open_profile
-from tasks.core.errors import BuildError, CommandFailedError, FetchError, SettingsError
-from tasks.core.resolution import UnmetError
-from tasks.lock import LOCK
+from tasks.core.errors import CommandFailedError, FetchError, SettingsError, TorchyardError
+from tasks.core.resolution import UnsatisfiableError
+from tasks.lock import LOCK_NAME
 from tasks.lock import profile as opened
-from tasks.lock.builder import Finished
-from tasks.lock.difference import differences
-from tasks.lock.profile import Subject
-from tasks.lock.section import Made, Profile, keeping
-from tasks.lock.text import read, written
-from tasks.settings.matrix_entries import cells, divided
-from tasks.settings.yamltree import text_of
+from tasks.lock.builder import FinishedBuild
+from tasks.lock.difference import compare_sections
+from tasks.lock.profile import SelectedProfile
+from tasks.lock.section import LockedInputs, LockSection, merge_kept_extensions
+from tasks.lock.text import parse_section, replace_section
+from tasks.settings.matrix_entries import expand_matrix, split_profile_name
+from tasks.settings.yamltree import read_yaml_text
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.source.job import SourceJob
 from tasks.system import files, git
-from tasks.system.typed import naming, with_profile
-from tasks.system.voice import show, warn
+from tasks.system.typed import add_profile_to_errors, format_profile_argument
+from tasks.system.voice import print_report, print_warning
 
 
-def run(subject: Subject, check: bool = False, update: bool = False) -> None:
+def run(subject: SelectedProfile, check: bool = False, update: bool = False) -> None:
     """Write the section of this profile, or only compare; with a matrix those of all its builds.
     Raises `BuildError` where there is no finished build, and with `check` where the two differ.
     """
-    names = _asked(subject)
+    names = _list_build_names(subject)
     if names == [subject.name]:
-        _lock(subject, check=check, update=update)
+        _lock_profile(subject, check=check, update=update)
         return
-    ended = {name: _ended(subject, name, check=check, update=update) for name in names}
+    ended = {name: _lock_matrix_entry(subject, name, check=check, update=update) for name in names}
     if failed := [name for name in names if ended[name] == "failed"]:
         what = "not what is locked" if check else "not locked"
-        raise BuildError(
+        raise TorchyardError(
             f"{len(failed)} of {len(names)} builds of the matrix are {what}: {', '.join(failed)}",
-            todo="each says above what to do; what is said of the others holds",
+            hint="each says above what to do; what is said of the others holds",
         )
     if "done" not in ended.values():
-        raise BuildError(
+        raise TorchyardError(
             f"nothing was {'compared' if check else 'locked'}: of the matrix nothing can be built "
             "here",
-            where="matrix",
-            todo="doit matrix tells why; change what it lists, or lock on a machine that can",
+            location="matrix",
+            hint="doit matrix tells why; change what it lists, or lock on a machine that can",
         )
 
 
-def _asked(subject: Subject) -> list[str]:
+def _list_build_names(subject: SelectedProfile) -> list[str]:
     """The builds of a matrix; the profile itself beside them where it is built, or locked."""
-    name, cell = divided(subject.name)
-    found = [] if cell else [f"{name}@{one}" for one in cells(subject.asked().settings.matrix)]
+    name, cell = split_profile_name(subject.name)
+    found = (
+        []
+        if cell
+        else [f"{name}@{one}" for one in expand_matrix(subject.read_settings().settings.matrix)]
+    )
     if not found:
         return [subject.name]
     is_built = (subject.build / "deps.json").is_file()
-    own = is_built or read(_text(subject), name) is not None
+    own = is_built or parse_section(_read_lock_text(subject), name) is not None
     return [*([name] if own else []), *found]
 
 
-def _ended(
-    subject: Subject, name: str, *, check: bool, update: bool
+def _lock_matrix_entry(
+    subject: SelectedProfile, name: str, *, check: bool, update: bool
 ) -> Literal["done", "failed", "impossible"]:
     """Do it for one of several; why it is not done is told, and keeps no other. A machine is not to
     blame for a build that it cannot make, and another may have locked that: it stays as it is.
     """
     try:
-        with naming(name):
-            read(_text(subject), name)  # what is damaged is told also of what cannot be built
-            _lock(_opened(subject, name), check=check, update=update)
-    except UnmetError as error:
-        show(f"{LOCK}: {name}: as it was, since it cannot be built here: {error.what}")
+        with add_profile_to_errors(name):
+            parse_section(
+                _read_lock_text(subject), name
+            )  # what is damaged is told also of what cannot be built
+            _lock_profile(_open_matrix_entry(subject, name), check=check, update=update)
+    except UnsatisfiableError as error:
+        print_report(
+            f"{LOCK_NAME}: {name}: as it was, since it cannot be built here: {error.message}"
+        )
         return "impossible"
-    except BuildError as error:
-        show(f"{LOCK}: {name}: {error}")
+    except TorchyardError as error:
+        print_report(f"{LOCK_NAME}: {name}: {error}")
         return "failed"
     return "done"
 
 
-def _opened(subject: Subject, name: str) -> Subject:
+def _open_matrix_entry(subject: SelectedProfile, name: str) -> SelectedProfile:
     """A build of the matrix. One that no machine can plan (torchvision for that torch) is not to be
     in it.
     """
     try:
-        return Subject(subject.root, name, open_profile(subject.root, name, os.environ))
+        return SelectedProfile(subject.root, name, open_profile(subject.root, name, os.environ))
     except SettingsError as error:
-        if divided(name)[1]:
+        if split_profile_name(name)[1]:
             also = "matrix.exclude leaves out this build alone"
-            error.todo = "; ".join(filter(None, (error.todo, also)))
+            error.hint = "; ".join(filter(None, (error.hint, also)))
         raise
 
 
-def _text(subject: Subject) -> str:
-    path = subject.root / LOCK
-    return text_of(path, LOCK) if path.is_file() else ""
+def _read_lock_text(subject: SelectedProfile) -> str:
+    path = subject.root / LOCK_NAME
+    return read_yaml_text(path, LOCK_NAME) if path.is_file() else ""
 
 
-def _lock(subject: Subject, *, check: bool, update: bool) -> None:
-    text = _text(subject)
-    held = read(text, subject.name)
+def _lock_profile(subject: SelectedProfile, *, check: bool, update: bool) -> None:
+    text = _read_lock_text(subject)
+    held = parse_section(text, subject.name)
     if (check or update) and held is None:
-        raise BuildError(f"{LOCK} has no section {subject.name}", todo="doit lock writes it")
-    profile = subject.of_build()
-    now = _updated(profile, held) if update and held else _built(profile, held)
-    told = list(differences(held, now)) if held else []
-    for line in told:
-        show(line)
-    if check:
-        _require_same(subject.name, told)
-    elif told or held is None:
-        files.write_atomic(subject.root / LOCK, written(text, subject.name, now))
-        show(f"{LOCK}: {subject.name}: {_counted(now)}")
-    else:
-        show(f"{LOCK}: {subject.name}: nothing moved")
-    if told and update:
-        name = with_profile(subject.name)
-        show(f"doit build{name} takes that; then doit lock{name} writes the rest")
-
-
-def _require_same(name: str, told: list[str]) -> None:
-    if told:
-        this = with_profile(name)
-        some = f"{len(told)} difference{'s' * (len(told) > 1)}"
-        raise BuildError(
-            f"{some} between {LOCK} and the build",
-            where=f"{LOCK}: {name}",
-            todo=f"to take the lock's: doit build{this}; to lock what was built: doit lock{this}",
+        raise TorchyardError(
+            f"{LOCK_NAME} has no section {subject.name}", hint="doit lock writes it"
         )
-    show(f"{LOCK}: {name} is what was built")
+    profile = subject.require_profile()
+    now = (
+        _update_section(profile, held) if update and held else _collect_built_section(profile, held)
+    )
+    told = list(compare_sections(held, now)) if held else []
+    for line in told:
+        print_report(line)
+    if check:
+        _require_no_differences(subject.name, told)
+    elif told or held is None:
+        files.write_atomic(subject.root / LOCK_NAME, replace_section(text, subject.name, now))
+        print_report(f"{LOCK_NAME}: {subject.name}: {_format_lock_counts(now)}")
+    else:
+        print_report(f"{LOCK_NAME}: {subject.name}: nothing moved")
+    if told and update:
+        name = format_profile_argument(subject.name)
+        print_report(f"doit build{name} takes that; then doit lock{name} writes the rest")
 
 
-def _built(profile: opened.Profile, held: Profile | None) -> Profile:
+def _require_no_differences(name: str, told: list[str]) -> None:
+    if told:
+        this = format_profile_argument(name)
+        some = f"{len(told)} difference{'s' * (len(told) > 1)}"
+        raise TorchyardError(
+            f"{some} between {LOCK_NAME} and the build",
+            location=f"{LOCK_NAME}: {name}",
+            hint=f"to take the lock's: doit build{this}; to lock what was built: doit lock{this}",
+        )
+    print_report(f"{LOCK_NAME}: {name} is what was built")
+
+
+def _collect_built_section(profile: opened.Profile, held: LockSection | None) -> LockSection:
     """What was built; of an optional extension that was not, what is locked already."""
-    finished = Finished(profile)
+    finished = FinishedBuild(profile)
     for name, why in finished.left_out.items():
         if held and name in held.extensions:
-            means = f"what {LOCK} holds of it stays"
+            means = f"what {LOCK_NAME} holds of it stays"
         else:
-            means = f"{LOCK} is without it, and a build fetches it as the settings say"
-        warn(f"{name} is optional and was not built ({why}): {means}")
-    return keeping(finished.section(), held, finished.left_out)
+            means = f"{LOCK_NAME} is without it, and a build fetches it as the settings say"
+        print_warning(f"{name} is optional and was not built ({why}): {means}")
+    return merge_kept_extensions(finished.build_section(), held, finished.left_out)
 
 
-def _updated(profile: opened.Profile, held: Profile) -> Profile:
+def _update_section(profile: opened.Profile, held: LockSection) -> LockSection:
     """With the commits that the refs stand for now; their submodules are known after a build."""
-    moved = dict(_moved(profile, held))
+    moved = dict(_find_new_commits(profile, held))
     extensions = {name: moved.get(name, made) for name, made in held.extensions.items()}
     torch = moved.get("", held.torch)
     return held.model_copy(update={"torch": torch, "extensions": extensions})
 
 
-def _moved(profile: opened.Profile, held: Profile) -> Iterator[tuple[str, Made]]:
+def _find_new_commits(
+    profile: opened.Profile, held: LockSection
+) -> Iterator[tuple[str, LockedInputs]]:
     """By name, "" for torch."""
     for stage in profile.plan.stages:
         job = stage.job
@@ -163,27 +177,29 @@ def _moved(profile: opened.Profile, held: Profile) -> Iterator[tuple[str, Made]]
         if not isinstance(job, ExtensionJob | SourceJob) or job.kind != "git" or made is None:
             continue
         try:
-            commit = _commit_of(job.location, job.ref, job.mirrors)
+            commit = _resolve_commit(job.location, job.ref, job.mirrors)
         except FetchError as error:
             if not getattr(job, "optional", False):
                 raise
-            warn(f"{name} is optional, and what {LOCK} holds of it stays: {error.what}")
+            print_warning(
+                f"{name} is optional, and what {LOCK_NAME} holds of it stays: {error.message}"
+            )
             continue
         if made.commit and commit not in ("", made.commit):
             yield name, made.model_copy(update={"commit": commit, "submodules": {}})
 
 
-def _commit_of(url: str, ref: str, mirrors: Mapping[str, str]) -> str:
+def _resolve_commit(url: str, ref: str, mirrors: Mapping[str, str]) -> str:
     try:
-        return git.commit_of(url, ref, mirrors)
+        return git.resolve_remote_commit(url, ref, mirrors)
     except CommandFailedError as error:
         raise FetchError(
-            f"{url} does not tell what {ref} is: {error.what}",
-            todo="check the URL, the network and the proxy; the lock is as it was",
+            f"{url} does not tell what {ref} is: {error.message}",
+            hint="check the URL, the network and the proxy; the lock is as it was",
         ) from error
 
 
-def _counted(section: Profile) -> str:
+def _format_lock_counts(section: LockSection) -> str:
     made = (section.torch, *section.extensions.values())
     packages = len(section.packages) + len(section.toolkit)
     packages += sum(len(one.packages) + len(one.requires) for one in made)

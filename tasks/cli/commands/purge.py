@@ -13,45 +13,50 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tasks.core.errors import NotOwnedError
-from tasks.core.formatting.size import size
-from tasks.lock.profile import Subject
+from tasks.core.formatting.size import format_size
+from tasks.lock.profile import SelectedProfile
 from tasks.stages.install.transaction import journal
-from tasks.stages.source.yours import yours
+from tasks.stages.source.yours import find_user_changes
 from tasks.system import files, git
-from tasks.system.typed import with_profile
-from tasks.system.voice import show
+from tasks.system.typed import format_profile_argument
+from tasks.system.voice import print_report
 from tasks.wheels.files import wheelhouse
 
 
-def run(subject: Subject, yes: bool = False) -> None:
+def run(subject: SelectedProfile, yes: bool = False) -> None:
     """Show what would go, and with `yes` remove it."""
-    layout = subject.of_build().layout
+    layout = subject.require_profile().layout
     build = Path(layout.build)
     if build.exists() and not files.is_owned(build):
-        raise NotOwnedError("torchyard did not make this and will not remove it", where=str(build))
-    wheels = sorted(_ours_alone(build, Path(layout.wheelhouse)))
+        raise NotOwnedError(
+            "torchyard did not make this and will not remove it", location=str(build)
+        )
+    wheels = sorted(_find_unshared_wheels(build, Path(layout.wheelhouse)))
     if not build.exists() and not wheels:
-        show("nothing of this profile is there to remove")
+        print_report("nothing of this profile is there to remove")
         return
-    stays = dict(_stays(build))
-    _show((build, *wheels), "removing" if yes else "would remove")
+    stays = dict(_list_kept_folders(build))
+    _show_removals((build, *wheels), "removing" if yes else "would remove")
     for name, why in stays.items():
-        show(f"but {build / name} stays: {why}")
+        print_report(f"but {build / name} stays: {why}")
     if not yes:
-        show("nothing was removed; to do it: doit purge --yes" + with_profile(subject.name))
+        print_report(
+            "nothing was removed; to do it: doit purge --yes"
+            + format_profile_argument(subject.name)
+        )
         return
     if build.exists():
-        _remove(build, wheels, but=tuple(stays))
+        _remove_build(build, wheels, but=tuple(stays))
 
 
-def _show(paths: Iterable[Path], verb: str) -> None:
+def _show_removals(paths: Iterable[Path], verb: str) -> None:
     for path in paths:
         if path.exists():
-            show(f"{verb} {path} ({size(_bytes(path) / 2**20)})")
+            print_report(f"{verb} {path} ({format_size(_measure_bytes(path) / 2**20)})")
 
 
-def _remove(build: Path, wheels: Iterable[Path], but: tuple[str, ...]) -> None:
-    with files.lock(build):  # nobody is at work in it
+def _remove_build(build: Path, wheels: Iterable[Path], but: tuple[str, ...]) -> None:
+    with files.lock_folder(build):  # nobody is at work in it
         for wheel in wheels:
             _remove_wheel(wheel)
         if but:
@@ -60,47 +65,52 @@ def _remove(build: Path, wheels: Iterable[Path], but: tuple[str, ...]) -> None:
         files.remove_owned(build)
 
 
-def _stays(build: Path) -> Iterator[tuple[str, str]]:
+def _list_kept_folders(build: Path) -> Iterator[tuple[str, str]]:
     """What must not go, by its path in the build folder: why, and what to do."""
-    if why := _replaced(build / "replaced"):
+    if why := _explain_kept_backup(build / "replaced"):
         yield "replaced", why
-    if trees := yours(build / "src"):
-        yield "src", "; ".join(_worked(tree, held) for tree, held in trees.items())
+    if trees := find_user_changes(build / "src"):
+        yield "src", "; ".join(_explain_kept_work(tree, held) for tree, held in trees.items())
     for clone in sorted(build.glob("extensions/*/clone")):
-        if held := git.own_work(clone):
-            yield clone.relative_to(build).as_posix(), _worked(clone, held)
+        if held := git.list_local_changes(clone):
+            yield clone.relative_to(build).as_posix(), _explain_kept_work(clone, held)
 
 
-def _worked(tree: Path, held: Iterable[str]) -> str:
+def _explain_kept_work(tree: Path, held: Iterable[str]) -> str:
     return (
         f"{tree} holds {' and '.join(held)} of your own; push or copy them, and remove it yourself "
         "once you need none"
     )
 
 
-def _replaced(replaced: Path) -> str:
+def _explain_kept_backup(replaced: Path) -> str:
     """Why what was replaced must not go, and what to do; "" where there is nothing."""
-    stamps = list(journal.stamps(replaced))
-    if there := [one.prefix for stamp in stamps if (one := journal.lies(stamp))]:
+    stamps = list(journal.list_stamps(replaced))
+    if there := [one.prefix for stamp in stamps if (one := journal.read_latest_record(stamp))]:
         return f"it holds what was in {', '.join(there)} before; doit restore puts that back"
-    own = any((stamp / journal.ASIDE).is_dir() for stamp in stamps)
+    own = any((stamp / journal.ASIDE_FOLDER).is_dir() for stamp in stamps)
     return "it holds files of your own; remove it yourself once you need none" if own else ""
 
 
 def _remove_wheel(wheel: Path) -> None:
     """With the line on where it is from, and the statement."""
     wheel.unlink()
-    wheelhouse.statement_of(wheel).unlink(missing_ok=True)
-    Path(wheelhouse.origin_of(wheel)).unlink(missing_ok=True)
+    wheelhouse.resolve_statement_path(wheel).unlink(missing_ok=True)
+    Path(wheelhouse.resolve_origin_path(wheel)).unlink(missing_ok=True)
 
 
-def _ours_alone(build: Path, house: Path) -> Iterator[Path]:
-    needed = {name for other in build.parent.glob("*") if other != build for name in _named(other)}
-    places = (house / name for name in set(_named(build)) - needed)
+def _find_unshared_wheels(build: Path, house: Path) -> Iterator[Path]:
+    needed = {
+        name
+        for other in build.parent.glob("*")
+        if other != build
+        for name in _list_wheel_names(other)
+    }
+    places = (house / name for name in set(_list_wheel_names(build)) - needed)
     yield from (place for place in places if place.is_file())
 
 
-def _named(build: Path) -> Iterator[str]:
+def _list_wheel_names(build: Path) -> Iterator[str]:
     """The wheels that the manifests of a build folder name."""
     for manifest in [*build.glob("*.json"), *build.glob("extensions/*.json")]:
         try:
@@ -111,7 +121,7 @@ def _named(build: Path) -> Iterator[str]:
             yield Path(str(found["artifact"].get("name", ""))).name
 
 
-def _bytes(path: Path) -> int:
+def _measure_bytes(path: Path) -> int:
     if path.is_file():
         return path.stat().st_size
     return sum(item.lstat().st_size for item in path.rglob("*") if not item.is_dir())

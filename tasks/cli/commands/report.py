@@ -7,107 +7,115 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tasks.core.errors import BuildError
+from tasks.core.errors import TorchyardError
 from tasks.jobs import builtfolder
-from tasks.lock.profile import Subject
+from tasks.lock.profile import SelectedProfile
 from tasks.runlog.record import Run
-from tasks.runlog.report.cameout import came_out
-from tasks.runlog.report.comparison import comparable, compare
-from tasks.runlog.report.documents import with_outputs
-from tasks.runlog.report.drawing import embedded
-from tasks.runlog.report.markdown import markdown
-from tasks.runlog.report.page import values
-from tasks.runlog.report.perfetto import trace
-from tasks.runlog.report.private import Private
-from tasks.runlog.report.words import headline
-from tasks.runlog.runrecords import is_at_work, runs
-from tasks.settings.workers import named
+from tasks.runlog.report.cameout import collect_results
+from tasks.runlog.report.comparison import compare_runs, find_comparable_run
+from tasks.runlog.report.documents import merge_run_outputs
+from tasks.runlog.report.drawing import encode_embedded_json
+from tasks.runlog.report.markdown import format_markdown
+from tasks.runlog.report.page import build_page_values
+from tasks.runlog.report.perfetto import build_trace
+from tasks.runlog.report.private import Anonymizer
+from tasks.runlog.report.words import format_headline
+from tasks.runlog.runrecords import is_run_active, read_runs
+from tasks.settings.workers import find_worker_names
 from tasks.system.files import write_atomic
 from tasks.system.hardware import person
-from tasks.system.render import render
-from tasks.system.voice import show
+from tasks.system.render import render_template
+from tasks.system.voice import print_report
 
-_NAMED = 5  # runs that an error names
+_MAX_NAMED_RUNS = 5  # runs that an error names
 
 
-def run(subject: Subject, run: str = "", against: str = "", out: str = "") -> None:
+def run(subject: SelectedProfile, run: str = "", against: str = "", out: str = "") -> None:
     """Write the three files of the run of that name, or of the last one that did something, beside
     an earlier one. Raises `BuildError` where there is none.
     """
     build = subject.build
     records = build / "records" / "runs"
-    chosen, newest, earlier = _chosen(records, run)
-    other = _named(records, against) if against else comparable(chosen, earlier)
+    chosen, newest, earlier = _select_run(records, run)
+    other = _find_run(records, against) if against else find_comparable_run(chosen, earlier)
 
-    hosts = (*person.hosts(), *named(chosen.asked), *named(other.asked if other else {}))
-    private = Private(str(subject.root), person.homes(), person.users(), hosts)
-    told = private.cleaned(chosen)
-    came = private.cleaned(came_out(with_outputs(builtfolder.documents(build), chosen), chosen))
-    title = headline(told, is_at_work(records, chosen))
-    compared = compare(told, private.cleaned(other)) if other else None
-    page = values(told, title, came, compared, newest=newest)
+    hosts = (
+        *person.list_host_names(),
+        *find_worker_names(chosen.settings),
+        *find_worker_names(other.settings if other else {}),
+    )
+    private = Anonymizer(
+        str(subject.root), person.list_home_folders(), person.list_user_names(), hosts
+    )
+    told = private.clean_value(chosen)
+    came = private.clean_value(
+        collect_results(merge_run_outputs(builtfolder.read_manifests(build), chosen), chosen)
+    )
+    title = format_headline(told, is_run_active(records, chosen))
+    compared = compare_runs(told, private.clean_value(other)) if other else None
+    page = build_page_values(told, title, came, compared, newest=newest)
     texts = {
-        "report.html": render(subject.root / "templates" / "report.html.j2", page),
-        "trace.json": embedded(trace(told)),
-        "report.md": markdown(told, title, came),
+        "report.html": render_template(subject.root / "templates" / "report.html.j2", page),
+        "trace.json": encode_embedded_json(build_trace(told)),
+        "report.md": format_markdown(told, title, came),
     }
     folder = Path(out).absolute() if out else build / "report"
-    _write(folder, texts)
-    show(f"{title}: the run {told.name}" + (f", beside {other.name}" if other else ""))
+    _write_report(folder, texts)
+    print_report(f"{title}: the run {told.name}" + (f", beside {other.name}" if other else ""))
     for name in texts:
-        show(f"  {folder / name}")
+        print_report(f"  {folder / name}")
 
 
-def _chosen(records: Path, name: str) -> tuple[Run, bool, Iterator[Run]]:
+def _select_run(records: Path, name: str) -> tuple[Run, bool, Iterator[Run]]:
     """The run, whether it is the last one that did something, and the runs before it."""
-    found = runs(records)
+    found = read_runs(records)
     if not name:
         first = next(found, None)
-        one = next((one for one in found if one.did), first) if _idle(first) else first
+        one = next((one for one in found if one.active_stages), first) if _is_idle(first) else first
         if one is None:
-            raise BuildError(
+            raise TorchyardError(
                 "no run of this profile is recorded",
-                where=str(records),
-                todo="doit build",
+                location=str(records),
+                hint="doit build",
             )
         return one, True, found
     before: list[Run] = []
     for one in found:
-        if one.name == _bare(name):
-            return one, not any(later.did for later in before), found
+        if one.name == _strip_suffix(name):
+            return one, not any(later.active_stages for later in before), found
         before.append(one)
-    raise _unknown(name, records, before)
+    raise _build_unknown_run_error(name, records, before)
 
 
-def _idle(run: Run | None) -> bool:
-    return run is not None and not run.did
+def _is_idle(run: Run | None) -> bool:
+    return run is not None and not run.active_stages
 
 
-def _named(records: Path, name: str) -> Run:
-    found = list(runs(records))
-    one = next((one for one in found if one.name == _bare(name)), None)
+def _find_run(records: Path, name: str) -> Run:
+    found = list(read_runs(records))
+    one = next((one for one in found if one.name == _strip_suffix(name)), None)
     if one is None:
-        raise _unknown(name, records, found)
+        raise _build_unknown_run_error(name, records, found)
     return one
 
 
-def _bare(name: str) -> str:
+def _strip_suffix(name: str) -> str:
     return name.removesuffix(".jsonl")
 
 
-def _unknown(name: str, records: Path, found: list[Run]) -> BuildError:
-    last = ", ".join(one.name for one in found[:_NAMED])
+def _build_unknown_run_error(name: str, records: Path, found: list[Run]) -> TorchyardError:
+    last = ", ".join(one.name for one in found[:_MAX_NAMED_RUNS])
     todo = f"the last ones are {last}" if last else "doit build makes one"
-    return BuildError(f'no run is called "{name}"', where=str(records), todo=todo)
+    return TorchyardError(f'no run is called "{name}"', location=str(records), hint=todo)
 
 
-def _write(folder: Path, texts: dict[str, str]) -> None:
+def _write_report(folder: Path, texts: dict[str, str]) -> None:
     try:
         for name, text in texts.items():
             write_atomic(folder / name, text)
     except OSError as error:
-        raise BuildError(
+        raise TorchyardError(
             f"the report cannot be written: {error.strerror}",
-            where=str(folder),
-            todo="choose another folder: doit report --out FOLDER",
+            location=str(folder),
+            hint="choose another folder: doit report --out FOLDER",
         ) from error

@@ -9,70 +9,81 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tasks.core.errors import BuildError, NotOwnedError
-from tasks.lock.profile import Subject
+from tasks.core.errors import NotOwnedError, TorchyardError
+from tasks.lock.profile import SelectedProfile
 from tasks.runlog import records
 from tasks.stages.install.transaction import interrupted, journal
 from tasks.system import files, manifests
-from tasks.system.typed import for_profile, with_profile
-from tasks.system.voice import show, warn
+from tasks.system.typed import add_profile_argument, format_profile_argument
+from tasks.system.voice import print_report, print_warning
 
 
-def run(subject: Subject, yes: bool = False) -> None:
+def run(subject: SelectedProfile, yes: bool = False) -> None:
     """Show what would be put back, and with `yes` do it."""
     build = subject.build
-    stamps = [stamp for stamp in journal.stamps(build / "replaced") if journal.lies(stamp)]
+    stamps = [
+        stamp
+        for stamp in journal.list_stamps(build / "replaced")
+        if journal.read_latest_record(stamp)
+    ]
     if not stamps:
-        show("nothing of this profile lies in an environment of yours")
+        print_report("nothing of this profile lies in an environment of yours")
     elif not files.is_owned(build):
-        raise NotOwnedError("torchyard did not make this", where=str(build))
+        raise NotOwnedError("torchyard did not make this", location=str(build))
     for stamp in stamps:
-        _show(stamp)
+        _show_replaced(stamp)
     if yes:
         _restore_all(build, subject)
     elif stamps:
-        show("nothing was changed; to do it: doit restore --yes" + with_profile(subject.name))
+        print_report(
+            "nothing was changed; to do it: doit restore --yes"
+            + format_profile_argument(subject.name)
+        )
 
 
-def _restore_all(build: Path, subject: Subject) -> None:
+def _restore_all(build: Path, subject: SelectedProfile) -> None:
     if not (build / "replaced").is_dir():
         return
-    with files.lock(build):  # nobody is at work in it
-        manifests.withdraw(build / "install.json")
+    with files.lock_folder(build):  # nobody is at work in it
+        manifests.remove_manifests(build / "install.json")
         records.note_removal(build / "install.json", "doit restore")
-        problems = list(_restored(journal.stamps(build / "replaced")))
+        problems = list(_restore_stamps(journal.list_stamps(build / "replaced")))
     if subject.opened and subject.opened.loaded.settings.install.into:
         again = "install.into still names it: the next doit build puts the wheels there again"
-        show(for_profile(again, subject.name))
+        print_report(add_profile_argument(again, subject.name))
     for problem in problems[1:]:
-        warn(str(problem))
+        print_warning(str(problem))
     for problem in problems[:1]:
         raise problem
 
 
-def _restored(stamps: Iterable[Path]) -> Iterator[BuildError]:
+def _restore_stamps(stamps: Iterable[Path]) -> Iterator[TorchyardError]:
     """One that cannot be put back keeps no other from it."""
     for stamp in stamps:
         try:
-            _restore(stamp)
-        except BuildError as error:
+            _restore_stamp(stamp)
+        except TorchyardError as error:
             yield error
 
 
-def _show(stamp: Path) -> None:
-    held, change = journal.held(stamp), journal.change(stamp)
+def _show_replaced(stamp: Path) -> None:
+    held, change = journal.read_record(stamp), journal.read_pending(stamp)
     if change and change.result:
         held, change = change.result, None  # only to be written down
     if held:
-        show(f"in {held.prefix}:")
-        for line in journal.told(held):
-            show(f"  {line}")
+        print_report(f"in {held.prefix}:")
+        for line in journal.describe_rollback(held):
+            print_report(f"  {line}")
     if change:
-        show(f"in {change.exchange.prefix}: an install was cut off in the middle, and is undone")
+        print_report(
+            f"in {change.exchange.prefix}: an install was cut off in the middle, and is undone"
+        )
 
 
-def _restore(stamp: Path) -> None:
-    one = journal.lies(stamp)
-    interrupted.restore(stamp)
+def _restore_stamp(stamp: Path) -> None:
+    one = journal.read_latest_record(stamp)
+    interrupted.restore_environment(stamp)
     if one:
-        show(f"{one.prefix} has again what it had before; the files are the same, byte for byte")
+        print_report(
+            f"{one.prefix} has again what it had before; the files are the same, byte for byte"
+        )

@@ -9,61 +9,64 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tasks.core.digest import canonical, plain
-from tasks.core.errors import BuildError, redact
+from tasks.core.digest import convert_to_json, format_canonical_json
+from tasks.core.errors import TorchyardError, redact_secrets
 from tasks.core.formatting import lines
-from tasks.lock.profile import Subject
-from tasks.settings.load import Loaded
-from tasks.settings.told import value_of
-from tasks.settings.variables import unread
+from tasks.lock.profile import SelectedProfile
+from tasks.settings.load import LoadedSettings
+from tasks.settings.told import find_setting_value
+from tasks.settings.variables import describe_unused_variables
 from tasks.system import tty
-from tasks.system.files import deliver
-from tasks.system.voice import show, warn
+from tasks.system.files import write_user_file
+from tasks.system.voice import print_report, print_warning
 
 
-def run(subject: Subject, json: str = "") -> None:
+def run(subject: SelectedProfile, json: str = "") -> None:
     """Print the table, or the problem that keeps the profile from loading; `json` is a file to
     write to.
     """
-    loaded, problem = _load(subject)
-    rows = _rows(loaded) if loaded else []
+    loaded, problem = _load_settings(subject)
+    rows = _build_setting_rows(loaded) if loaded else []
     if json:
-        deliver(Path(json), redact(canonical(_document(subject, rows, problem))))
+        write_user_file(
+            Path(json),
+            redact_secrets(format_canonical_json(_build_settings_document(subject, rows, problem))),
+        )
     width = max((len(row["key"]) for row in rows), default=0)
-    room = tty.width(tty.WIDE, sys.maxsize)  # a pipe has each key in a line
+    room = tty.read_terminal_width(tty.WIDE_COLUMNS, sys.maxsize)  # a pipe has each key in a line
     for row in rows:
-        text = f"{_shown(row['value'])}   # {row['from']}"
-        for line in lines.rows(row["key"], text, min(width + 2, room // 2), room):
-            show(line)
-    for one in unread(os.environ):
-        warn(one)
+        text = f"{_format_value(row['value'])}   # {row['from']}"
+        for line in lines.format_labeled_lines(row["key"], text, min(width + 2, room // 2), room):
+            print_report(line)
+    for one in describe_unused_variables(os.environ):
+        print_warning(one)
     if problem:
-        raise BuildError(problem.what, where=problem.where, todo=problem.todo)
+        raise TorchyardError(problem.message, location=problem.location, hint=problem.hint)
 
 
-def _load(subject: Subject) -> tuple[Loaded | None, BuildError | None]:
+def _load_settings(subject: SelectedProfile) -> tuple[LoadedSettings | None, TorchyardError | None]:
     """Settings that are well-formed are shown even when the plan cannot be made of them."""
     try:
-        return subject.asked(), subject.problem
-    except BuildError as error:
+        return subject.read_settings(), subject.problem
+    except TorchyardError as error:
         return None, error
 
 
-def _rows(loaded: Loaded) -> list[dict[str, Any]]:
+def _build_setting_rows(loaded: LoadedSettings) -> list[dict[str, Any]]:
     return [
-        {"key": key, "value": value_of(loaded.settings, key), "from": where}
+        {"key": key, "value": find_setting_value(loaded.settings, key), "from": where}
         for key, where in loaded.origin.items()
     ]
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     import json  # noqa: PLC0415 - `json` is the name of a parameter here
 
-    return json.dumps(plain(value), ensure_ascii=False)
+    return json.dumps(convert_to_json(value), ensure_ascii=False)
 
 
-def _document(
-    subject: Subject, rows: list[dict[str, Any]], problem: BuildError | None
+def _build_settings_document(
+    subject: SelectedProfile, rows: list[dict[str, Any]], problem: TorchyardError | None
 ) -> dict[str, Any]:
     return {
         "profile": subject.name,

@@ -8,69 +8,75 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tasks.core.deps_model import Deps
-from tasks.core.errors import BuildError, ValidationFailedError
-from tasks.core.model import Check
-from tasks.knowledge import load
-from tasks.lock.profile import Subject
-from tasks.stages.extensions.job import Built
+from tasks.core.deps_model import DepsManifest
+from tasks.core.errors import TorchyardError, ValidationFailedError
+from tasks.core.model import ValidationResult
+from tasks.knowledge import load_knowledge
+from tasks.lock.profile import SelectedProfile
+from tasks.stages.extensions.job import BuiltExtension
 from tasks.stages.validate import table
 from tasks.stages.wheel.job import Wheel
 from tasks.system import manifests, tty
-from tasks.system.voice import show
-from tasks.wheels.binaries.codereader import Reader
-from tasks.wheels.verify.checks import Recorded, checks
-from tasks.wheels.verify.looked import look
+from tasks.system.voice import print_report
+from tasks.wheels.binaries.codereader import MachineCodeReader
+from tasks.wheels.verify.checks import RecordedWheel, check_wheel
+from tasks.wheels.verify.looked import inspect_wheel
 
 
-def run(subject: Subject, wheel: str = "", wheels: Sequence[str] = ()) -> None:
+def run(subject: SelectedProfile, wheel: str = "", wheels: Sequence[str] = ()) -> None:
     """Print a table for each wheel; `ValidationFailedError` where a check of one has failed."""
     named = [Path(one) for one in (*([wheel] if wheel else []), *wheels)]
     if not named:
-        raise BuildError("no wheel is named", todo="doit verify wheelhouse/NAME.whl")
-    knowledge = load(subject.root / "config" / "knowledge")
-    room = tty.width(tty.WIDE, sys.maxsize)
-    told: list[Check] = []
+        raise TorchyardError("no wheel is named", hint="doit verify wheelhouse/NAME.whl")
+    knowledge = load_knowledge(subject.root / "config" / "knowledge")
+    room = tty.read_terminal_width(tty.WIDE_COLUMNS, sys.maxsize)
+    told: list[ValidationResult] = []
     for path in named:
         if not path.is_file():
-            raise BuildError("there is no such wheel", where=str(path))
-        found = look(path, _reader(subject))
-        of_this = list(checks(found, _recorded(subject, path), knowledge))
-        for line in (path.name, *table.rows(of_this, room, tty.paint)):
-            show(line)
+            raise TorchyardError("there is no such wheel", location=str(path))
+        found = inspect_wheel(path, _create_code_reader(subject))
+        of_this = list(check_wheel(found, _find_recorded_wheel(subject, path), knowledge))
+        for line in (path.name, *table.format_check_rows(of_this, room, tty.colour_text)):
+            print_report(line)
         told += of_this
     if failed := [check for check in told if check.status == "failed"]:
         names = ", ".join(check.name for check in failed)
         raise ValidationFailedError(
             f"{len(failed)} of {len(told)} checks failed: {names}",
-            where=", ".join(path.name for path in named),
-            todo=table.remedies(failed),
+            location=", ".join(path.name for path in named),
+            hint=table.join_hints(failed),
         )
 
 
-def _reader(subject: Subject) -> Reader:
+def _create_code_reader(subject: SelectedProfile) -> MachineCodeReader:
     """What read the machine code when it was built, where this profile built anything."""
     if subject.opened is None:
-        return Reader()
+        return MachineCodeReader()
     try:
-        deps = manifests.read(subject.opened.layout.manifest("deps"), Deps)
-    except BuildError:
-        return Reader()
-    return Reader(deps.cuobjdump or "")
+        deps = manifests.read_manifest(
+            subject.opened.layout.compute_manifest_path("deps"), DepsManifest
+        )
+    except TorchyardError:
+        return MachineCodeReader()
+    return MachineCodeReader(deps.cuobjdump or "")
 
 
-def _recorded(subject: Subject, wheel: Path) -> Recorded:
+def _find_recorded_wheel(subject: SelectedProfile, wheel: Path) -> RecordedWheel:
     """What this profile's manifests have of a wheel of that name."""
     if subject.opened is None:
-        return Recorded(why="this profile does not open")
+        return RecordedWheel(why="this profile does not open")
     for stage in subject.opened.plan.stages:
-        if stage.room not in {"wheel", "extensions"}:
+        if stage.kind not in {"wheel", "extensions"}:
             continue
-        kind: type[Wheel] | type[Built] = Wheel if stage.room == "wheel" else Built
+        kind: type[Wheel] | type[BuiltExtension] = (
+            Wheel if stage.kind == "wheel" else BuiltExtension
+        )
         try:
-            left = manifests.read(stage.leaves[0], kind)
-        except BuildError:
+            left = manifests.read_manifest(stage.outputs[0], kind)
+        except TorchyardError:
             continue
         if left.artifact and left.artifact.name == wheel.name:
-            return Recorded(left.artifact, (left.archs or {}) if isinstance(left, Built) else {})
-    return Recorded(why=f"profile {subject.name} built no wheel of that name")
+            return RecordedWheel(
+                left.artifact, (left.archs or {}) if isinstance(left, BuiltExtension) else {}
+            )
+    return RecordedWheel(why=f"profile {subject.name} built no wheel of that name")

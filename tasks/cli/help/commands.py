@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from tasks.cli.help.page import Command, Option
+from tasks.cli.help.page import CommandOption, CommandPage
 
-_JSON = Option("json", "write it to FILE as JSON too", "FILE")
-_YES = Option("yes", "do it")
-BEGIN, LOOK, FAILED, SHARE, UNDO, OURS = (
+_JSON_OPTION = CommandOption("json", "write it to FILE as JSON too", "FILE")
+_YES_OPTION = CommandOption("yes", "do it")
+BEGIN, LOOK, FAILED, SHARE, UNDO, DEVELOPMENT = (
     *("begin", "look", "when it fails", "share"),
     *("undo", "torchyard itself"),
 )
-GROUPS = (BEGIN, LOOK, FAILED, SHARE, UNDO, OURS)
+COMMAND_GROUPS = (BEGIN, LOOK, FAILED, SHARE, UNDO, DEVELOPMENT)
 
-COMMANDS = (
-    Command(
+COMMAND_PAGES = (
+    CommandPage(
         "init",
         BEGIN,
         "settings of your own by at most four questions: card, way, extensions, where",
@@ -24,17 +24,21 @@ COMMANDS = (
         "file that is there already is replaced with --force alone, and kept beside the new one.",
         'doit init --card "RTX 5090" --extensions 3dgs --into ~/miniconda3/envs/gs/bin/python',
         (
-            Option("card", "names or capabilities with commas between, cpu for none", "CARDS"),
-            Option("way", "auto, prebuilt, source or existing", "WAY"),
-            Option("extensions", "known names, folders, git URLs, 3dgs for its two, none", "NAMES"),
-            Option(
+            CommandOption(
+                "card", "names or capabilities with commas between, cpu for none", "CARDS"
+            ),
+            CommandOption("way", "auto, prebuilt, source or existing", "WAY"),
+            CommandOption(
+                "extensions", "known names, folders, git URLs, 3dgs for its two, none", "NAMES"
+            ),
+            CommandOption(
                 "into", "the Python that gets all of it; with existing, that has torch", "PYTHON"
             ),
-            Option("yes", "ask nothing"),
-            Option("force", "replace config/local.yaml, and keep it beside the new one"),
+            CommandOption("yes", "ask nothing"),
+            CommandOption("force", "replace config/local.yaml, and keep it beside the new one"),
         ),
     ),
-    Command(
+    CommandPage(
         "doctor",
         BEGIN,
         "what could stop this profile here, and the command that mends it",
@@ -42,134 +46,140 @@ COMMANDS = (
         "the quick part of it first; doctor.ignore overrides a check.",
         "doit doctor --json doctor.json",
         (
-            _JSON,
-            Option("accept", "plan from the cards and toolkits that are here now"),
+            _JSON_OPTION,
+            CommandOption("accept", "plan from the cards and toolkits that are here now"),
         ),
     ),
-    Command(
+    CommandPage(
         "explain",
         LOOK,
         "what doit build would do now, stage by stage, why, and how long it takes",
         "It changes nothing. A stage runs, may run (where what it reads comes out otherwise), or "
         "is up to date; for compile it counts the objects.",
         "doit explain --json plan.json",
-        (_JSON,),
+        (_JSON_OPTION,),
     ),
-    Command(
+    CommandPage(
         "settings",
         LOOK,
         "every value, and the file and line that it is from",
         "default.yaml, the profile, config/local.yaml, TORCHYARD__SECTION__KEY: the later one "
         "counts. It works with a broken profile.",
         "doit settings",
-        (_JSON,),
+        (_JSON_OPTION,),
     ),
-    Command(
+    CommandPage(
         "history",
         LOOK,
         "the runs of this profile: when, what was asked, what came of it, what was rebuilt",
         "50 runs are kept, in build/PROFILE/records/runs.",
         "doit history",
-        (_JSON,),
+        (_JSON_OPTION,),
     ),
-    Command(
+    CommandPage(
         "report",
         LOOK,
         "the last run on one HTML page, for Perfetto, and as text for a bug report",
         "The page needs no network, and the text has no name, home or token of yours in it.",
         "doit report --out report/",
         (
-            Option("run", "the run of that name; doit history lists them", "NAME"),
-            Option("against", "beside that run", "NAME"),
-            Option("out", "write it into FOLDER", "FOLDER"),
+            CommandOption("run", "the run of that name; doit history lists them", "NAME"),
+            CommandOption("against", "beside that run", "NAME"),
+            CommandOption("out", "write it into FOLDER", "FOLDER"),
         ),
     ),
-    Command(
+    CommandPage(
         "matrix",
         LOOK,
         "the builds of this profile's matrix, and how each stands",
         "Each combination is a profile of its own, NAME@COMBINATION, for every task.",
         "doit matrix --workflow github --out .github/workflows/torch.yml",
         (
-            Option("build", "build what is not up to date, each by itself, and publish"),
-            Option("workflow", "write it for github or slurm", "KIND"),
-            Option("out", "write that to FILE", "FILE"),
-            _JSON,
+            CommandOption("build", "build what is not up to date, each by itself, and publish"),
+            CommandOption("workflow", "write it for github or slurm", "KIND"),
+            CommandOption("out", "write that to FILE", "FILE"),
+            _JSON_OPTION,
         ),
     ),
-    Command(
+    CommandPage(
         "diagnose",
         FAILED,
         "why the last build failed, or what a log tells: the cause, what to do",
         "The first real error, the cause where it is known, the remedy, and where the whole log "
         "is. It works with a broken profile, and with a log from anywhere.",
         "doit diagnose --log ~/pip.log",
-        (Option("log", "read FILE, /dev/stdin too", "FILE"), _JSON),
+        (CommandOption("log", "read FILE, /dev/stdin too", "FILE"), _JSON_OPTION),
     ),
-    Command(
+    CommandPage(
         "publish",
         SHARE,
         "put the wheels on a package index that pip and uv can use",
         "A published file never changes; what is there already costs a look.",
         "doit publish --dest me@server:/srv/wheels",
         (
-            Option("dest", "a folder, user@host:path, or a command with {index} in it", "PLACE"),
-            Option("check", "read all that is on it, and change nothing"),
-            Option("yank", "keep the wheel NAME from who does not ask for exactly it", "NAME"),
-            Option("because", "why it is yanked", "TEXT"),
-            Option("unyank", "give the yanked wheel NAME to everybody again", "NAME"),
+            CommandOption(
+                "dest", "a folder, user@host:path, or a command with {index} in it", "PLACE"
+            ),
+            CommandOption("check", "read all that is on it, and change nothing"),
+            CommandOption(
+                "yank", "keep the wheel NAME from who does not ask for exactly it", "NAME"
+            ),
+            CommandOption("because", "why it is yanked", "TEXT"),
+            CommandOption("unyank", "give the yanked wheel NAME to everybody again", "NAME"),
         ),
     ),
-    Command(
+    CommandPage(
         "lock",
         SHARE,
         "write into torchyard.lock what this was built of",
         "Commits, files, and packages by their digests; a build takes exactly that again.",
         "doit lock --check",
         (
-            Option("check", "tell in what lock and build differ, exit 1 where they do"),
-            Option("update", "lock the commits that the refs stand for now, for the next build"),
+            CommandOption("check", "tell in what lock and build differ, exit 1 where they do"),
+            CommandOption(
+                "update", "lock the commits that the refs stand for now, for the next build"
+            ),
         ),
     ),
-    Command(
+    CommandPage(
         "bundle",
         SHARE,
         "collect all that this profile is built of, for a machine without a network",
         "There, offline: PATH in config/local.yaml builds from it.",
         "doit bundle --dest gs.tar",
-        (Option("dest", "a folder, or FILE.tar", "PATH"),),
+        (CommandOption("dest", "a folder, or FILE.tar", "PATH"),),
     ),
-    Command(
+    CommandPage(
         "verify",
         SHARE,
         "a wheel against what is recorded of it, and what it declares to need",
         "RECORD, SBOM, the statement beside it, and this profile's manifests; exit 1 where a check "
         "failed.",
         "doit verify wheelhouse/NAME.whl",
-        (Option("wheel", "look at FILE", "FILE"),),
+        (CommandOption("wheel", "look at FILE", "FILE"),),
         takes="WHEEL",
     ),
-    Command(
+    CommandPage(
         "restore",
         UNDO,
         "put back what install.into replaced in your own environment",
         "Without --yes it shows what that is. No network is needed, and the settings may have "
         "moved.",
         "doit restore --yes",
-        (_YES,),
+        (_YES_OPTION,),
     ),
-    Command(
+    CommandPage(
         "purge",
         UNDO,
         "remove what this profile built",
         "Without --yes it shows what would go. Only folders that torchyard made are removed, and "
         "sources in which somebody worked stay.",
         "doit purge --yes",
-        (_YES,),
+        (_YES_OPTION,),
     ),
-    Command(
+    CommandPage(
         "check",
-        OURS,
+        DEVELOPMENT,
         "lint, types and unit tests, and the site where mkdocs is installed",
         "For work on torchyard; it needs pip install -e '.[test]'.",
         "doit check",
@@ -177,7 +187,7 @@ COMMANDS = (
 )
 
 # What doit brings itself and a person may want, with what it does here
-OF_DOIT = {
+DOIT_COMMANDS = {
     "list": "the tasks in a line each; --status: how each stands, --all: each extension too",
     "help": "this; help NAME tells of one task",
     "clean": "withdraw claims and keep work: the next build looks at everything again",
@@ -187,7 +197,7 @@ OF_DOIT = {
 }
 
 # `doit help`: by what a person is about to do
-NEEDS = (
+TYPICAL_STEPS = (
     (
         "the first build",
         (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Option:
+class CommandOption:
     """`--name VALUE` of a command, or `--name` alone where it is a flag (`value` is "")."""
 
     name: str
@@ -16,7 +16,7 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Command:
+class CommandPage:
     """A task beside the stages: a line for the list, what it does beyond that, an example. `group`
     is where it stands in the list, `takes` what is named after it without an option.
     """
@@ -26,7 +26,7 @@ class Command:
     doc: str
     more: str
     example: str
-    options: tuple[Option, ...] = ()
+    options: tuple[CommandOption, ...] = ()
     takes: str = ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tasks.cli.help.page import StagePage
 
-STAGES = (
+STAGE_PAGES = (
     StagePage(
         "deps",
         "the build environment: venv, build tools, CUDA toolkit, compilers",
@@ -108,7 +108,7 @@ STAGES = (
     ),
 )
 
-BUILD = StagePage(
+BUILD_PAGE = StagePage(
     "build",
     "bring everything of this profile up to date; doit by itself does the same",
     does="Runs the stages in their order: deps, source, env, compile, wheel, extensions, install. "

@@ -18,28 +18,28 @@ from typing import TYPE_CHECKING, Any
 from doit.exceptions import TaskFailed
 
 from tasks import __version__
-from tasks.cli.running.rooms import room
-from tasks.core.errors import BuildError, BusyError, NoSpaceError
+from tasks.cli.running.rooms import load_stage_module
+from tasks.core.errors import BusyError, NoSpaceError, TorchyardError
 from tasks.core.model import Json, Layout, Plan, Stage
 from tasks.settings.schema import Notify
 from tasks.system import voice
 from tasks.system.terminal.console import Console, Outcome
-from tasks.system.typed import naming
+from tasks.system.typed import add_profile_to_errors
 
 if TYPE_CHECKING:
-    from tasks.cli.running.abreast import Abreast
-    from tasks.runlog.recording import Recording
+    from tasks.cli.running.abreast import ParallelStages
+    from tasks.runlog.recording import RunRecorder
 
-Run = Callable[[Any], tuple[Any, ...]]
+StageAction = Callable[[Any], tuple[Any, ...]]
 
-_MOST = 4  # extensions at once
-_INCOMPLETE = "an extension failed; this stage ran without it"
-_EVERY = {"build", "extensions", "install"}  # what takes all of them
-_NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
+_MAX_PARALLEL = 4  # extensions at once
+_INCOMPLETE_MESSAGE = "an extension failed; this stage ran without it"
+_TASKS_WITH_ALL_EXTENSIONS = {"build", "extensions", "install"}  # what takes all of them
+_NOT_WRITABLE_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 
 
 @dataclass
-class Yard:
+class Session:
     """One run over one profile: its plan, its console, and the lock that is taken with the first
     action. `gate` raises a `BuildError` for what would stop a build; it is asked once, by the first
     stage that really has something to do, and `refused` is what it said; `busy` says that another
@@ -54,158 +54,160 @@ class Yard:
     console: Console
     pin: Callable[[], None]
     gate: Callable[[], None] = lambda: None
-    attempt: Callable[[Stage, Run], tuple[tuple[Any, ...], str]] = lambda stage, run: (
+    attempt: Callable[[Stage, StageAction], tuple[tuple[Any, ...], str]] = lambda stage, run: (
         run(stage.job),
         "",
     )
-    held: ExitStack = field(default_factory=ExitStack)
+    lock_stack: ExitStack = field(default_factory=ExitStack)
     entered: bool = False
-    passed: bool = False
-    refused: str = ""
+    gate_passed: bool = False
+    refusal: str = ""
     busy: bool = False
-    always: bool = False
+    rebuild_all: bool = False
     selected: set[str] = field(default_factory=set)
     records: PurePath | None = None
-    head: Callable[[], Mapping[str, Json]] = dict
+    read_run_header: Callable[[], Mapping[str, Json]] = dict
     notify: Notify = field(default_factory=Notify)
-    abreast: Abreast[TaskFailed] | None = None
+    parallel: ParallelStages[TaskFailed] | None = None
 
     @cached_property
-    def record(self) -> Recording:
+    def record(self) -> RunRecorder:
         """What is kept of the run, in the folder `records`; it begins with `head`."""
-        from tasks.runlog.recording import Recording  # noqa: PLC0415 - only where something is done
+        from tasks.runlog.recording import RunRecorder  # noqa: PLC0415 - only where something is done
 
-        return Recording(self.records, self.head, started=self.console.started)
+        return RunRecorder(self.records, self.read_run_header, started=self.console.started)
 
 
-def execute(yard: Yard, stage: Stage) -> TaskFailed | None:
+def execute_stage(yard: Session, stage: Stage) -> TaskFailed | None:
     """What doit calls for a stage. Extensions are at work side by side, whichever it came to."""
-    if refusal := _refusal(yard, stage):
-        yard.record.refused(stage.name, refusal.get_msg())
+    if refusal := _find_refusal(yard, stage):
+        yard.record.record_refusal(stage.name, refusal.get_msg())
         return refusal
-    if stage.may_lack:
-        return _do_without_failed(yard, stage)
-    if stage.room != "extensions":
-        return _failure(lambda: _do(yard, stage))
-    yard.abreast = yard.abreast or _abreast(yard)
-    return yard.abreast.result(stage)
+    if stage.optional_inputs:
+        return _run_despite_failures(yard, stage)
+    if stage.kind != "extensions":
+        return _capture_failure(lambda: _run_stage(yard, stage))
+    yard.parallel = yard.parallel or _create_parallel_stages(yard)
+    return yard.parallel.wait_for_stage(stage)
 
 
-def _do_without_failed(yard: Yard, stage: Stage) -> TaskFailed | None:
+def _run_despite_failures(yard: Session, stage: Stage) -> TaskFailed | None:
     """Run a stage after those whose manifests it may lack. If one of these failed, fail the stage
     afterwards, so that the exit code is 1.
     """
-    yard.abreast = yard.abreast or _abreast(yard)
+    yard.parallel = yard.parallel or _create_parallel_stages(yard)
     failed: set[PurePath] = set()
-    for other in optional_stages(yard.plan, stage):
-        if failed & set(other.reads) or (is_due(other) and yard.abreast.result(other)):
-            failed.update(other.leaves)
-    failure = _failure(lambda: _do(yard, stage))
-    return failure or (TaskFailed(_INCOMPLETE, report=False) if failed else None)
+    for other in list_optional_stages(yard.plan, stage):
+        if failed & set(other.inputs) or (is_due(other) and yard.parallel.wait_for_stage(other)):
+            failed.update(other.outputs)
+    failure = _capture_failure(lambda: _run_stage(yard, stage))
+    return failure or (TaskFailed(_INCOMPLETE_MESSAGE, report=False) if failed else None)
 
 
-def optional_stages(plan: Plan, stage: Stage) -> list[Stage]:
+def list_optional_stages(plan: Plan, stage: Stage) -> list[Stage]:
     """Return the stages whose manifests `stage` may lack, in order."""
-    return [other for other in plan.stages if set(other.leaves) & set(stage.may_lack)]
+    return [other for other in plan.stages if set(other.outputs) & set(stage.optional_inputs)]
 
 
-def _refusal(yard: Yard, stage: Stage) -> TaskFailed | None:
+def _find_refusal(yard: Session, stage: Stage) -> TaskFailed | None:
     """Why it cannot begin; what the gate found is told with the first stage that it stopped."""
-    if yard.refused and (yard.busy or _is_gated(yard, stage)):
-        return TaskFailed(yard.refused, report=False)
-    failure = _failure(lambda: _ready(yard, stage))
+    if yard.refusal and (yard.busy or _needs_gate(yard, stage)):
+        return TaskFailed(yard.refusal, report=False)
+    failure = _capture_failure(lambda: _prepare_stage(yard, stage))
     if failure and yard.busy:  # no stage has failed: none could begin
-        yard.refused = failure.get_msg()
-        yard.console.fail(yard.layout.profile, yard.refused, "Busy")
-        return TaskFailed(yard.refused, report=False)
+        yard.refusal = failure.get_msg()
+        yard.console.report_failure(yard.layout.profile, yard.refusal, "Busy")
+        return TaskFailed(yard.refusal, report=False)
     return failure
 
 
-def _ready(yard: Yard, stage: Stage) -> None:
-    with naming(yard.layout.profile):
-        _pass(yard, stage)
-        _enter(yard, stage)
+def _prepare_stage(yard: Session, stage: Stage) -> None:
+    with add_profile_to_errors(yard.layout.profile):
+        _check_gate(yard, stage)
+        _enter_build_folder(yard, stage)
     if yard.entered:
-        yard.record.begin()
+        yard.record.start_record()
 
 
-def _failure(act: Callable[[], None]) -> TaskFailed | None:
+def _capture_failure(act: Callable[[], None]) -> TaskFailed | None:
     """A `BuildError` becomes a failed task, anything else stays a bug."""
     try:
         act()
-    except BuildError as error:
+    except TorchyardError as error:
         return TaskFailed(str(error))
     except OSError as error:
-        told = _of_the_disk(error)
+        told = _translate_disk_error(error)
         if told is None:
             raise
         return TaskFailed(str(told))
     return None
 
 
-def _do(yard: Yard, stage: Stage) -> None:
+def _run_stage(yard: Session, stage: Stage) -> None:
     """One stage, and the record of it."""
     from tasks.cli.running import why  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
-    if stage.room == "extensions" and not yard.always and _stands(stage):
+    if stage.kind == "extensions" and not yard.rebuild_all and _is_current(stage):
         return  # doit forgets what waited for a stage that failed; the others cost seconds
-    reason = why.reason(stage)
-    yard.console.begin(stage, reason)
-    speaking, kept = voice.speaking(stage.name), yard.record.stage(stage.name, reason)
-    with speaking, kept as done, naming(yard.layout.profile):
-        outputs, outcome, healed = _done(yard, stage, reason)
-        done.outcome, done.outputs, done.healed = outcome, outputs[0], healed
-    yard.console.end(stage, reason, outcome)
+    reason = why.format_rebuild_reason(stage)
+    yard.console.begin_stage(stage, reason)
+    speaking, kept = voice.label_output(stage.name), yard.record.record_stage(stage.name, reason)
+    with speaking, kept as done, add_profile_to_errors(yard.layout.profile):
+        outputs, outcome, healed = _run_action(yard, stage, reason)
+        done.outcome, done.outputs, done.auto_fix = outcome, outputs[0], healed
+    yard.console.end_stage(stage, reason, outcome)
 
 
-def _done(yard: Yard, stage: Stage, reason: str) -> tuple[Any, Outcome, str]:
+def _run_action(yard: Session, stage: Stage, reason: str) -> tuple[Any, Outcome, str]:
     """Withdraw its claim, act, publish. With what was done about a failure on the way."""
     from tasks.runlog import records  # noqa: PLC0415 - as above
     from tasks.system import manifests  # noqa: PLC0415 - as above
 
     started = time.monotonic()
-    before = [_bytes(path) for path in stage.leaves]
-    if stage.asks != "always":
-        manifests.withdraw(*stage.leaves)
-    outputs, healed = yard.attempt(stage, room(stage, "action").run)
-    for path, output in zip(stage.leaves, outputs, strict=True):
-        manifests.publish(path, output)
-    records.write(stage, reason, time.monotonic() - started, __version__, healed)
-    changed = before != [_bytes(path) for path in stage.leaves]
-    return outputs, _outcome(outputs, changed=changed), healed
+    before = [_read_bytes(path) for path in stage.outputs]
+    if stage.uptodate_check != "always":
+        manifests.remove_manifests(*stage.outputs)
+    outputs, healed = yard.attempt(stage, load_stage_module(stage, "action").run)
+    for path, output in zip(stage.outputs, outputs, strict=True):
+        manifests.write_manifest(path, output)
+    records.write_stage_record(stage, reason, time.monotonic() - started, __version__, healed)
+    changed = before != [_read_bytes(path) for path in stage.outputs]
+    return outputs, _classify_outcome(outputs, changed=changed), healed
 
 
-def _abreast(yard: Yard) -> Abreast[TaskFailed]:
+def _create_parallel_stages(yard: Session) -> ParallelStages[TaskFailed]:
     """The extensions that were asked for, as many at once as there are cores, and not many: each
     has a Python with a torch in it.
     """
-    from tasks.cli.running.abreast import Abreast  # noqa: PLC0415 - nothing of this is needed when all is up to date
+    from tasks.cli.running.abreast import ParallelStages  # noqa: PLC0415 - nothing of this is needed when all is up to date
     from tasks.system.hardware import capacity  # noqa: PLC0415
 
-    def act(stage: Stage) -> TaskFailed | None:
-        failure = _failure(lambda: _do(yard, stage))
+    def run_extension(stage: Stage) -> TaskFailed | None:
+        failure = _capture_failure(lambda: _run_stage(yard, stage))
         if failure is None or yard.console.interrupted:
             return failure
-        yard.console.fail(stage.name, failure.get_msg())  # now, and not when doit comes to it
+        yard.console.report_failure(
+            stage.name, failure.get_msg()
+        )  # now, and not when doit comes to it
         return TaskFailed(failure.get_msg(), report=False)
 
-    return Abreast(
-        stages=tuple(_wanted(yard)),
-        act=act,
+    return ParallelStages(
+        stages=tuple(_list_selected_extensions(yard)),
+        act=run_extension,
         is_due=is_due,
         stopped=lambda: yard.console.interrupted,
-        most=min(capacity.cores(), _MOST),
+        most=min(capacity.count_usable_cores(), _MAX_PARALLEL),
     )
 
 
-def _wanted(yard: Yard) -> Iterator[Stage]:
+def _list_selected_extensions(yard: Session) -> Iterator[Stage]:
     """The extensions that were asked for: all of them, or some by name, and what these read."""
-    stages = yard.plan.of("extensions")
+    stages = yard.plan.find_stages("extensions")
     named = {name for name in yard.selected if name.startswith("extensions:")}
     for stage in reversed(stages):
         if stage.name in named:
-            named |= {one.name for one in stages if set(one.leaves) & set(stage.reads)}
-    every = bool(_EVERY & yard.selected)
+            named |= {one.name for one in stages if set(one.outputs) & set(stage.inputs)}
+    every = bool(_TASKS_WITH_ALL_EXTENSIONS & yard.selected)
     yield from (stage for stage in stages if every or stage.name in named)
 
 
@@ -213,72 +215,74 @@ def is_due(stage: Stage) -> bool:
     """Whether doit will run it when it comes to it: where that is not sure, it shall find out."""
     from tasks.runlog import records  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
-    if not all(Path(path).is_file() for path in stage.leaves):
+    if not all(Path(path).is_file() for path in stage.outputs):
         return True
-    known = records.last_record(stage) is not None
-    return known and bool(records.reasons(stage) or room(stage, "moved").moved(stage.job))
+    known = records.read_last_record(stage) is not None
+    return known and bool(
+        records.find_rebuild_reasons(stage) or load_stage_module(stage, "moved").moved(stage.job)
+    )
 
 
-def _stands(stage: Stage) -> bool:
+def _is_current(stage: Stage) -> bool:
     """Whether its last result is that of what is asked now, by files alone."""
     from tasks.runlog import records  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
-    return records.last_record(stage) is not None and not is_due(stage)
+    return records.read_last_record(stage) is not None and not is_due(stage)
 
 
-def _of_the_disk(error: OSError) -> BuildError | None:
+def _translate_disk_error(error: OSError) -> TorchyardError | None:
     """What a person can do something about; None where it is a bug of ours."""
     where = str(error.filename)
     if error.errno == errno.ENOSPC:
-        return NoSpaceError("the disk is full", where=where, todo="free some room")
-    if error.errno in _NOT_WRITABLE:
+        return NoSpaceError("the disk is full", location=where, hint="free some room")
+    if error.errno in _NOT_WRITABLE_ERRNOS:
         todo = "see that this place can be written to, or choose another one in the settings"
-        return BuildError(str(error.strerror).lower(), where=where, todo=todo)
+        return TorchyardError(str(error.strerror).lower(), location=where, hint=todo)
     return None
 
 
-def _outcome(outputs: Any, *, changed: bool) -> Outcome:
+def _classify_outcome(outputs: Any, *, changed: bool) -> Outcome:
     if getattr(outputs[0], "status", "") == "unreachable":
         return "skipped"
     return "changed" if changed else "unchanged"
 
 
-def failing(act: Callable[..., None], **params: Any) -> TaskFailed | None:
+def run_command_action(act: Callable[..., None], **params: Any) -> TaskFailed | None:
     """An action outside the stages, its expected failures told the same way."""
-    return _failure(lambda: act(**params))
+    return _capture_failure(lambda: act(**params))
 
 
-def _pass(yard: Yard, stage: Stage) -> None:
+def _check_gate(yard: Session, stage: Stage) -> None:
     """Ask the gate, once."""
-    if not _is_gated(yard, stage):
+    if not _needs_gate(yard, stage):
         return
     try:
         yard.gate()
-    except BuildError as error:
-        yard.refused = str(error)
+    except TorchyardError as error:
+        yard.refusal = str(error)
         raise
-    yard.passed = True
+    yard.gate_passed = True
 
 
-def _is_gated(yard: Yard, stage: Stage) -> bool:
+def _needs_gate(yard: Session, stage: Stage) -> bool:
     """Not once the gate is passed, nor where a stage only looks (a tree each time, a build that is
     there).
     """
-    only_looks = stage.asks == "always" and all(map(_bytes, stage.leaves))
-    return not (yard.passed or only_looks or stage.room == "validate")
+    only_looks = stage.uptodate_check == "always" and all(map(_read_bytes, stage.outputs))
+    return not (yard.gate_passed or only_looks or stage.kind == "validate")
 
 
-def _enter(yard: Yard, stage: Stage) -> None:
+def _enter_build_folder(yard: Session, stage: Stage) -> None:
     """What the first action of a run does for all of them: own the build folder, lock it, pin the
     host. Where nothing was built yet there is nothing to own for who only looks.
     """
-    if yard.entered or (stage.room == "validate" and not Path(yard.layout.build).is_dir()):
+    if yard.entered or (stage.kind == "validate" and not Path(yard.layout.build).is_dir()):
         return
     from tasks.system import files  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
-    files.own(yard.layout.build)
+    files.create_owned_folder(yard.layout.build)
     try:
-        yard.held.enter_context(files.lock(yard.layout.build))
+        yard.lock_stack.enter_context(files.lock_folder(yard.layout.build))
     except BusyError:
         yard.busy = True
         raise
@@ -286,6 +290,6 @@ def _enter(yard: Yard, stage: Stage) -> None:
     yard.entered = True
 
 
-def _bytes(path: PurePath) -> bytes:
+def _read_bytes(path: PurePath) -> bytes:
     file = Path(path)
     return file.read_bytes() if file.is_file() else b""

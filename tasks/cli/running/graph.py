@@ -16,111 +16,118 @@ from typing import Any
 from doit import get_initial_workdir
 from doit.tools import config_changed
 
-from tasks.cli.help.text import PAGES
-from tasks.cli.running.execution import Yard, execute, is_due, optional_stages
-from tasks.cli.running.rooms import room
-from tasks.core.digest import shown
+from tasks.cli.help.text import HELP_PAGES
+from tasks.cli.running.execution import Session, execute_stage, is_due, list_optional_stages
+from tasks.cli.running.rooms import load_stage_module
+from tasks.core.digest import convert_to_redacted_json
 from tasks.core.model import Plan, Stage
 
-Task = dict[str, Any]
+DoitTask = dict[str, Any]
 
 
-def from_where(path: str) -> str:
+def resolve_user_path(path: str) -> str:
     """A path that a person typed, from the folder where doit was started: `doit -f` leaves it."""
     typed = os.path.expanduser(path)  # noqa: PTH111 - Path's raises where there is no such user
     return str(Path(get_initial_workdir() or "", typed)) if path else ""
 
 
-def stage_tasks(yard: Yard) -> Iterator[Task]:
+def generate_stage_tasks(yard: Session) -> Iterator[DoitTask]:
     """A task for each stage, a group for the extensions, and the two a person types: build and
     validate.
     """
     plan = yard.plan
-    yield from _groups(plan)  # first: doit puts a subtask into a group that is there already
+    yield from _generate_group_tasks(
+        plan
+    )  # first: doit puts a subtask into a group that is there already
     for stage in plan.stages:
-        yield _task(yard, stage)
+        yield _build_task(yard, stage)
     if "validate" not in plan.absent:
-        yield _task(yard, plan.validate)
+        yield _build_task(yard, plan.validate)
     for name, reason in plan.absent.items():
         if not any(stage.name == name for stage in plan.stages) and name != "extensions":
-            yield _absent(yard, name, reason)
+            yield _build_absent_task(yard, name, reason)
 
 
-def _groups(plan: Plan) -> Iterator[Task]:
+def _generate_group_tasks(plan: Plan) -> Iterator[DoitTask]:
     yield {
         "basename": "extensions",
         "name": None,
-        "doc": PAGES["extensions"].doc,
+        "doc": HELP_PAGES["extensions"].doc,
     }
     yield {
         "basename": "build",
         "actions": None,
-        "doc": PAGES["build"].doc,
+        "doc": HELP_PAGES["build"].doc,
         "task_dep": [stage.name for stage in plan.stages],
     }
 
 
-def _task(yard: Yard, stage: Stage) -> Task:
+def _build_task(yard: Session, stage: Stage) -> DoitTask:
     room, _, name = stage.name.partition(":")
     return {
         "basename": room,
         **({"name": name} if name else {}),
         "doc": stage.doc,
-        "actions": [(execute, [yard, stage])],
-        "file_dep": [str(path) for path in stage.reads if path not in stage.may_lack],
-        "targets": [str(path) for path in (*stage.leaves, *stage.also)],
-        "uptodate": _uptodate(yard.plan, stage),
-        "clean": [(withdraw_manifests, [stage])],
+        "actions": [(execute_stage, [yard, stage])],
+        "file_dep": [str(path) for path in stage.inputs if path not in stage.optional_inputs],
+        "targets": [str(path) for path in (*stage.outputs, *stage.extra_outputs)],
+        "uptodate": _build_uptodate_checks(yard.plan, stage),
+        "clean": [(remove_manifests, [stage])],
         "io": {"capture": False},
         "verbosity": 2,
     }
 
 
-def _uptodate(plan: Plan, stage: Stage) -> list[Any]:
-    if stage.asks == "always":
+def _build_uptodate_checks(plan: Plan, stage: Stage) -> list[Any]:
+    if stage.uptodate_check == "always":
         return [False]
-    checks = [config_changed(shown(stage.inputs)), lambda: _intact(stage)]
+    checks = [
+        config_changed(convert_to_redacted_json(stage.fingerprint)),
+        lambda: _has_intact_manifests(stage),
+    ]
     if (
-        stage.may_lack
+        stage.optional_inputs
     ):  # doit does not track files that may be missing, or the tasks that write them
         checks.append(
-            lambda: not _reasons(stage) and not any(map(is_due, optional_stages(plan, stage)))
+            lambda: (
+                not _list_reasons(stage) and not any(map(is_due, list_optional_stages(plan, stage)))
+            )
         )
-    if stage.asks == "moved":
-        checks.append(lambda: not room(stage, "moved").moved(stage.job))
+    if stage.uptodate_check == "moved":
+        checks.append(lambda: not load_stage_module(stage, "moved").moved(stage.job))
     return checks
 
 
-def _intact(stage: Stage) -> bool:
+def _has_intact_manifests(stage: Stage) -> bool:
     from tasks.runlog import records  # noqa: PLC0415 - not at load
 
-    return records.intact(stage)
+    return records.has_intact_manifests(stage)
 
 
-def _reasons(stage: Stage) -> tuple[str, ...]:
+def _list_reasons(stage: Stage) -> tuple[str, ...]:
     from tasks.runlog import records  # noqa: PLC0415 - not at load
 
-    return records.reasons(stage)
+    return records.find_rebuild_reasons(stage)
 
 
-def _absent(yard: Yard, name: str, reason: str) -> Task:
+def _build_absent_task(yard: Session, name: str, reason: str) -> DoitTask:
     return {
         "basename": name,
         "doc": f"not part of this profile: {reason}",
-        "actions": [(yard.console.say, [f"{name}: not part of this profile: {reason}"])],
+        "actions": [(yard.console.print_line, [f"{name}: not part of this profile: {reason}"])],
         "uptodate": [False],
     }
 
 
-def results(stage: Stage) -> tuple[PurePath, ...]:
+def list_result_files(stage: Stage) -> tuple[PurePath, ...]:
     """Return the files of a stage that `doit clean` removes: its manifests, and validate's file for
     other programs; not work trees, environments or wheels.
     """
-    return (*stage.leaves, *(stage.also if stage.room == "validate" else ()))
+    return (*stage.outputs, *(stage.extra_outputs if stage.kind == "validate" else ()))
 
 
-def withdraw_manifests(stage: Stage) -> None:
+def remove_manifests(stage: Stage) -> None:
     """Remove the results of a stage, as `doit clean` does."""
     from tasks.system import manifests  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
-    manifests.withdraw(*results(stage))
+    manifests.remove_manifests(*list_result_files(stage))

@@ -8,6 +8,6 @@ from typing import Any
 from tasks.core.model import Stage
 
 
-def room(stage: Stage, module: str) -> Any:
+def load_stage_module(stage: Stage, module: str) -> Any:
     """A module of the stage's room: `action`, the small `moved` that each run asks, `told`."""
-    return importlib.import_module(f"tasks.stages.{stage.room}.{module}")
+    return importlib.import_module(f"tasks.stages.{stage.kind}.{module}")

@@ -14,23 +14,31 @@ from typing import Any
 
 from doit.dependency import DatabaseException, SqliteDB
 
-from tasks.cli.database import see_that_it_can_be_read
+from tasks.cli.database import set_aside_damaged_database
 from tasks.system import voice
 
-_OPEN, _GET, _IN = SqliteDB._sqlite3, SqliteDB._get_task_data, SqliteDB.in_
-_REMOVE, _REMOVE_ALL, _DUMP = SqliteDB.remove, SqliteDB.remove_all, SqliteDB.dump
+_DOIT_OPEN, _DOIT_GET, _DOIT_CONTAINS = SqliteDB._sqlite3, SqliteDB._get_task_data, SqliteDB.in_
+_DOIT_REMOVE, _DOIT_REMOVE_ALL, _DOIT_DUMP = SqliteDB.remove, SqliteDB.remove_all, SqliteDB.dump
 
 
-def go_on_without_saving() -> None:
+def tolerate_database_errors() -> None:
     """From now on no run of this process ends for its database."""
-    SqliteDB._sqlite3, SqliteDB._get_task_data, SqliteDB.in_ = _opened, _known, _is_known
-    SqliteDB.remove, SqliteDB.remove_all, SqliteDB.dump = _remove, _remove_all, _dump
+    SqliteDB._sqlite3, SqliteDB._get_task_data, SqliteDB.in_ = (
+        _open_database,
+        _read_task_data,
+        _has_task,
+    )
+    SqliteDB.remove, SqliteDB.remove_all, SqliteDB.dump = (
+        _remove_task,
+        _remove_all_tasks,
+        _save_database,
+    )
 
 
-def _opened(self: Any, name: str) -> Any:
-    see_that_it_can_be_read(Path(name))
+def _open_database(self: Any, name: str) -> Any:
+    set_aside_damaged_database(Path(name))
     try:
-        return _OPEN(self, name)
+        return _DOIT_OPEN(self, name)
     except (DatabaseException, sqlite3.Error) as error:
         why = error.__context__ or error  # doit calls all of them a bad format
         print(  # noqa: T201 - nobody listens yet
@@ -38,50 +46,52 @@ def _opened(self: Any, name: str) -> Any:
             "and is not saved",
             file=sys.stderr,
         )
-        return _OPEN(self, ":memory:")
+        return _DOIT_OPEN(self, ":memory:")
 
 
-def _known(self: Any, task_id: str) -> dict[str, Any]:
+def _read_task_data(self: Any, task_id: str) -> dict[str, Any]:
     """Nothing where it is damaged since it was opened, or holds what nobody of us wrote."""
     try:
-        found = _GET(self, task_id)
+        found = _DOIT_GET(self, task_id)
     except (sqlite3.Error, ValueError) as error:
-        _tell(self, error, "read")
+        _warn_once(self, error, "read")
         return {}
     return found if isinstance(found, dict) else {}
 
 
-def _is_known(self: Any, task_id: str) -> bool:
+def _has_task(self: Any, task_id: str) -> bool:
     try:
-        return bool(_IN(self, task_id))
+        return bool(_DOIT_CONTAINS(self, task_id))
     except (sqlite3.Error, ValueError) as error:
-        _tell(self, error, "read")
+        _warn_once(self, error, "read")
         return False
 
 
-def _remove(self: Any, task_id: str) -> None:
+def _remove_task(self: Any, task_id: str) -> None:
     try:
-        _REMOVE(self, task_id)
+        _DOIT_REMOVE(self, task_id)
     except sqlite3.Error as error:
-        _tell(self, error)
+        _warn_once(self, error)
 
 
-def _remove_all(self: Any) -> None:
+def _remove_all_tasks(self: Any) -> None:
     try:
-        _REMOVE_ALL(self)
+        _DOIT_REMOVE_ALL(self)
     except sqlite3.Error as error:
-        _tell(self, error)
+        _warn_once(self, error)
 
 
-def _dump(self: Any) -> None:
+def _save_database(self: Any) -> None:
     try:
-        _DUMP(self)
+        _DOIT_DUMP(self)
     except sqlite3.Error as error:
         self._conn.close()
-        _tell(self, error)
+        _warn_once(self, error)
 
 
-def _tell(database: Any, error: Exception, could_not_be: str = "saved") -> None:
+def _warn_once(database: Any, error: Exception, could_not_be: str = "saved") -> None:
     if not getattr(database, "told", False):
         database.told = True
-        voice.warn(f"what is up to date could not be {could_not_be}: {database.name}: {error}")
+        voice.print_warning(
+            f"what is up to date could not be {could_not_be}: {database.name}: {error}"
+        )

@@ -4,44 +4,50 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from tasks.cli.running.rooms import room
-from tasks.core.errors import BuildError
-from tasks.core.formatting.few import shortened
+from tasks.cli.running.rooms import load_stage_module
+from tasks.core.errors import TorchyardError
+from tasks.core.formatting.few import format_short_reasons
 from tasks.core.model import Stage
 from tasks.runlog import records
-from tasks.runlog.records import Told
+from tasks.runlog.records import ChangeExplainer
 
 
-def reason(stage: Stage) -> str:
+def format_rebuild_reason(stage: Stage) -> str:
     """As `records.reason`, and what torchyard.lock holds otherwise; of a stage that asks whether
     its source moved the answer is known.
     """
-    if found := reasons(stage) or unlocked(stage):
-        return shortened(found)
-    if stage.asks == "moved" and not room(stage, "moved").moved(stage.job):
+    if found := list_rebuild_reasons(stage) or list_unlocked_sources(stage):
+        return format_short_reasons(found)
+    if stage.uptodate_check == "moved" and not load_stage_module(stage, "moved").moved(stage.job):
         return records.UNFINISHED
-    return records.ASKED[stage.asks]
+    return records.DEFAULT_REASONS[stage.uptodate_check]
 
 
-def unlocked(stage: Stage) -> tuple[str, ...]:
+def list_unlocked_sources(stage: Stage) -> tuple[str, ...]:
     """What torchyard.lock holds for a stage and is not there; nothing of one without a result."""
-    if stage.asks != "moved" or not hasattr(moved := room(stage, "moved"), "unlocked"):
+    if stage.uptodate_check != "moved" or not hasattr(
+        moved := load_stage_module(stage, "moved"), "unlocked"
+    ):
         return ()
     try:
         found: tuple[str, ...] = moved.unlocked(stage.job)
-    except BuildError:
+    except TorchyardError:
         return ()
     return found
 
 
-def reasons(stage: Stage) -> tuple[str, ...]:
+def list_rebuild_reasons(stage: Stage) -> tuple[str, ...]:
     """As `records.reasons`."""
-    return records.reasons(stage, _teller(stage))
+    return records.find_rebuild_reasons(stage, _build_manifest_explainer(stage))
 
 
-def _teller(stage: Stage) -> Told:
-    def told(path: PurePath) -> tuple[str, ...]:
-        lines: tuple[str, ...] = room(stage, "told").told(stage.job) if path in stage.tells else ()
+def _build_manifest_explainer(stage: Stage) -> ChangeExplainer:
+    def explain_manifest(path: PurePath) -> tuple[str, ...]:
+        lines: tuple[str, ...] = (
+            load_stage_module(stage, "told").told(stage.job)
+            if path in stage.explained_inputs
+            else ()
+        )
         return lines
 
-    return told
+    return explain_manifest

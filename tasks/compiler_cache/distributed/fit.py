@@ -18,18 +18,18 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tasks.core.errors import BuildError, CommandFailedError
+from tasks.core.errors import CommandFailedError, TorchyardError
 from tasks.core.model import Command
-from tasks.settings.workers import Worker, Workers
+from tasks.settings.workers import DistributionSettings, Worker
 from tasks.system import shell
-from tasks.system.voice import for_speaker, warn
+from tasks.system.voice import bind_current_context, print_warning
 
-_PATIENCE = 8.0  # seconds; distcc itself waits 4 for a connection
-_PACKING = 120.0  # seconds; the first time, the daemon packs and sends the compiler
-_ONE_AT_A_TIME = threading.Lock()  # extensions are at work beside each other
-_known: dict[tuple[object, ...], tuple[Worker, ...]] = {}
-_OPTIONS = ("-O2", "-g", "-fPIC", "-c")
-_C = """
+_PROBE_TIMEOUT = 8.0  # seconds; distcc itself waits 4 for a connection
+_PACKING_TIMEOUT = 120.0  # seconds; the first time, the daemon packs and sends the compiler
+_PROBE_LOCK = threading.Lock()  # extensions are at work beside each other
+_usable_workers: dict[tuple[object, ...], tuple[Worker, ...]] = {}
+_PROBE_OPTIONS = ("-O2", "-g", "-fPIC", "-c")
+_C_PROBE = """
 struct point { double x, y; };
 double torchyard_probe(const float *in, struct point *out, int many) {
   double sum = 0;
@@ -42,7 +42,7 @@ double torchyard_probe(const float *in, struct point *out, int many) {
   return sum;
 }
 """
-_CXX = (
+_CXX_PROBE = (
     """
 template <class T> struct row {
   T at[8];
@@ -60,62 +60,65 @@ double torchyard_rows(const float *in, int n) {
   try { return r.sum() + torchyard_measure(s, n); } catch (int) { return 0; }
 }
 """
-    + _C
+    + _C_PROBE
 )
-_SOURCES = {"probe.c": _C, "probe.cpp": _CXX}
+_PROBE_SOURCES = {"probe.c": _C_PROBE, "probe.cpp": _CXX_PROBE}
 
 
-def usable(
-    asked: Workers, program: str, compilers: Sequence[str], env: Mapping[str, str]
+def find_usable_workers(
+    asked: DistributionSettings, program: str, compilers: Sequence[str], env: Mapping[str, str]
 ) -> tuple[Worker, ...]:
     """The machines that can be used; each of the others is named with the reason. `compilers` are
     those of C and of C++, `program` is who hands on.
     """
     key = (asked, program, *compilers)
-    with _ONE_AT_A_TIME:
-        if key not in _known:
-            hindrances = _hindrances(asked, program, compilers, env)
+    with _PROBE_LOCK:
+        if key not in _usable_workers:
+            hindrances = _find_worker_obstacles(asked, program, compilers, env)
             for one, why in hindrances:
                 if why:
-                    warn(f"{one.name} is left out of the build: {why}")
-            _known[key] = tuple(one for one, why in hindrances if not why)
-            if not _known[key]:
-                warn("no other machine is left: everything is compiled here")
-        return _known[key]
+                    print_warning(f"{one.name} is left out of the build: {why}")
+            _usable_workers[key] = tuple(one for one, why in hindrances if not why)
+            if not _usable_workers[key]:
+                print_warning("no other machine is left: everything is compiled here")
+        return _usable_workers[key]
 
 
-def _hindrances(
-    asked: Workers, program: str, compilers: Sequence[str], env: Mapping[str, str]
+def _find_worker_obstacles(
+    asked: DistributionSettings, program: str, compilers: Sequence[str], env: Mapping[str, str]
 ) -> list[tuple[Worker, str]]:
     if asked.kind == "distcc":
-        return _of_distcc(asked.hosts, program, compilers, env)
-    return [(one, _silence(one) or _daemon_missing(program, compilers, env)) for one in asked.hosts]
+        return _check_distcc_workers(asked.hosts, program, compilers, env)
+    return [
+        (one, _check_scheduler(one) or _check_icecream_daemon(program, compilers, env))
+        for one in asked.hosts
+    ]
 
 
-def _of_distcc(
+def _check_distcc_workers(
     hosts: Sequence[Worker], program: str, compilers: Sequence[str], env: Mapping[str, str]
 ) -> list[tuple[Worker, str]]:
     """All of them at once."""
     with tempfile.TemporaryDirectory(prefix="torchyard-workers-") as name:
         folder = Path(name)
-        for source, text in _SOURCES.items():
+        for source, text in _PROBE_SOURCES.items():
             (folder / source).write_text(text, encoding="utf-8")
         mine = {}
-        for source, compiler in zip(_SOURCES, compilers, strict=True):
+        for source, compiler in zip(_PROBE_SOURCES, compilers, strict=True):
             try:
-                mine[source, compiler] = _object(folder, (compiler,), source, env)
-            except BuildError as error:
-                return [(one, f"the probe does not compile here: {error.what}") for one in hosts]
+                mine[source, compiler] = _compile_probe(folder, (compiler,), source, env)
+            except TorchyardError as error:
+                return [(one, f"the probe does not compile here: {error.message}") for one in hosts]
         with ThreadPoolExecutor(len(hosts)) as threads:
 
-            def differs(one: Worker) -> str:
-                return _difference(one, program, folder, mine, env)
+            def compare_objects(one: Worker) -> str:
+                return _compare_worker(one, program, folder, mine, env)
 
-            asking = [threads.submit(for_speaker(differs), one) for one in hosts]
+            asking = [threads.submit(bind_current_context(compare_objects), one) for one in hosts]
             return [(one, answer.result()) for one, answer in zip(hosts, asking, strict=True)]
 
 
-def _difference(
+def _compare_worker(
     one: Worker,
     program: str,
     folder: Path,
@@ -124,64 +127,64 @@ def _difference(
 ) -> str:
     """Why its objects cannot be used, "" where they are ours."""
     alone = {
-        "DISTCC_HOSTS": one.distcc,
+        "DISTCC_HOSTS": one.distcc_host,
         "DISTCC_FALLBACK": "0",
         "DISTCC_SKIP_LOCAL_RETRY": "1",
-        "DISTCC_IO_TIMEOUT": f"{_PATIENCE:.0f}",
+        "DISTCC_IO_TIMEOUT": f"{_PROBE_TIMEOUT:.0f}",
     }
     own = folder / f"distcc-{one.user}-{one.name}-{one.port}"  # no worker is in disgrace there
     own.mkdir()
     for (source, compiler), expected in mine.items():
         try:
             there = {**env, **alone, "DISTCC_DIR": str(own)}
-            found = _object(folder, (program, compiler), source, there, own.name)
+            found = _compile_probe(folder, (program, compiler), source, there, own.name)
         except CommandFailedError as error:
-            return _answer(error, compiler)
+            return _explain_probe_failure(error, compiler)
         if found != expected:
             return f"its {compiler} is another than that of this machine: it makes other code"
     return ""
 
 
-def _answer(error: CommandFailedError, compiler: str) -> str:
+def _explain_probe_failure(error: CommandFailedError, compiler: str) -> str:
     """The last thing that distcc, or the compiler there, has to say."""
-    lines = [line.partition("] ")[2] or line for line in error.said.splitlines() if line.strip()]
+    lines = [line.partition("] ")[2] or line for line in error.output.splitlines() if line.strip()]
     told = [line for line in lines if "fallbacks are disabled" not in line]
     why = next((line.partition("ERROR: ")[2] for line in told if "ERROR: " in line), "")
-    return f"it compiled nothing with {compiler}: {why or (told or [error.ended])[-1]}"
+    return f"it compiled nothing with {compiler}: {why or (told or [error.exit_description])[-1]}"
 
 
-def _object(
+def _compile_probe(
     folder: Path, words: Sequence[str], source: str, env: Mapping[str, str], name: str = "here"
 ) -> bytes:
     made = folder / f"{name}-{source}.o"
-    argv = (*words, *_OPTIONS, source, "-o", str(made))
+    argv = (*words, *_PROBE_OPTIONS, source, "-o", str(made))
     what = f"compile {source} with {' '.join(words)}"
     clean = {key: value for key, value in env.items() if key not in {"DISTCC_LOG", "CPPFLAGS"}}
-    shell.capture(Command(argv, clean, what, cwd=folder, timeout=_PATIENCE))
+    shell.capture_output(Command(argv, clean, what, cwd=folder, timeout=_PROBE_TIMEOUT))
     return made.read_bytes()
 
 
-def _silence(one: Worker) -> str:
+def _check_scheduler(one: Worker) -> str:
     """Why the scheduler cannot be reached."""
     try:
-        socket.create_connection((one.name, one.port), _PATIENCE).close()
+        socket.create_connection((one.name, one.port), _PROBE_TIMEOUT).close()
     except OSError as error:
         return f"{one.name}:{one.port} does not answer: {str(error.strerror or error).lower()}"
     return ""
 
 
-def _daemon_missing(icecc: str, compilers: Sequence[str], env: Mapping[str, str]) -> str:
+def _check_icecream_daemon(icecc: str, compilers: Sequence[str], env: Mapping[str, str]) -> str:
     """Return why icecc cannot reach a daemon on this machine, "" if it can. Compiles a probe."""
     with tempfile.TemporaryDirectory(prefix="torchyard-workers-") as name:
         folder, log = Path(name), Path(name, "icecc.log")
-        (folder / "probe.cpp").write_text(_CXX, encoding="utf-8")
-        argv = (icecc, compilers[-1], *_OPTIONS, "probe.cpp", "-o", "probe.o")
+        (folder / "probe.cpp").write_text(_CXX_PROBE, encoding="utf-8")
+        argv = (icecc, compilers[-1], *_PROBE_OPTIONS, "probe.cpp", "-o", "probe.o")
         logged = {**env, "ICECC_LOGFILE": str(log), "ICECC_DEBUG": "debug"}
         what = "compile probe.cpp with icecc"
         try:
-            shell.capture(Command(argv, logged, what, cwd=folder, timeout=_PACKING))
-        except BuildError as error:
-            return f"icecc cannot compile a test file: {error.what}"
+            shell.capture_output(Command(argv, logged, what, cwd=folder, timeout=_PACKING_TIMEOUT))
+        except TorchyardError as error:
+            return f"icecc cannot compile a test file: {error.message}"
         said = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     if "asking for host to use" in said:
         return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def elapsed(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """`0.4 s`, `12 s`, `3 min 05 s`, `2 h 14 min`."""
     whole = round(seconds)
     if seconds < 10:
@@ -15,16 +15,16 @@ def elapsed(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02} min"
 
 
-def roughly(seconds: float) -> str:
+def format_rough_duration(seconds: float) -> str:
     """No finer than an estimate is: `20 s`, `31 min`, `1 h`, `2 h 05 min`."""
     if seconds < 55:
-        return f"{max(10, _to(10, seconds))} s"
-    minutes = _to(1, seconds / 60)
+        return f"{max(10, _round_to_step(10, seconds))} s"
+    minutes = _round_to_step(1, seconds / 60)
     if minutes < 60:
         return f"{minutes} min"
-    hours, minutes = divmod(_to(5, minutes), 60)
+    hours, minutes = divmod(_round_to_step(5, minutes), 60)
     return f"{hours} h {minutes:02} min" if minutes else f"{hours} h"
 
 
-def _to(step: int, number: float) -> int:
+def _round_to_step(step: int, number: float) -> int:
     return step * round(number / step)

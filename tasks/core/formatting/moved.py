@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tasks.core.digest import ABSENT, Change
-from tasks.core.errors import redact
+from tasks.core.digest import ABSENT, ValueChange
+from tasks.core.errors import redact_secrets
 
-_LONGEST = 60  # characters of a value
-_OF_TREES = {
+_MAX_VALUE_LENGTH = 60  # characters of a value
+_SOURCE_TREE_LABELS = {
     "kind": "source",
     "location": "source",
     "ref": "ref",
@@ -22,7 +22,7 @@ _OF_TREES = {
     "patches": "patches",
 }
 # Of a room, what its stage's inputs are called; of "" those of any
-INPUTS: Mapping[str, Mapping[str, str]] = {
+INPUT_LABELS: Mapping[str, Mapping[str, str]] = {
     "": {"python": "Python", "cuda": "CUDA", "targets": "targets"},
     "deps": {
         "base": "Python",
@@ -41,7 +41,9 @@ INPUTS: Mapping[str, Mapping[str, str]] = {
         "cache_package": "compiler cache to fetch",
         "launchers": "build.env",
     },
-    "source": {key: f"source.{key}" if word == key else word for key, word in _OF_TREES.items()},
+    "source": {
+        key: f"source.{key}" if word == key else word for key, word in _SOURCE_TREE_LABELS.items()
+    },
     "env": {
         "strategy": "torch.strategy",
         "torch": "torch",
@@ -79,7 +81,7 @@ INPUTS: Mapping[str, Mapping[str, str]] = {
         "wheelhouse": "wheelhouse",
     },
     "extensions": {
-        **_OF_TREES,
+        **_SOURCE_TREE_LABELS,
         "index": "index",
         "subdirectory": "subdirectory",
         "imports": "imports",
@@ -92,7 +94,7 @@ INPUTS: Mapping[str, Mapping[str, str]] = {
     "install": {"into": "install.into", "index": "index", "partial": "install.partial"},
     "validate": {"checks": "checks"},
 }
-_KINDS = {
+_KIND_LABELS = {
     "git": "a git address",
     "path": "a folder",
     "tarball": "an archive",
@@ -102,10 +104,10 @@ _KINDS = {
     "BuiltJob": "built here",
     "ExistingJob": "one that is there already",
 }
-_FOLLOW = {"arch_lists": {"targets", "ptx"}}  # what is told by these already
+_DERIVED_FROM = {"arch_lists": {"targets", "ptx"}}  # what is told by these already
 
 
-def inputs(room: str, changes: Iterable[Change]) -> Iterator[str]:
+def describe_input_changes(room: str, changes: Iterable[ValueChange]) -> Iterator[str]:
     """A line for each input of a stage that moved. Of another kind of thing most inputs are others:
     those that both have are told.
     """
@@ -113,50 +115,50 @@ def inputs(room: str, changes: Iterable[Change]) -> Iterator[str]:
     names = {change.path[0] for change in found}
     if "kind" in names:
         found = [one for one in found if ABSENT not in (one.before, one.after)]
-    told = [one for one in found if not _FOLLOW.get(one.path[0], set()) & names]
-    yield from moved(told, {**INPUTS[""], **INPUTS.get(room, {})})
+    told = [one for one in found if not _DERIVED_FROM.get(one.path[0], set()) & names]
+    yield from describe_changes(told, {**INPUT_LABELS[""], **INPUT_LABELS.get(room, {})})
 
 
-def moved(changes: Iterable[Change], words: Mapping[str, str]) -> Iterator[str]:
+def describe_changes(changes: Iterable[ValueChange], words: Mapping[str, str]) -> Iterator[str]:
     """A line each, `build.type: now Debug, was Release`, in the order of the words."""
     order = {key: place for place, key in enumerate(words)}
     ordered = sorted(changes, key=lambda one: order.get(one.path[0], len(order)))
-    return (_line(change, words) for change in ordered)
+    return (_format_change(change, words) for change in ordered)
 
 
-def _line(change: Change, words: Mapping[str, str]) -> str:
+def _format_change(change: ValueChange, words: Mapping[str, str]) -> str:
     first, *rest = change.path
     if first == "recipe":
         return "this version of torchyard does it in another way"
     named = words.get(first, first)
     name = (" " if " " in named else ".").join((named, *rest))
     if isinstance(change.before, list) and isinstance(change.after, list):
-        return redact(f"{name}: {_lists(change.before, change.after)}")
-    before, after = (_value(value, first) for value in (change.before, change.after))
-    return redact(f"{name}: now {_short(after)}, was {_short(before)}")
+        return redact_secrets(f"{name}: {_format_list_change(change.before, change.after)}")
+    before, after = (_format_value(value, first) for value in (change.before, change.after))
+    return redact_secrets(f"{name}: now {_truncate_value(after)}, was {_truncate_value(before)}")
 
 
-def _lists(before: list[Any], after: list[Any]) -> str:
+def _format_list_change(before: list[Any], after: list[Any]) -> str:
     """Short ones as they are, of long ones the difference."""
-    old, new = _value(before), _value(after)
-    more = [f"with {_value(item)}" for item in after if item not in before]
-    less = [f"without {_value(item)}" for item in before if item not in after]
-    if max(len(old), len(new)) <= _LONGEST or not (more or less):
-        return f"now {_short(new)}, was {_short(old)}"
-    return f"now {_short(', '.join((*more, *less)))}"
+    old, new = _format_value(before), _format_value(after)
+    more = [f"with {_format_value(item)}" for item in after if item not in before]
+    less = [f"without {_format_value(item)}" for item in before if item not in after]
+    if max(len(old), len(new)) <= _MAX_VALUE_LENGTH or not (more or less):
+        return f"now {_truncate_value(new)}, was {_truncate_value(old)}"
+    return f"now {_truncate_value(', '.join((*more, *less)))}"
 
 
-def _value(value: Any, key: str = "") -> str:
+def _format_value(value: Any, key: str = "") -> str:
     if value is None or value is ABSENT:
         return "not set"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping):
-        value = [f"{name}={_value(item)}" for name, item in value.items()]
+        value = [f"{name}={_format_value(item)}" for name, item in value.items()]
     if isinstance(value, list):
-        return ", ".join(_value(item) for item in value if item not in ({}, "")) or "none"
-    return (_KINDS.get(value, value) if key == "kind" else str(value)) or "none"
+        return ", ".join(_format_value(item) for item in value if item not in ({}, "")) or "none"
+    return (_KIND_LABELS.get(value, value) if key == "kind" else str(value)) or "none"
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+def _truncate_value(text: str) -> str:
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 1]}…"

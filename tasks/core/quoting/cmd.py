@@ -10,56 +10,65 @@ from __future__ import annotations
 import re
 
 from tasks.core.quoting import text as texts
-from tasks.core.quoting.text import IDENTIFIER, bad_name, cannot_hold, holdable
+from tasks.core.quoting.text import (
+    SHELL_IDENTIFIER,
+    create_name_error,
+    create_value_error,
+    require_representable,
+)
 
 # https://learn.microsoft.com/troubleshoot/windows-client/shell-experience/command-line-string-limitation
-LONGEST = 8191
-_WHERE = "a batch file"
+MAX_CMD_LINE = 8191
+_BATCH_FILE = "a batch file"
 # cmd takes Ctrl+Z for the end of a line, too
-_LINE_ENDS = re.compile(r"[\n\r\x1a]")
-_SPECIAL = frozenset("&|<>^()")
-_IN_COMMENTS = re.compile(r"[%!^&|<>\"~]")
+_CMD_LINE_ENDS = re.compile(r"[\n\r\x1a]")
+_CMD_SPECIAL_CHARACTERS = frozenset("&|<>^()")
+_CMD_COMMENT_CHARACTERS = re.compile(r"[%!^&|<>\"~]")
 
 
-def assign(variable: str, value: str, *, delayed: bool = False) -> str:
+def format_cmd_assignment(variable: str, value: str, *, delayed: bool = False) -> str:
     """`set "NAME=value"`, also for within parentheses; `delayed` is for a shell that expands
     delayed.
     """
-    line = f'set "{name(variable)}={quote(value, delayed=delayed)}'
+    line = f'set "{check_cmd_name(variable)}={quote_cmd(value, delayed=delayed)}'
     # 40: what stands before it on the line, and the other form beside it is measured by itself
-    if len(line) + 40 > LONGEST:
-        raise cannot_hold(value, _WHERE, f"cmd reads no line of more than {LONGEST} characters")
+    if len(line) + 40 > MAX_CMD_LINE:
+        raise create_value_error(
+            value, _BATCH_FILE, f"cmd reads no line of more than {MAX_CMD_LINE} characters"
+        )
     return line
 
 
-def quote(text: str, *, delayed: bool = False) -> str:
+def quote_cmd(text: str, *, delayed: bool = False) -> str:
     """What follows an opening quote, with the closing one.
 
     Quotes in `text` take turns with that one: where they leave it open, specials need a caret.
     """
-    _require_one_line(text)
+    _check_single_line(text)
     marked = delayed and "!" in text
     ready = text.replace("^", "^^").replace("!", "^!") if marked else text
     out, quoted = [], True
     for character in ready.replace("%", "%%"):
         quoted ^= character == '"'
-        out.append(f"^{character}" if not quoted and character in _SPECIAL else character)
+        out.append(
+            f"^{character}" if not quoted and character in _CMD_SPECIAL_CHARACTERS else character
+        )
     return "".join(out) + ('"' if quoted else '^"')
 
 
-def name(text: str) -> str:
+def check_cmd_name(text: str) -> str:
     """The name of a variable, such as a list of `for` holds, too."""
-    if not IDENTIFIER.fullmatch(text):
-        raise bad_name(text, "cmd")
+    if not SHELL_IDENTIFIER.fullmatch(text):
+        raise create_name_error(text, "cmd")
     return text
 
 
-def comment(text: str) -> str:
+def sanitize_cmd_comment(text: str) -> str:
     """What may follow `rem`, which expands percent signs like any line."""
-    return _IN_COMMENTS.sub("?", texts.comment(text))
+    return _CMD_COMMENT_CHARACTERS.sub("?", texts.sanitize_comment(text))
 
 
-def _require_one_line(text: str) -> None:
-    holdable(text, _WHERE)
-    if _LINE_ENDS.search(text):
-        raise cannot_hold(text, _WHERE, "it has more than one line")
+def _check_single_line(text: str) -> None:
+    require_representable(text, _BATCH_FILE)
+    if _CMD_LINE_ENDS.search(text):
+        raise create_value_error(text, _BATCH_FILE, "it has more than one line")

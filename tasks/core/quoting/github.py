@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 
-def quote(text: str) -> str:
+def quote_github_yaml(text: str) -> str:
     """A string of YAML, in double quotes. `${{` is spelled by an expression: what stands after it
     is evaluated in any string (docs.github.com, "Evaluate expressions").
     """

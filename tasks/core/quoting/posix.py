@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tasks.core.errors import BuildError
-from tasks.core.quoting.text import IDENTIFIER, bad_name, holdable
+from tasks.core.errors import TorchyardError
+from tasks.core.quoting.text import SHELL_IDENTIFIER, create_name_error, require_representable
 
 # Names that bash, dash or zsh sets, or reads in a way of its own, as soon as it runs: what is
 # assigned to them is refused, or means something else. From `readonly -p` and `typeset` of a shell
 # that was just started, zshparam(1), and zsh/parameter in zshmodules(1)
-_KEPT = """
+_RESERVED_NAMES_TEXT = """
 _ BASHOPTS BASHPID BASH_ARGC BASH_ARGV BASH_COMMAND BASH_LINENO BASH_SOURCE BASH_SUBSHELL
 BASH_VERSINFO DIRSTACK EUID FUNCNAME GROUPS LINENO PIPESTATUS PPID RANDOM SECONDS SHELLOPTS
 SRANDOM EPOCHREALTIME EPOCHSECONDS UID IFS OPTARG OPTIND PS1 PS2 PS3 PS4 PWD OLDPWD SHLVL
@@ -23,26 +23,26 @@ nameddirs options parameters patchars reswords saliases userdirs usergroups
 dis_aliases dis_builtins dis_functions dis_functions_source dis_galiases dis_patchars dis_reswords
 dis_saliases
 """
-_OWN = frozenset(_KEPT.split())
+_RESERVED_NAMES = frozenset(_RESERVED_NAMES_TEXT.split())
 
 
-def quote(text: str) -> str:
+def quote_posix(text: str) -> str:
     """A word in single quotes; it may hold anything but NUL."""
-    return "'" + holdable(text, "a shell script").replace("'", r"'\''") + "'"
+    return "'" + require_representable(text, "a shell script").replace("'", r"'\''") + "'"
 
 
-def name(text: str) -> str:
+def check_posix_name(text: str) -> str:
     """The name of a variable."""
-    if not IDENTIFIER.fullmatch(text):
-        raise bad_name(text, "a POSIX shell")
-    if text in _OWN:
-        raise BuildError(
+    if not SHELL_IDENTIFIER.fullmatch(text):
+        raise create_name_error(text, "a POSIX shell")
+    if text in _RESERVED_NAMES:
+        raise TorchyardError(
             f"bash, dash or zsh keeps the variable {text} for itself, and no script can set it",
-            todo="take it out, or set it where the program is started",
+            hint="take it out, or set it where the program is started",
         )
     return text
 
 
-def assign(variable: str, value: str) -> str:
+def format_posix_assignment(variable: str, value: str) -> str:
     """`NAME='value'`."""
-    return f"{name(variable)}={quote(value)}"
+    return f"{check_posix_name(variable)}={quote_posix(value)}"

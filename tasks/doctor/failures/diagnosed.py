@@ -12,17 +12,17 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.core.errors import BuildError, CommandFailedError, StoppedError
-from tasks.diagnosis.decide import Diagnosis, diagnose
-from tasks.diagnosis.document import document
-from tasks.diagnosis.excerpt import AFTER, BEFORE, excerpt
-from tasks.diagnosis.facts import Facts, judged_by
-from tasks.diagnosis.log_io import read_log, spooled
-from tasks.diagnosis.original import of_original
-from tasks.diagnosis.remedy import remedy
+from tasks.core.errors import CommandFailedError, InterruptedRunError, TorchyardError
+from tasks.diagnosis.decide import Diagnosis, diagnose_lines
+from tasks.diagnosis.document import build_diagnosis_document
+from tasks.diagnosis.excerpt import LINES_AFTER, LINES_BEFORE, extract_source_excerpt
+from tasks.diagnosis.facts import RunFacts, apply_run_facts
+from tasks.diagnosis.log_io import read_log, spool_log
+from tasks.diagnosis.original import map_to_original
+from tasks.diagnosis.remedy import fill_remedy
 from tasks.doctor.failures import onsite, source_archs
 from tasks.runlog import witness
-from tasks.system.typed import for_profile
+from tasks.system.typed import add_profile_argument
 
 if TYPE_CHECKING:
     from tasks.core.model import Stage
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Diagnosed:
+class FailureExplanation:
     """What the log told, and what to do about it here: where nothing is sure, to read on; "" where
     nothing failed.
     """
@@ -44,7 +44,7 @@ class Diagnosed:
     @property
     def document(self) -> dict[str, Any]:
         """For programs."""
-        return document(self.found, self.log, self.remedy)
+        return build_diagnosis_document(self.found, self.log, self.remedy)
 
     @property
     def cause(self) -> str:
@@ -56,107 +56,116 @@ class Diagnosed:
         return "not known" if self.found.first_error else ""
 
 
-def read(
+def explain_log(
     log: Path,
     knowledge: Knowledge,
-    facts: Facts | None,
+    facts: RunFacts | None,
     profile: Profile | None = None,
     stage: Stage | None = None,
-) -> Diagnosed:
+) -> FailureExplanation:
     """What a log tells; `profile` is given where it is one of its own, `facts` where they are
     known. Raises `BuildError` where it cannot be read.
     """
     failures = knowledge.failures
-    with spooled(log) as file:
+    with spool_log(log) as file:
         raws = read_log(file, facts.begun if facts else 0)
-        found = judged_by(facts, diagnose(failures, raws), failures)
-        shown = _excerpt(file, found, facts.begun if facts else 0)
-    if stage and stage.room == "extensions":
-        found = of_original(found, stage.job.tree, stage.job.original, os.path.exists)
+        found = apply_run_facts(facts, diagnose_lines(failures, raws), failures)
+        shown = _extract_excerpt(file, found, facts.begun if facts else 0)
+    if stage and stage.kind == "extensions":
+        found = map_to_original(found, stage.job.tree, stage.job.original, os.path.exists)
     if found.failure is None:
-        return Diagnosed(log, found, _around(log, found), shown)
+        return FailureExplanation(log, found, _format_log_location(log, found), shown)
     if profile is None:
-        return Diagnosed(log, found, remedy(found.failure, onsite.of_host(knowledge)))
-    words = onsite.of_profile(profile, stage, facts)
-    named = source_archs.hint(stage, found, words["extensions_file"])
-    todo = named or remedy(found.failure, words)
-    return Diagnosed(log, found, for_profile(todo, profile.layout.profile))
+        return FailureExplanation(
+            log, found, fill_remedy(found.failure, onsite.build_host_placeholders(knowledge))
+        )
+    words = onsite.build_profile_placeholders(profile, stage, facts)
+    named = source_archs.suggest_arch_removal(stage, found, words["extensions_file"])
+    todo = named or fill_remedy(found.failure, words)
+    return FailureExplanation(log, found, add_profile_argument(todo, profile.layout.profile))
 
 
-def _excerpt(log: Path, found: Diagnosis, begun: int) -> tuple[str, ...]:
+def _extract_excerpt(log: Path, found: Diagnosis, begun: int) -> tuple[str, ...]:
     """Where no cause is known, what the compiler showed is the most there is."""
     if found.failure or not found.first_error:
         return ()
     number = found.first_error.number
-    around = (raw for raw in read_log(log, begun) if raw.number >= number - BEFORE)
-    return excerpt(tuple(takewhile(lambda raw: raw.number <= number + AFTER, around)), number)
+    around = (raw for raw in read_log(log, begun) if raw.number >= number - LINES_BEFORE)
+    return extract_source_excerpt(
+        tuple(takewhile(lambda raw: raw.number <= number + LINES_AFTER, around)), number
+    )
 
 
-def _around(log: Path, found: Diagnosis) -> str:
+def _format_log_location(log: Path, found: Diagnosis) -> str:
     """Where a person may read on, as nothing here knows more."""
     return f"the lines around it: {log}:{found.first_error.number}" if found.first_error else ""
 
 
-def explained(
-    stage: Stage, error: BuildError, profile: Profile, seen: witness.Witness
-) -> Diagnosed | None:
+def explain_error(
+    stage: Stage, error: TorchyardError, profile: Profile, seen: witness.MemoryMonitor
+) -> FailureExplanation | None:
     """Tell `error`, which ended the stage, why; None where no command with a log did. The facts are
     kept beside the log.
     """
-    failed = _command(error)
-    log = _log(failed) if failed else None
+    failed = _find_failed_command(error)
+    log = _find_log(failed) if failed else None
     if failed is None or log is None:
         return None
-    ended = replace(seen.facts(log), begun=failed.begun, code=failed.code)
-    facts = replace(ended, jobs=_jobs(stage), compiler=_compiler(stage))
-    witness.keep(log, facts)
-    told = read(log, profile.knowledge, facts, profile, stage)
-    _tell(error, told, {one.slug for one in profile.knowledge.failures})
+    ended = replace(seen.collect_facts(log), begun=failed.log_offset, code=failed.code)
+    facts = replace(ended, jobs=_read_job_count(stage), compiler=_read_compiler(stage))
+    witness.write_facts(log, facts)
+    told = explain_log(log, profile.knowledge, facts, profile, stage)
+    _add_explanation(error, told, {one.slug for one in profile.knowledge.failures})
     return told
 
 
-def _tell(error: BuildError, told: Diagnosed, slugs: Collection[str]) -> None:
+def _add_explanation(
+    error: TorchyardError, told: FailureExplanation, slugs: Collection[str]
+) -> None:
     """A hand-written `todo` stays, and so does its word for the cause, unless the facts of the run
     say that it was another one of `slugs`.
     """
     error.diagnosis, error.log, error.excerpt = told.document, str(told.log), told.excerpt
     failure, first = told.found.failure, told.found.first_error
-    if failure and told.found.by and _names_another(error.todo, failure.slug, slugs):
-        error.todo = ""
-    if not error.todo or (failure and f"({failure.slug})" not in error.todo):
-        error.cause = told.cause if failure or not error.todo else ""
-    error.todo = error.todo or told.remedy
-    if first and isinstance(error, CommandFailedError) and error.ended:
-        error.what, error.where = f"{error.ended}: {first.text}", f"{told.log}:{first.number}"
+    if failure and told.found.by and _names_other_cause(error.hint, failure.slug, slugs):
+        error.hint = ""
+    if not error.hint or (failure and f"({failure.slug})" not in error.hint):
+        error.cause = told.cause if failure or not error.hint else ""
+    error.hint = error.hint or told.remedy
+    if first and isinstance(error, CommandFailedError) and error.exit_description:
+        error.message, error.location = (
+            f"{error.exit_description}: {first.text}",
+            f"{told.log}:{first.number}",
+        )
 
 
-def _names_another(todo: str, slug: str, slugs: Collection[str]) -> bool:
+def _names_other_cause(todo: str, slug: str, slugs: Collection[str]) -> bool:
     return any(f"({one})" in todo for one in slugs if one != slug)
 
 
-def _command(error: BaseException | None) -> CommandFailedError | None:
+def _find_failed_command(error: BaseException | None) -> CommandFailedError | None:
     """The command that failed, where `error` is it or came of it."""
     while error is not None and not isinstance(error, CommandFailedError):
-        error = None if isinstance(error, StoppedError) else error.__cause__
+        error = None if isinstance(error, InterruptedRunError) else error.__cause__
     return error
 
 
-def _log(failed: CommandFailedError) -> Path | None:
-    name, _, number = failed.where.rpartition(":")
+def _find_log(failed: CommandFailedError) -> Path | None:
+    name, _, number = failed.location.rpartition(":")
     log = Path(name)
     return log if number.isdecimal() and log.is_file() else None
 
 
-def _jobs(stage: Stage) -> int | None:
+def _read_job_count(stage: Stage) -> int | None:
     """How many compilers there may have been at once, by the line of the run that just ended."""
     from tasks.runlog import runs  # noqa: PLC0415 - only where something failed
 
     path = getattr(stage.job, "runs", None)
-    last = list(runs.read(path))[-1:] if path else []
+    last = list(runs.read_history(path))[-1:] if path else []
     return next((run["jobs"] for run in last if isinstance(run.get("jobs"), int)), None)
 
 
-def _compiler(stage: Stage) -> str:
+def _read_compiler(stage: Stage) -> str:
     """Return path and version of the C++ compiler in the manifest deps.json; "" if it is not there
     or an extension's own `env` names another. The `env` of a wheel job is the path of a manifest.
     """

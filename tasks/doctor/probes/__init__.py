@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tasks.core.check_ids import CheckId
-from tasks.doctor.host_facts import Asked, Surroundings
+from tasks.doctor.host_facts import HostFacts, ProbeRequest
 from tasks.doctor.probes import (
     cards,
     conflicts,
@@ -20,10 +20,10 @@ from tasks.doctor.probes import (
 )
 
 
-def look(asked: Asked, wanted: frozenset[CheckId]) -> Surroundings:
+def read_host_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> HostFacts:
     """Everything that the wanted checks judge. Hosts are asked while the rest is looked at."""
-    answers = network.ask(asked, wanted)
-    found = Surroundings(asked.host, asked.root)
+    answers = network.start_network_probes(asked, wanted)
+    found = HostFacts(asked.host, asked.root)
     for part in (machine, programs, cards, python, submodules, conflicts, places):
         found = replace(found, **part.look(asked, wanted))
     return replace(found, **answers())

@@ -7,21 +7,21 @@ from typing import Any
 
 from tasks.core.check_ids import CheckId
 from tasks.core.errors import CommandFailedError, MissingToolError
-from tasks.doctor.host_facts import Asked, Unmerged
+from tasks.doctor.host_facts import ProbeRequest, UnmergedCheckout
 from tasks.system import git
 
 
-def look(asked: Asked, wanted: frozenset[CheckId]) -> dict[str, Any]:
+def read_conflict_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Any]:
     """Return `unmerged`; {} if git cannot be run."""
     if "conflicts" not in wanted or not asked.build:
         return {}
     try:
-        return {"unmerged": tuple(_unmerged(asked))}
+        return {"unmerged": tuple(_find_unmerged_checkouts(asked))}
     except (CommandFailedError, MissingToolError, OSError):
         return {}
 
 
-def _unmerged(asked: Asked) -> Iterator[Unmerged]:
+def _find_unmerged_checkouts(asked: ProbeRequest) -> Iterator[UnmergedCheckout]:
     for setting, folder in asked.checkouts:
         if found := git.find_conflicts(folder):
-            yield Unmerged(setting, f"in {folder} {found}", found.hint)
+            yield UnmergedCheckout(setting, f"in {folder} {found}", found.hint)

@@ -9,29 +9,29 @@ import sys
 from typing import Any
 
 from tasks.core.check_ids import CheckId
-from tasks.doctor.host_facts import VARIABLES, Asked, Memory
+from tasks.doctor.host_facts import VARIABLES, Memory, ProbeRequest
 from tasks.system.hardware import capacity, memory, packagemanager
 
-_MIB = 2**20
+_BYTES_PER_MIB = 2**20
 
 
-def look(asked: Asked, wanted: frozenset[CheckId]) -> dict[str, Any]:
+def read_machine_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Any]:
     """`os_release`, `systems`, `glibc`, `wsl`, `memory`, `encoding`, `environ`."""
     found: dict[str, Any] = {
-        "os_release": _release(asked.host.system),
-        "systems": packagemanager.systems(),
-        "glibc": _glibc(asked.host.system),
+        "os_release": _read_os_release(asked.host.system),
+        "systems": packagemanager.list_system_names(),
+        "glibc": _read_glibc_version(asked.host.system),
         "wsl": "microsoft" in platform.release().lower() and asked.host.system == "linux",
         "environ": tuple((name, os.environ[name]) for name in VARIABLES if name in os.environ),
     }
     if wanted & {"memory", "swap"}:
-        found["memory"] = _memory()
+        found["memory"] = _measure_memory()
     if "locale" in wanted:
         found["encoding"] = locale.getencoding()
     return found
 
 
-def _release(system: str) -> str:
+def _read_os_release(system: str) -> str:
     if system == "windows":
         return f"Windows {platform.release()} ({platform.version()})"
     if system == "macos":
@@ -42,7 +42,7 @@ def _release(system: str) -> str:
         return f"Linux {platform.release()}"
 
 
-def _glibc(system: str) -> str:
+def _read_glibc_version(system: str) -> str:
     """The version of the running one, "" for musl and where there is none."""
     if system != "linux" or sys.platform != "linux":
         return ""
@@ -52,24 +52,24 @@ def _glibc(system: str) -> str:
         return ""
 
 
-def _memory() -> Memory:
+def _measure_memory() -> Memory:
     import psutil  # noqa: PLC0415 - not at load
 
-    above = memory.groups()
+    above = memory.find_control_groups()
     return Memory(
-        total_mib=psutil.virtual_memory().total // _MIB,
-        limit_mib=memory.limit_mib(above),
-        available_mib=memory.measure(above).available_mib,
-        swap_mib=_swap_mib(),
-        cores=capacity.cores(),
+        total_mib=psutil.virtual_memory().total // _BYTES_PER_MIB,
+        limit_mib=memory.find_memory_limit(above),
+        available_mib=memory.measure_memory(above).available_mib,
+        swap_mib=_read_swap_mib(),
+        cores=capacity.count_usable_cores(),
     )
 
 
-def _swap_mib() -> int | None:
+def _read_swap_mib() -> int | None:
     """psutil asks Windows' performance counters for it, which may be disabled."""
     import psutil  # noqa: PLC0415 - not at load
 
     try:
-        return int(psutil.swap_memory().total // _MIB)
+        return int(psutil.swap_memory().total // _BYTES_PER_MIB)
     except RuntimeError:
         return None

@@ -16,71 +16,75 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tasks.core.check_ids import CheckId
-from tasks.core.errors import redact
-from tasks.doctor.host_facts import Asked, Proxy, Reach, Wanted
-from tasks.doctor.probes.places import begun
+from tasks.core.errors import redact_secrets
+from tasks.doctor.host_facts import Connectivity, ProbeRequest, Proxy, RequiredUrl
+from tasks.doctor.probes.places import has_started_build
 from tasks.settings.workers import Worker
 from tasks.system import git
 from tasks.system.network import ownindex
 
 DEADLINE = 1.5  # seconds for all hosts together
-_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+_PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
 
 
-def ask(asked: Asked, wanted: frozenset[CheckId]) -> Callable[[], dict[str, Any]]:
+def start_network_probes(
+    asked: ProbeRequest, wanted: frozenset[CheckId]
+) -> Callable[[], dict[str, Any]]:
     """Begin to ask; what is returned waits, and gives `proxies`, `reach` and `workers`."""
     found: dict[str, Any] = {}
     if "proxies" in wanted:
-        found["proxies"] = tuple(_proxies())
-    waiting: dict[str, Callable[[], tuple[Reach, ...]]] = {}
+        found["proxies"] = tuple(_read_proxies())
+    waiting: dict[str, Callable[[], tuple[Connectivity, ...]]] = {}
     if wanted & {"index", "git-hosts"}:
-        waiting["reach"] = _urls(asked)
+        waiting["reach"] = _start_required_url_probes(asked)
     if "workers" in wanted and asked.workers.hosts:
-        waiting["workers"] = _workers(asked.workers.hosts)
+        waiting["workers"] = _start_worker_probes(asked.workers.hosts)
     return lambda: {**found, **{name: wait() for name, wait in waiting.items()}}
 
 
-def _workers(hosts: Iterable[Worker]) -> Callable[[], tuple[Reach, ...]]:
+def _start_worker_probes(hosts: Iterable[Worker]) -> Callable[[], tuple[Connectivity, ...]]:
     ways = {one: one.url for one in hosts}
-    answers = answering(ways.values(), DEADLINE)
+    answers = start_url_probes(ways.values(), DEADLINE)
 
-    def wait() -> tuple[Reach, ...]:
-        by_url = answers()
-        return tuple(Reach(one.name, url, by_url.get(url, False)) for one, url in ways.items())
-
-    return wait
-
-
-def _urls(asked: Asked) -> Callable[[], tuple[Reach, ...]]:
-    settled = tuple(dict.fromkeys(map(_settled, asked.urls)))
-    answers = answering([url.url for url in settled], DEADLINE)
-    there = begun(asked)
-
-    def wait() -> tuple[Reach, ...]:
+    def wait_for_workers() -> tuple[Connectivity, ...]:
         by_url = answers()
         return tuple(
-            Reach(
-                url.what,
-                redact(url.url),
+            Connectivity(one.name, url, by_url.get(url, False)) for one, url in ways.items()
+        )
+
+    return wait_for_workers
+
+
+def _start_required_url_probes(asked: ProbeRequest) -> Callable[[], tuple[Connectivity, ...]]:
+    settled = tuple(dict.fromkeys(map(_apply_user_index, asked.urls)))
+    answers = start_url_probes([url.url for url in settled], DEADLINE)
+    there = has_started_build(asked)
+
+    def wait_for_urls() -> tuple[Connectivity, ...]:
+        by_url = answers()
+        return tuple(
+            Connectivity(
+                url.subject,
+                redact_secrets(url.url),
                 by_url.get(url.url, False),
                 url.optional or there,
-                redact(url.instead_of),
+                redact_secrets(url.instead_of),
             )
             for url in settled
         )
 
-    return wait
+    return wait_for_urls
 
 
-def answering(urls: Iterable[str], deadline: float) -> Callable[[], dict[str, bool]]:
+def start_url_probes(urls: Iterable[str], deadline: float) -> Callable[[], dict[str, bool]]:
     """Ask all of them; what is returned gives what is known when `deadline` is over."""
     told: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
     until = time.monotonic() + deadline
     waiting = set(urls)
     for url in waiting:
-        threading.Thread(target=_ask, args=(url, told), daemon=True).start()
+        threading.Thread(target=_probe_url, args=(url, told), daemon=True).start()
 
-    def wait() -> dict[str, bool]:
+    def wait_for_answers() -> dict[str, bool]:
         answers: dict[str, bool] = {}
         while len(answers) < len(waiting):
             try:
@@ -90,32 +94,32 @@ def answering(urls: Iterable[str], deadline: float) -> Callable[[], dict[str, bo
             answers[url] = answer
         return answers
 
-    return wait
+    return wait_for_answers
 
 
-def _ask(url: str, told: queue.SimpleQueue[tuple[str, bool]]) -> None:
+def _probe_url(url: str, told: queue.SimpleQueue[tuple[str, bool]]) -> None:
     try:
-        told.put((url, git.reachable(url)))
+        told.put((url, git.is_reachable(url)))
     except (OSError, ValueError):  # a name or a port that cannot be one
         told.put((url, False))
 
 
-def _settled(wanted: Wanted) -> Wanted:
+def _apply_user_index(wanted: RequiredUrl) -> RequiredUrl:
     """The index that uv and pip would ask: theirs, where a person has set one."""
     if not wanted.usual:
         return wanted
-    own = ownindex.of_uv() or ("" if wanted.instead_of else ownindex.of_pip())
+    own = ownindex.find_uv_index() or ("" if wanted.instead_of else ownindex.find_pip_index())
     return replace(wanted, url=own, instead_of="") if own else wanted
 
 
-def _proxies() -> Iterator[Proxy]:
-    names = [name for small in _PROXIES for name in (small, small.upper())]
+def _read_proxies() -> Iterator[Proxy]:
+    names = [name for small in _PROXY_VARIABLES for name in (small, small.upper())]
     for name in names:
         if text := os.environ.get(name, ""):
-            yield Proxy(name, _host(text))
+            yield Proxy(name, _parse_proxy_host(text))
 
 
-def _host(text: str) -> str:
+def _parse_proxy_host(text: str) -> str:
     """Host and port without user and password; "" where there is no host."""
     try:
         parts = urlsplit(text if "://" in text else f"//{text}")

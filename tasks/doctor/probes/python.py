@@ -13,78 +13,80 @@ from typing import Any
 from tasks.core.check_ids import CheckId
 from tasks.core.errors import CommandFailedError, MissingToolError
 from tasks.core.model import Command, Interpreter
-from tasks.doctor.host_facts import Asked, Installed, Shadow, TorchSeen
-from tasks.knowledge.cppextension import PLACE, parse
+from tasks.doctor.host_facts import BuildTorch, InstalledExtension, ProbeRequest, ShadowingTorch
+from tasks.knowledge.cppextension import CPP_EXTENSION_PATH, parse_cpp_extension
 from tasks.system import shell, trees
 from tasks.system.python import pythons
-from tasks.system.python.frozen import sites
+from tasks.system.python.frozen import list_site_folders
 
 
-def look(asked: Asked, wanted: frozenset[CheckId]) -> dict[str, Any]:
+def read_python_facts(asked: ProbeRequest, wanted: frozenset[CheckId]) -> dict[str, Any]:
     """`python_bits`, `torch`, `without_cuda`, `shadows`, `installed`."""
     found: dict[str, Any] = {}
     if "python" in wanted:
-        found["python_bits"] = _bits(asked.host.python.path)
+        found["python_bits"] = _read_python_bits(asked.host.python.path)
     if "torch-checks" in wanted and asked.build:
-        found["torch"] = _built_against(asked)
-        found["without_cuda"] = frozenset(_without_cuda(asked))
+        found["torch"] = _find_build_torch(asked)
+        found["without_cuda"] = frozenset(_list_extensions_without_cuda(asked))
     if "torch-shadow" in wanted:
-        found["shadows"] = tuple(_shadows(asked))
+        found["shadows"] = tuple(_find_shadowing_torches(asked))
     if "names" in wanted and asked.build:
-        found["installed"] = tuple(_installed(asked))
+        found["installed"] = tuple(_find_installed_extensions(asked))
     return found
 
 
-def _bits(python: str) -> int | None:
+def _read_python_bits(python: str) -> int | None:
     """None where it does not run."""
     if python in (sys.executable, getattr(sys, "_base_executable", "")):
         return struct.calcsize("P") * 8
     query = "import struct; print(struct.calcsize('P') * 8)"
-    command = Command((python, "-c", query), shell.host_env(), "ask Python", timeout=10)
+    command = Command((python, "-c", query), shell.build_host_env(), "ask Python", timeout=10)
     try:
-        return int(shell.capture(command))
+        return int(shell.capture_output(command))
     except (CommandFailedError, MissingToolError, ValueError):
         return None
 
 
-def _built_against(asked: Asked) -> TorchSeen:
-    venv = sites(asked.venv) if asked.venv else ()
+def _find_build_torch(asked: ProbeRequest) -> BuildTorch:
+    venv = list_site_folders(asked.venv) if asked.venv else ()
     places = [Path(asked.torch).parent] if asked.torch else [*venv]
-    found = pythons.torch_in(places)
+    found = pythons.find_torch(places)
     if found is None:
-        return TorchSeen()
+        return BuildTorch()
     try:
-        text = (Path(found.folder) / PLACE).read_text(encoding="utf-8", errors="replace")
+        text = (Path(found.folder) / CPP_EXTENSION_PATH).read_text(
+            encoding="utf-8", errors="replace"
+        )
     except OSError:
         text = ""
-    return TorchSeen(found.version, found.cuda, parse(text))
+    return BuildTorch(found.version, found.cuda, parse_cpp_extension(text))
 
 
-def _without_cuda(asked: Asked) -> Iterator[str]:
+def _list_extensions_without_cuda(asked: ProbeRequest) -> Iterator[str]:
     for name, folder in asked.sources:
         with contextlib.suppress(OSError):  # who copies it tells what is wrong with it
-            if not trees.has_cuda(folder):
+            if not trees.has_cuda_sources(folder):
                 yield name
 
 
-def _shadows(asked: Asked) -> Iterator[Shadow]:
+def _find_shadowing_torches(asked: ProbeRequest) -> Iterator[ShadowingTorch]:
     for entry in filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)):
-        yield from _torch("PYTHONPATH", Path(entry))
+        yield from _find_torch_in_folder("PYTHONPATH", Path(entry))
     if conda := os.environ.get("CONDA_PREFIX"):
-        for folder in sites(Path(conda)):
-            yield from _torch("conda", folder)
-    yield from _torch("user site", _user_site(asked.host.python))
+        for folder in list_site_folders(Path(conda)):
+            yield from _find_torch_in_folder("conda", folder)
+    yield from _find_torch_in_folder("user site", _find_user_site(asked.host.python))
     for name in ("torch.py", "torch/__init__.py"):
         if (found := Path(asked.root) / name).is_file():
-            yield Shadow("checkout", str(found))
+            yield ShadowingTorch("checkout", str(found))
 
 
-def _torch(how: Any, folder: Path) -> Iterator[Shadow]:
-    if found := pythons.torch_in([folder]):
-        yield Shadow(how, found.folder, found.version)
+def _find_torch_in_folder(how: Any, folder: Path) -> Iterator[ShadowingTorch]:
+    if found := pythons.find_torch([folder]):
+        yield ShadowingTorch(how, found.folder, found.version)
 
 
-def _user_site(python: Interpreter) -> Path:
+def _find_user_site(python: Interpreter) -> Path:
     """Where `pip install --user` puts it (https://docs.python.org/3/library/site.html)."""
     major, minor = python.version.split(".")[:2]
     if sys.platform == "win32":
@@ -94,15 +96,15 @@ def _user_site(python: Interpreter) -> Path:
     return Path(home) / f"lib/python{major}.{minor}/site-packages"
 
 
-def _installed(asked: Asked) -> Iterator[Installed]:
+def _find_installed_extensions(asked: ProbeRequest) -> Iterator[InstalledExtension]:
     """Beside a torch that was there already: into that interpreter others install, too. What came
     from an index has no direct_url.json (PEP 610).
     """
     python = asked.host.python
     folders = [Path(python.torch.folder).parent] if python.torch else []
-    for folder in [*folders, _user_site(python)]:
+    for folder in [*folders, _find_user_site(python)]:
         for name in asked.distributions:
             for info in folder.glob(f"{name.replace('-', '_')}-*.dist-info"):
                 version = info.name.removesuffix(".dist-info").rpartition("-")[2]
                 indexed = not (info / "direct_url.json").is_file()
-                yield Installed(name, version, str(folder), indexed)
+                yield InstalledExtension(name, version, str(folder), indexed)

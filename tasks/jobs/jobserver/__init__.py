@@ -22,83 +22,85 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from tasks.core.jobs import Job, Verdict, View
-from tasks.jobs.jobserver.edges import Edges
-from tasks.jobs.jobserver.keeper import Keeper
-from tasks.jobs.jobserver.tokens import joined
-from tasks.system.voice import for_speaker
+from tasks.core.jobs import BuildSnapshot, GovernorDecision, Job
+from tasks.jobs.jobserver.edges import RunningEdges
+from tasks.jobs.jobserver.keeper import JobserverController
+from tasks.jobs.jobserver.tokens import open_job_tokens
+from tasks.system.voice import bind_current_context
 
 TICK = 0.25  # seconds
-_SINCE = (1, 13)  # https://github.com/ninja-build/ninja/releases/tag/v1.13.0
+_MIN_NINJA = (1, 13)  # https://github.com/ninja-build/ninja/releases/tag/v1.13.0
 
 
-class Pool:
+class Jobserver:
     """What a build gets, and what is known of it.
 
     `peaks` are there after it: MiB by output, of builds of this run.
     """
 
-    def __init__(self, most: int, keeper: Keeper | None = None) -> None:
+    def __init__(self, most: int, keeper: JobserverController | None = None) -> None:
         self.peaks: dict[str, int] = {}
         self._most = most
-        self._keeper = keeper
+        self._controller = keeper
 
-    def environment(self) -> dict[str, str]:
+    def build_environment(self) -> dict[str, str]:
         """For the build's children; MAX_JOBS and its like must not be set beside it."""
-        if not self._keeper:
+        if not self._controller:
             return {}
-        return {"MAKEFLAGS": f" -j{self._most} --jobserver-auth={self._keeper.tokens.auth}"}
+        return {"MAKEFLAGS": f" -j{self._most} --jobserver-auth={self._controller.tokens.auth}"}
 
     @property
     def in_use(self) -> int:
         """Jobs at work, of all builds in the pool."""
-        return self._keeper.in_use if self._keeper else 0
+        return self._controller.in_use if self._controller else 0
 
     @property
-    def busiest(self) -> int:
+    def peak_jobs(self) -> int:
         """The most jobs that were at work at once, of all builds in the pool."""
-        return self._keeper.busiest if self._keeper else 0
+        return self._controller.busiest if self._controller else 0
 
     @property
     def at_work(self) -> tuple[Job, ...]:
         """The jobs themselves, as they were when they were last looked at."""
-        return self._keeper.at_work if self._keeper else ()
+        return self._controller.at_work if self._controller else ()
 
     @property
-    def withheld(self) -> int:
+    def withheld_jobs(self) -> int:
         """Jobs fewer than the most, for want of memory."""
-        return self._keeper.withheld if self._keeper else 0
+        return self._controller.withheld_jobs if self._controller else 0
 
 
-def usable(ninja_version: str) -> bool:
+def is_supported_ninja(ninja_version: str) -> bool:
     """Whether that Ninja obeys the pool."""
     found = re.match(r"(\d+)\.(\d+)", ninja_version)
-    return found is not None and (int(found[1]), int(found[2])) >= _SINCE
+    return found is not None and (int(found[1]), int(found[2])) >= _MIN_NINJA
 
 
 @contextlib.contextmanager
-def pool(
+def join_jobserver(
     folder: Path,
     most: int,
-    decide: Callable[[View], Verdict],
+    decide: Callable[[BuildSnapshot], GovernorDecision],
     expected: Mapping[str, int],
     tick: float = TICK,
-) -> Iterator[Pool]:
+) -> Iterator[Jobserver]:
     """A share in the pool of `folder` for as long as a build runs. `expected` holds the peaks of
     the last build; where this one does not come to its end, the larger of both are the new ones.
     Jobs of another's build, should this one govern, are foreseen by their kind.
     """
-    with joined(folder) as (tokens, chair):
-        keeper = Keeper(tokens, chair, Edges(tokens.auth, expected), decide, most)
-        shared = Pool(most, keeper)
-        keeper.begin()
-        govern = for_speaker(keeper.run)
+    with open_job_tokens(folder) as (tokens, chair):
+        keeper = JobserverController(
+            tokens, chair, RunningEdges(tokens.auth, expected), decide, most
+        )
+        shared = Jobserver(most, keeper)
+        keeper.take_first_sample()
+        govern = bind_current_context(keeper.run_loop)
         thread = threading.Thread(target=govern, args=(tick,), name="jobserver", daemon=True)
         thread.start()
         try:
             yield shared
-            shared.peaks = keeper.end(thread)
+            shared.peaks = keeper.stop_control(thread)
         except BaseException:
-            found = keeper.end(thread)
+            found = keeper.stop_control(thread)
             shared.peaks = {name: max(peak, expected.get(name, 0)) for name, peak in found.items()}
             raise

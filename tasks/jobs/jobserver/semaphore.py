@@ -24,7 +24,7 @@ assert sys.platform == "win32"  # noqa: S101 - so mypy leaves the rest alone on 
 _MOST = 0x7FFFFFFF
 _TOKEN, _TIMEOUT = 1, 0x102  # the second of what is waited for; nothing came
 
-_semaphore = kernel32.call(
+_create_semaphore = kernel32.declare_function(
     "CreateSemaphoreW",
     kernel32.POINTER,
     kernel32.LONG,
@@ -32,7 +32,7 @@ _semaphore = kernel32.call(
     kernel32.TEXT,
     gives=kernel32.HANDLE,
 )
-_event = kernel32.call(
+_create_event = kernel32.declare_function(
     "CreateEventW",
     kernel32.POINTER,
     kernel32.BOOL,
@@ -40,9 +40,11 @@ _event = kernel32.call(
     kernel32.TEXT,
     gives=kernel32.HANDLE,
 )
-_release = kernel32.call("ReleaseSemaphore", kernel32.HANDLE, kernel32.LONG, kernel32.POINTER)
-_set = kernel32.call("SetEvent", kernel32.HANDLE)
-_wait = kernel32.call(
+_release_semaphore = kernel32.declare_function(
+    "ReleaseSemaphore", kernel32.HANDLE, kernel32.LONG, kernel32.POINTER
+)
+_set_event = kernel32.declare_function("SetEvent", kernel32.HANDLE)
+_wait_for_objects = kernel32.declare_function(
     "WaitForMultipleObjects",
     kernel32.DWORD,
     kernel32.POINTER,
@@ -52,7 +54,7 @@ _wait = kernel32.call(
 )
 # Not among the documented ones, and the same since Windows NT; without it the count is told only to
 # who takes a token and gives it back, and a Ninja that looks in between goes away empty
-_query = kernel32.native(
+_query_semaphore = kernel32.declare_native_function(
     "NtQuerySemaphore",
     kernel32.HANDLE,
     ctypes.c_int,
@@ -62,59 +64,61 @@ _query = kernel32.native(
 )
 
 
-class Semaphore:
+class TokenSemaphore:
     """Tokens that nobody holds; its name is what `auth` says."""
 
     def __init__(self, name: str) -> None:
         self.auth = name
         self.stopped = False
-        self._handle = _semaphore(None, 0, _MOST, name)
-        self._stop = _event(None, True, False, None)
+        self._handle = _create_semaphore(None, 0, _MOST, name)
+        self._stop = _create_event(None, True, False, None)
 
-    def count(self) -> int:
+    def count_tokens(self) -> int:
         """Those that are there."""
         told = (kernel32.LONG * 2)()
-        _query(self._handle, 0, ctypes.byref(told), ctypes.sizeof(told), None)
+        _query_semaphore(self._handle, 0, ctypes.byref(told), ctypes.sizeof(told), None)
         return int(told[0])
 
-    def take(self, wanted: int) -> int:
+    def take_tokens(self, wanted: int) -> int:
         """How many there were, `wanted` at most."""
         taken = 0
-        while taken < wanted and self._took(self._handle, seconds=0.0) != _TIMEOUT:
+        while taken < wanted and self._wait_for_handle(self._handle, seconds=0.0) != _TIMEOUT:
             taken += 1
         return taken
 
-    def put(self, tokens: int) -> None:
+    def return_tokens(self, tokens: int) -> None:
         """Give them back."""
         if tokens > 0:
-            _release(self._handle, tokens, None)
+            _release_semaphore(self._handle, tokens, None)
 
-    def wait(self, seconds: float, wanted: int) -> int:
+    def wait_for_tokens(self, seconds: float, wanted: int) -> int:
         """A token that is owed is taken the moment that Ninja gives it back, before Ninja asks for
         the next.
         """
         asked = (self._stop, self._handle) if wanted else (self._stop,)
-        if self._took(*asked, seconds=seconds) != _TOKEN:
+        if self._wait_for_handle(*asked, seconds=seconds) != _TOKEN:
             return 0
-        return 1 + self.take(wanted - 1)
+        return 1 + self.take_tokens(wanted - 1)
 
-    def stop(self) -> None:
+    def stop_waiting(self) -> None:
         """Let nobody wait any more."""
         self.stopped = True
-        _set(self._stop)
+        _set_event(self._stop)
 
     def close(self) -> None:
         """Leave what is there to others."""
-        kernel32.close(self._handle)
-        kernel32.close(self._stop)
+        kernel32.close_handle(self._handle)
+        kernel32.close_handle(self._stop)
 
-    def _took(self, *handles: int, seconds: float) -> int:
+    def _wait_for_handle(self, *handles: int, seconds: float) -> int:
         """Which of them came first."""
         asked = (kernel32.HANDLE * len(handles))(*handles)
-        return _wait(len(handles), asked, False, int(max(0.0, seconds) * 1000) + bool(seconds > 0))
+        return _wait_for_objects(
+            len(handles), asked, False, int(max(0.0, seconds) * 1000) + bool(seconds > 0)
+        )
 
 
-class Chair:
+class EventLeaderLock:
     """The governor's: whoever makes an object of its name has it, as long as it is open."""
 
     def __init__(self, name: str) -> None:
@@ -122,17 +126,17 @@ class Chair:
         self._name = name
         self._handle = 0
 
-    def take(self) -> bool:
+    def acquire_lead(self) -> bool:
         """Whether it is ours, now or since before; not where it is that of an elevated build."""
         if not self.taken and self._name:
             try:
-                handle = _event(None, True, False, self._name)
+                handle = _create_event(None, True, False, self._name)
             except PermissionError:
                 return False
-            self.taken = not kernel32.was_there()
+            self.taken = not kernel32.is_existing_object()
             self._handle = handle if self.taken else 0
             if not self.taken:
-                kernel32.close(handle)
+                kernel32.close_handle(handle)
         return self.taken
 
     def close(self) -> None:
@@ -140,19 +144,19 @@ class Chair:
         handle, self._handle = self._handle, 0
         self.taken, self._name = False, ""
         if handle:
-            kernel32.close(handle)
+            kernel32.close_handle(handle)
 
 
 @contextlib.contextmanager
-def joined(folder: Path) -> Iterator[tuple[Semaphore, Chair]]:
+def open_tokens(folder: Path) -> Iterator[tuple[TokenSemaphore, EventLeaderLock]]:
     """Be one of those that build in `folder`; there are no tokens where nobody else does."""
-    name = name_of(folder)
+    name = compute_semaphore_name(folder)
     try:
-        semaphore = Semaphore(name)
+        semaphore = TokenSemaphore(name)
     except PermissionError:
         name = f"{name}-{os.getpid()}"
-        semaphore = Semaphore(name)
-    chair = Chair(f"{name}-governor")
+        semaphore = TokenSemaphore(name)
+    chair = EventLeaderLock(f"{name}-governor")
     try:
         yield semaphore, chair
     finally:
@@ -160,7 +164,7 @@ def joined(folder: Path) -> Iterator[tuple[Semaphore, Chair]]:
         semaphore.close()
 
 
-def name_of(folder: Path) -> str:
+def compute_semaphore_name(folder: Path) -> str:
     """What the semaphore of that pool is called."""
     place = os.path.normcase(folder.resolve())
     return f"torchyard-{hashlib.sha256(place.encode()).hexdigest()[:16]}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 
-class Tokens(Protocol):
+class JobTokens(Protocol):
     """Only `wait` does. What GNU make's --jobserver-auth says of them is `auth`."""
 
     auth: str
@@ -19,38 +19,38 @@ class Tokens(Protocol):
     def stopped(self) -> bool:
         """Whether nobody is to wait any more."""
 
-    def count(self) -> int:
+    def count_tokens(self) -> int:
         """Those that are there."""
 
-    def take(self, wanted: int) -> int:
+    def take_tokens(self, wanted: int) -> int:
         """How many there were, `wanted` at most."""
 
-    def put(self, tokens: int) -> None:
+    def return_tokens(self, tokens: int) -> None:
         """Give them back."""
 
-    def wait(self, seconds: float, wanted: int) -> int:
+    def wait_for_tokens(self, seconds: float, wanted: int) -> int:
         """Until there are any of those that are `wanted`, or `stop`; how many were taken."""
 
-    def stop(self) -> None:
+    def stop_waiting(self) -> None:
         """Let nobody wait any more."""
 
 
-class Chair(Protocol):
+class LeaderLock(Protocol):
     """The governor's: one process has it."""
 
     taken: bool
 
-    def take(self) -> bool:
+    def acquire_lead(self) -> bool:
         """Whether it is ours, now or since before."""
 
     def close(self) -> None:
         """Leave it to the next."""
 
 
-def joined(folder: Path) -> AbstractContextManager[tuple[Tokens, Chair]]:
+def open_job_tokens(folder: Path) -> AbstractContextManager[tuple[JobTokens, LeaderLock]]:
     """Be one of those that build in `folder`; there are no tokens where nobody else does."""
     if sys.platform == "win32":
         from tasks.jobs.jobserver import semaphore as system  # noqa: PLC0415 - of Windows
     else:
         from tasks.jobs.jobserver import pipe as system  # noqa: PLC0415 - of POSIX
-    return system.joined(folder)
+    return system.open_tokens(folder)

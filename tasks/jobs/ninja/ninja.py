@@ -8,95 +8,95 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from tasks.core.atwork import AtWork
-from tasks.core.progress import Meter, Progress
-from tasks.jobs.buildlines import subject
+from tasks.core.atwork import BuildActivity
+from tasks.core.progress import Progress, ProgressMeter
+from tasks.jobs.buildlines import summarize_line
 from tasks.jobs.forecast import Forecast
-from tasks.system.voice import for_speaker, tick
+from tasks.system.voice import bind_current_context, show_progress
 
-_BEAT = 1.0  # seconds
+_REPORT_INTERVAL = 1.0  # seconds
 
 
-def follow() -> Callable[[str], None]:
+def create_line_handler() -> Callable[[str], None]:
     """For `shell.run`: it takes every line of one command."""
-    return _Follower().take
+    return _ProgressReporter().report_line
 
 
 @contextlib.contextmanager
-def watched(
-    look: Callable[[], AtWork], forecast: Forecast | None = None
+def report_build_progress(
+    look: Callable[[], BuildActivity], forecast: Forecast | None = None
 ) -> Iterator[Callable[[str], None]]:
     """The same, and each second what `look` finds at work, also while Ninja is silent. A `forecast`
     knows better what is left than the count does.
     """
-    follower, over = _Follower(forecast=forecast, before_first=True), threading.Event()
-    watch = for_speaker(follower.watch)
+    follower, over = _ProgressReporter(forecast=forecast, before_first=True), threading.Event()
+    watch = bind_current_context(follower.report_periodically)
     beat = threading.Thread(target=watch, args=(look, over), name="watch", daemon=True)
     beat.start()
     try:
-        yield follower.take
+        yield follower.report_line
     finally:
         over.set()
         beat.join()
 
 
 @dataclass(frozen=True)
-class _Said:
+class _LastStep:
     text: str
     progress: Progress
     when: float
 
 
 @dataclass
-class _Follower:
+class _ProgressReporter:
     """While Ninja counts, only its own lines are told: what compilers say goes to the log. CMake's
     `--` means that Ninja is done, also where it never came to the last step.
 
     The reader of the build takes, another thread watches: one of them ticks at a time.
     """
 
-    meter: Meter = field(default_factory=Meter)
+    meter: ProgressMeter = field(default_factory=ProgressMeter)
     forecast: Forecast | None = None
-    at_work: AtWork = field(default_factory=AtWork)
-    counting: _Said | None = None
+    at_work: BuildActivity = field(default_factory=BuildActivity)
+    counting: _LastStep | None = None
     before_first: bool = False
     began: float = field(default_factory=time.monotonic)
     text: str = "compiling"
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def take(self, line: str) -> None:
-        now, text = time.monotonic(), subject(line)
+    def report_line(self, line: str) -> None:
+        now, text = time.monotonic(), summarize_line(line)
         with self.lock:
-            progress = self.meter.feed(line, now)
+            progress = self.meter.read_line(line, now)
             if progress:
-                progress = replace(progress, eta=self._eta(line, now, progress.eta))
+                progress = replace(progress, eta=self._estimate_eta(line, now, progress.eta))
                 progress = replace(progress, at_work=self.at_work)
                 is_done = progress.done >= progress.total
-                self.counting = None if is_done else _Said(text, progress, now)
+                self.counting = None if is_done else _LastStep(text, progress, now)
                 self.before_first = False
             elif line.lstrip().startswith("-- "):
                 self.counting = None
             if text and (progress or not self.counting):
                 self.text = text
-                tick(text, progress)
+                show_progress(text, progress)
 
-    def watch(self, look: Callable[[], AtWork], over: threading.Event) -> None:
+    def report_periodically(self, look: Callable[[], BuildActivity], over: threading.Event) -> None:
         """Report each second what is at work until `over` is set, even if no step ends."""
         while not over.is_set():
             self.at_work = look()
             with self.lock:
                 now = time.monotonic()
                 if said := self.counting:
-                    later = said.progress.after(now - said.when)
-                    tick(said.text, replace(later, at_work=self.at_work))
+                    later = said.progress.advance_time(now - said.when)
+                    show_progress(said.text, replace(later, at_work=self.at_work))
                 else:
                     silent = now - self.began if self.before_first else 0.0
-                    tick(self.text, Progress(0, 0, at_work=self.at_work, silent=silent))
-            over.wait(_BEAT)
+                    show_progress(self.text, Progress(0, 0, at_work=self.at_work, silent=silent))
+            over.wait(_REPORT_INTERVAL)
 
-    def _eta(self, line: str, now: float, by_count: float | None) -> float | None:
+    def _estimate_eta(self, line: str, now: float, by_count: float | None) -> float | None:
         if not self.forecast:
             return by_count
-        self.forecast.finish(line, now)
-        left = self.forecast.left(now)
+        self.forecast.finish_step(line, now)
+        left = self.forecast.estimate_remaining(now)
         return by_count if left is None else left

@@ -8,15 +8,15 @@ from pathlib import Path, PurePath
 
 from tasks.core.errors import CommandFailedError, MissingToolError
 from tasks.core.model import Command
-from tasks.core.ninjalines import output_of, step
+from tasks.core.ninjalines import find_step_output, parse_ninja_step
 from tasks.system import shell
 
 _OBJECT = re.compile(r".+\.(?:o|obj)")
-_AGAIN = "Re-running CMake"
+_RERUNS_CMAKE = "Re-running CMake"
 
 
 @dataclass(frozen=True)
-class Foreseen:
+class NinjaDryRun:
     """`steps` in all, `objects` of them compiled, `outputs` those that Ninja names; `configures`:
     CMake runs first, and what it changes is not in here.
     """
@@ -27,16 +27,18 @@ class Foreseen:
     configures: bool
 
 
-def foresee(ninja: str, folder: PurePath, target: str) -> Foreseen | None:
+def preview_ninja_build(ninja: str, folder: PurePath, target: str) -> NinjaDryRun | None:
     """What Ninja would do for `target`; None where it cannot be asked."""
     argv = (ninja, "-C", str(folder), "-n", target)
     try:
-        text = shell.capture(Command(argv, shell.host_env(), "ask Ninja", cwd=Path(folder)))
+        text = shell.capture_output(
+            Command(argv, shell.build_host_env(), "ask Ninja", cwd=Path(folder))
+        )
     except (CommandFailedError, MissingToolError):
         return None
-    words = [found.text for found in map(step, text.splitlines()) if found]
-    again = any(_AGAIN in word for word in words)
-    files = [word for word in words if _AGAIN not in word and not word.startswith("Install")]
-    named = tuple(output for output in map(output_of, files) if output)
+    words = [found.text for found in map(parse_ninja_step, text.splitlines()) if found]
+    again = any(_RERUNS_CMAKE in word for word in words)
+    files = [word for word in words if _RERUNS_CMAKE not in word and not word.startswith("Install")]
+    named = tuple(output for output in map(find_step_output, files) if output)
     objects = sum(bool(_OBJECT.fullmatch(output)) for output in named)
-    return Foreseen(len(files), objects, named, again)
+    return NinjaDryRun(len(files), objects, named, again)

@@ -9,18 +9,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any
 
-from tasks.core.errors import redact
+from tasks.core.errors import redact_secrets
 from tasks.core.model import Plan
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.source.job import SourceJob
 
-SCHEMA = 1
-MANIFEST = "bundle.json"
-WHEELS = "wheels"  # wheels and sdists, as pip and uv look for them
+BUNDLE_SCHEMA = 1
+MANIFEST_NAME = "bundle.json"
+WHEELS_FOLDER = "wheels"  # wheels and sdists, as pip and uv look for them
 
 
 @dataclass(frozen=True)
-class Packed:
+class BundledFile:
     """A file of the bundle."""
 
     sha256: str
@@ -41,22 +41,24 @@ class Bundle:
     platform: str
     repositories: Mapping[str, str] = field(default_factory=dict)
     archives: Mapping[str, str] = field(default_factory=dict)
-    files: Mapping[str, Packed] = field(default_factory=dict)
+    files: Mapping[str, BundledFile] = field(default_factory=dict)
 
 
-def redirected(plan: Plan, bundle: Bundle, folder: PurePath) -> Plan:
+def redirect_plan(plan: Plan, bundle: Bundle, folder: PurePath) -> Plan:
     """The plan that fetches from `folder`, where the bundle lies or will. No input moves: what is
     fetched is the same.
     """
-    stages = tuple(replace(stage, job=_job(stage.job, bundle, folder)) for stage in plan.stages)
+    stages = tuple(
+        replace(stage, job=_redirect_job(stage.job, bundle, folder)) for stage in plan.stages
+    )
     return replace(plan, stages=stages)
 
 
-def _job(job: Any, bundle: Bundle, folder: PurePath) -> Any:
+def _redirect_job(job: Any, bundle: Bundle, folder: PurePath) -> Any:
     if not isinstance(job, SourceJob | ExtensionJob):
         return job
     there = {**bundle.repositories, **bundle.archives}
     mirrors = {url: str(folder / place) for url, place in there.items()}
-    if own := mirrors.get(redact(job.location)):
+    if own := mirrors.get(redact_secrets(job.location)):
         mirrors[job.location] = own  # with a password in it, as the settings have it
     return replace(job, mirrors={**job.mirrors, **mirrors})

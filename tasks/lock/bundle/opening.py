@@ -11,135 +11,137 @@ from pathlib import Path, PurePath, PurePosixPath
 
 from pydantic import TypeAdapter, ValidationError
 
-from tasks.core.errors import BadArtifactError, BuildError, SettingsError
-from tasks.lock.bundle.manifest import MANIFEST, SCHEMA, WHEELS, Bundle
+from tasks.core.errors import BadArtifactError, SettingsError, TorchyardError
+from tasks.lock.bundle.manifest import BUNDLE_SCHEMA, MANIFEST_NAME, WHEELS_FOLDER, Bundle
 from tasks.system import files, manifests
 from tasks.system.network import archive, offline
-from tasks.system.voice import tick
+from tasks.system.voice import show_progress
 
-_AGAIN = "make it where there is a network: doit bundle --dest PATH"
-_COPY = "copy the bundle again, or make it again: doit bundle"
+_CREATE_HINT = "make it where there is a network: doit bundle --dest PATH"
+_COPY_HINT = "copy the bundle again, or make it again: doit bundle"
 
 
 @dataclass(frozen=True)
-class Seen:
+class VerifiedFiles:
     """Which files were found to be what the manifest says: size and time of each, by path."""
 
     manifest: str = ""
     stamps: dict[str, str] = field(default_factory=dict)
 
 
-def read(place: Path) -> Bundle:
+def read_bundle(place: Path) -> Bundle:
     """The manifest of a folder or archive. `SettingsError` where it is none that we know."""
     try:
-        found: Bundle = TypeAdapter(Bundle).validate_json(_manifest(place))
+        found: Bundle = TypeAdapter(Bundle).validate_json(_read_manifest(place))
     except (OSError, KeyError, tarfile.TarError, ValidationError) as error:
         meant = "name the bundle itself, a folder with bundle.json or a tar"
         raise SettingsError(
             f"there is no bundle in {place}" if place.exists() else f"there is no {place}",
-            where="offline",
-            todo=f"{meant if place.exists() else 'correct the path'}; or {_AGAIN}",
+            location="offline",
+            hint=f"{meant if place.exists() else 'correct the path'}; or {_CREATE_HINT}",
         ) from error
     names = [*found.files, *found.repositories.values(), *found.archives.values()]
-    if found.schema != SCHEMA or any(map(_leads_out, names)):
-        raise SettingsError(f"the bundle {place} is of another make", where="offline", todo=_AGAIN)
+    if found.schema != BUNDLE_SCHEMA or any(map(_is_unsafe_path, names)):
+        raise SettingsError(
+            f"the bundle {place} is of another make", location="offline", hint=_CREATE_HINT
+        )
     return found
 
 
-def require_whole(place: Path, bundle: Bundle) -> None:
+def require_complete_bundle(place: Path, bundle: Bundle) -> None:
     """A copy of a tar that was cut off begins well and is too short: `SettingsError`."""
     there, least = place.stat().st_size, sum(packed.size for packed in bundle.files.values())
     if place.is_file() and there < least:
         raise SettingsError(
             f"the bundle {place} is cut off: {there} bytes, and its files alone have {least}",
-            where="offline",
-            todo=f"copy it again; or {_AGAIN}",
+            location="offline",
+            hint=f"copy it again; or {_CREATE_HINT}",
         )
 
 
-def _manifest(place: Path) -> bytes:
+def _read_manifest(place: Path) -> bytes:
     if place.is_dir():
-        return (place / MANIFEST).read_bytes()
+        return (place / MANIFEST_NAME).read_bytes()
     with tarfile.open(place, "r:") as tar:
         first = tar.next()
-        stream = tar.extractfile(first) if first and first.name == MANIFEST else None
+        stream = tar.extractfile(first) if first and first.name == MANIFEST_NAME else None
         if stream is None:
-            raise KeyError(MANIFEST)
+            raise KeyError(MANIFEST_NAME)
         return stream.read()
 
 
-def _leads_out(name: str) -> bool:
+def _is_unsafe_path(name: str) -> bool:
     path = PurePosixPath(name)
     return path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name
 
 
-def folder_of(place: Path, build: PurePath) -> Path:
+def resolve_bundle_folder(place: Path, build: PurePath) -> Path:
     """Where its files are, or will be: an archive is unpacked into the build folder."""
     return place if place.is_dir() else Path(build) / "offline"
 
 
-def begin(place: Path, bundle: Bundle, build: PurePath) -> None:
+def activate_bundle(place: Path, bundle: Bundle, build: PurePath) -> None:
     """Unpack what is an archive, verify, and take everything from there from now on. Raises
     `BadArtifactError` for the first file that was changed or is not in the manifest.
     """
-    folder = folder_of(place, build)
+    folder = resolve_bundle_folder(place, build)
     seen = Path(build) / "offline.json"
     if folder != place:
-        _unpack(place, bundle, folder)
+        _unpack_bundle(place, bundle, folder)
     _require_listed(place, bundle, folder)
-    tick("verifying the bundle")
-    wheels = files.own(Path(build) / "offline-wheels")
-    before = manifests.read(seen, Seen) if seen.is_file() else Seen()
+    show_progress("verifying the bundle")
+    wheels = files.create_owned_folder(Path(build) / "offline-wheels")
+    before = manifests.read_manifest(seen, VerifiedFiles) if seen.is_file() else VerifiedFiles()
     paths = {name: folder / name for name in bundle.files}
     paths |= _collect_wheels(paths, wheels)
-    stamps = dict(_verified(bundle, folder, paths, before.stamps))
-    manifests.publish(seen, Seen(str(place), stamps))
-    offline.begin(wheels)
+    stamps = dict(_verify_files(bundle, folder, paths, before.stamps))
+    manifests.write_manifest(seen, VerifiedFiles(str(place), stamps))
+    offline.start_offline_mode(wheels)
 
 
-def _unpack(place: Path, bundle: Bundle, folder: Path) -> None:
-    if folder.is_dir() and _same(read_or_none(folder), bundle):
+def _unpack_bundle(place: Path, bundle: Bundle, folder: Path) -> None:
+    if folder.is_dir() and _is_same_bundle(try_read_bundle(folder), bundle):
         return
     files.remove_owned(folder)
-    tick(f"unpacking {place.name}")
+    show_progress(f"unpacking {place.name}")
     try:
-        archive.extract(place, folder)
+        archive.extract_archive(place, folder)
     except BadArtifactError as error:
-        raise BadArtifactError(error.what, where=error.where, todo=_COPY) from error
+        raise BadArtifactError(error.message, location=error.location, hint=_COPY_HINT) from error
 
 
-def _same(one: Bundle | None, other: Bundle) -> bool:
+def _is_same_bundle(one: Bundle | None, other: Bundle) -> bool:
     return one == other
 
 
-def read_or_none(folder: Path) -> Bundle | None:
+def try_read_bundle(folder: Path) -> Bundle | None:
     """As `read`, None where there is none."""
     try:
-        return read(folder)
-    except BuildError:
+        return read_bundle(folder)
+    except TorchyardError:
         return None
 
 
 def _require_listed(place: Path, bundle: Bundle, folder: Path) -> None:
     """Raise `BadArtifactError` for a link or a file whose exact name is not in the manifest."""
-    known = {*bundle.files, MANIFEST, files.TAG}
-    for path in _entries(folder):
+    known = {*bundle.files, MANIFEST_NAME, files.TAG}
+    for path in _iterate_files(folder):
         name = path.relative_to(folder).as_posix()
         if path.is_symlink() or name not in known:
             if folder != place:
                 files.remove_owned(folder)  # the archive is unpacked again once it is replaced
             raise BadArtifactError(
-                f"{name} is in the bundle, but {MANIFEST} does not list it as a file",
-                where=str(place),
-                todo=_COPY if folder != place else f"remove {path}, or {_COPY}",
+                f"{name} is in the bundle, but {MANIFEST_NAME} does not list it as a file",
+                location=str(place),
+                hint=_COPY_HINT if folder != place else f"remove {path}, or {_COPY_HINT}",
             )
 
 
-def _entries(folder: Path) -> Iterator[Path]:
+def _iterate_files(folder: Path) -> Iterator[Path]:
     """Yield all files and links below a folder, without following links."""
     for path in sorted(folder.iterdir()):
         if path.is_dir() and not path.is_symlink():
-            yield from _entries(path)
+            yield from _iterate_files(path)
         else:
             yield path
 
@@ -148,7 +150,7 @@ def _collect_wheels(paths: Mapping[str, Path], dest: Path) -> dict[str, Path]:
     """Link or copy the wheels and sdists into `dest` and remove everything else there: pip and uv
     install whatever they find in a folder. Return the new paths by their names in the bundle.
     """
-    listed = [name for name in paths if PurePosixPath(name).parent == PurePosixPath(WHEELS)]
+    listed = [name for name in paths if PurePosixPath(name).parent == PurePosixPath(WHEELS_FOLDER)]
     found = {name: dest / PurePosixPath(name).name for name in listed}
     for path in dest.iterdir():
         if path not in found.values():
@@ -160,8 +162,8 @@ def _collect_wheels(paths: Mapping[str, Path], dest: Path) -> dict[str, Path]:
 
 def _link_or_copy(source: Path, dest: Path) -> None:
     if not source.is_file():
-        raise _bad(source, "is not there")
-    if dest.is_file() and _stamp(dest) == _stamp(source):
+        raise _build_bundle_error(source, "is not there")
+    if dest.is_file() and _format_file_stamp(dest) == _format_file_stamp(source):
         return
     dest.unlink(missing_ok=True)
     try:
@@ -170,13 +172,13 @@ def _link_or_copy(source: Path, dest: Path) -> None:
         shutil.copy2(source, dest)
 
 
-def _stamp(path: Path) -> str:
+def _format_file_stamp(path: Path) -> str:
     """Return size and modification time of a file as text."""
     stat = path.stat()
     return f"{stat.st_size} {stat.st_mtime_ns}"
 
 
-def _verified(
+def _verify_files(
     bundle: Bundle, folder: Path, paths: Mapping[str, Path], before: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
     """Size and time of each file; what has those it had is not read again."""
@@ -184,18 +186,20 @@ def _verified(
         path = paths[name]
         key = f"{path} {packed.sha256}"
         if not path.is_file():
-            raise _bad(path, "is not there")
-        stamp = _stamp(path)
-        if before.get(key) != stamp and files.artifact(path).sha256 != packed.sha256:
+            raise _build_bundle_error(path, "is not there")
+        stamp = _format_file_stamp(path)
+        if before.get(key) != stamp and files.read_artifact(path).sha256 != packed.sha256:
             if path != folder / name:
                 path.unlink()  # else a corrected bundle would not be copied again
-            raise _bad(folder / name, f"has other bytes than its sha256 {packed.sha256} says")
+            raise _build_bundle_error(
+                folder / name, f"has other bytes than its sha256 {packed.sha256} says"
+            )
         yield key, stamp
 
 
-def _bad(path: Path, what: str) -> BadArtifactError:
+def _build_bundle_error(path: Path, what: str) -> BadArtifactError:
     return BadArtifactError(
         f"{path.name} of the bundle {what}",
-        where=str(path),
-        todo=_COPY,
+        location=str(path),
+        hint=_COPY_HINT,
     )

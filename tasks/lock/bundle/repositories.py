@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from tasks.core.errors import redact
+from tasks.core.errors import redact_secrets
 from tasks.system import files, git, shell
-from tasks.system.git.command import command
-from tasks.system.git.state import ask
+from tasks.system.git.command import build_git_command
+from tasks.system.git.state import capture_git_output
 
-_LEAVINGS = ("hooks", "info", "description", "FETCH_HEAD", "branches", "logs", "ORIG_HEAD")
+_UNNEEDED_FILES = ("hooks", "info", "description", "FETCH_HEAD", "branches", "logs", "ORIG_HEAD")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class BundledCommit:
     """A commit that is checked out in `tree`, a clone of `url` or a submodule of one. `ref` is by
     what it was asked for, "" by the commit.
     """
@@ -28,39 +28,43 @@ class Wanted:
     ref: str = ""
 
 
-def wanted(url: str, tree: Path, ref: str) -> Iterator[Wanted]:
+def list_commits(url: str, tree: Path, ref: str) -> Iterator[BundledCommit]:
     """The commit of a clone, and those of its submodules."""
-    state = git.state(tree)
-    yield Wanted(url, tree, state.commit, ref)
+    state = git.read_git_state(tree)
+    yield BundledCommit(url, tree, state.commit, ref)
     for path, commit in state.submodules.items():
         inner = tree / path
-        origin = ask(inner, "config", "--get", "remote.origin.url").strip()
-        yield Wanted(origin, inner, commit)
+        origin = capture_git_output(inner, "config", "--get", "remote.origin.url").strip()
+        yield BundledCommit(origin, inner, commit)
 
 
-def name_of(url: str) -> str:
+def build_repository_name(url: str) -> str:
     """A folder's name: what the repository is called, and a digest of its URL."""
     called = re.sub(r"[^A-Za-z0-9.-]+", "-", url.rstrip("/").rpartition("/")[2]).strip("-.")
-    digest = hashlib.sha256(redact(url).encode()).hexdigest()[:10]
+    digest = hashlib.sha256(redact_secrets(url).encode()).hexdigest()[:10]
     return f"{called.removesuffix('.git') or 'repository'}-{digest}.git"
 
 
-def put(one: Wanted, bare: Path, log: PurePath) -> None:
+def store_commit(one: BundledCommit, bare: Path, log: PurePath) -> None:
     """Have the commit in the repository `bare`, which is made where it is missing."""
 
-    def run(*argv: str) -> None:
-        shell.run(command(*argv, what=f"bundle {redact(one.url)}", at=bare, log=log, local=True))
+    def run_git(*argv: str) -> None:
+        shell.run_command(
+            build_git_command(
+                *argv, what=f"bundle {redact_secrets(one.url)}", at=bare, log=log, local=True
+            )
+        )
 
     bare.mkdir(parents=True, exist_ok=True)
-    run("init", "--quiet", "--bare")
-    run("config", "uploadpack.allowAnySHA1InWant", "true")
+    run_git("init", "--quiet", "--bare")
+    run_git("config", "uploadpack.allowAnySHA1InWant", "true")
     allowed = ("-c", "fetch.unpackLimit=1", "-c", "uploadpack.allowAnySHA1InWant=true")
     source = one.tree.absolute().as_uri()
-    run(*allowed, "fetch", "--quiet", "--no-tags", "--depth", "1", "--", source, one.commit)
-    run("update-ref", f"refs/heads/torchyard/{one.commit}", one.commit)
+    run_git(*allowed, "fetch", "--quiet", "--no-tags", "--depth", "1", "--", source, one.commit)
+    run_git("update-ref", f"refs/heads/torchyard/{one.commit}", one.commit)
     if one.ref and one.ref != "HEAD" and not one.commit.startswith(one.ref):
         for kind in ("heads", "tags"):  # which of the two it was is not known here
-            run("update-ref", f"refs/{kind}/{one.ref}", one.commit)
-    run("symbolic-ref", "HEAD", f"refs/heads/torchyard/{one.commit}")
-    for name in _LEAVINGS:
+            run_git("update-ref", f"refs/{kind}/{one.ref}", one.commit)
+    run_git("symbolic-ref", "HEAD", f"refs/heads/torchyard/{one.commit}")
+    for name in _UNNEEDED_FILES:
         files.remove_owned(bare / name)

@@ -6,7 +6,17 @@ and `cards` know of one kind of change each, and `advice` puts them into a sente
 
 from __future__ import annotations
 
-from tasks.planning.suggestions.advice import advice, instead_of_wheel, remedies
-from tasks.planning.suggestions.trial import Remedy, known_bad
+from tasks.planning.suggestions.advice import (
+    format_suggestions,
+    format_wheel_alternatives,
+    list_suggestions,
+)
+from tasks.planning.suggestions.trial import Suggestion, is_known_bad
 
-__all__ = ["Remedy", "advice", "instead_of_wheel", "known_bad", "remedies"]
+__all__ = [
+    "Suggestion",
+    "format_suggestions",
+    "format_wheel_alternatives",
+    "is_known_bad",
+    "list_suggestions",
+]

@@ -4,35 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tasks.core.resolution import Choice
-from tasks.planning.suggestions.trial import Remedy, Trial
+from tasks.core.resolution import Resolution
+from tasks.planning.suggestions.trial import Suggestion, WhatIf
 
 
-def profiles(trial: Trial) -> Iterator[Remedy]:
+def suggest_profiles(trial: WhatIf) -> Iterator[Suggestion]:
     """A profile for each target, where each alone can be."""
-    apart = _apart(trial)
+    apart = _resolve_each_target(trial)
     if len(apart) > 1 and all(apart.values()):
         named = " and ".join(apart)
         first = next(choice for choice in apart.values() if choice)
-        yield Remedy(f"build for {named} in {len(apart)} profiles", first)
+        yield Suggestion(f"build for {named} in {len(apart)} profiles", first)
 
 
-def fewer(trial: Trial) -> Iterator[Remedy]:
+def suggest_fewer_targets(trial: WhatIf) -> Iterator[Suggestion]:
     """Without those that stand in the way; last, the newest card alone."""
-    apart = _apart(trial)
+    apart = _resolve_each_target(trial)
     working = {name: choice for name, choice in apart.items() if choice}
     newest = max(working, key=lambda name: working[name].targets, default="")
     for kept in (tuple(working), (newest,)):
         if not working or len(kept) == len(apart):
             continue
-        if choice := trial.of(target={"gpus": kept}):
+        if choice := trial.resolve_with(target={"gpus": kept}):
             left = ", ".join(name for name in apart if name not in kept)
             named = ", ".join(f'"{name}"' for name in kept)
-            yield Remedy(f"write target.gpus: [{named}], which leaves out {left}", choice)
+            yield Suggestion(f"write target.gpus: [{named}], which leaves out {left}", choice)
 
 
-def _apart(trial: Trial) -> dict[str, Choice | None]:
+def _resolve_each_target(trial: WhatIf) -> dict[str, Resolution | None]:
     """Each target alone: its choice, None where there is none."""
     asked = trial.settings.target.gpus
     gpus = asked if asked != "auto" else tuple({gpu.capability for gpu in trial.host.gpus})
-    return {name: trial.of(target={"gpus": (name,)}) for name in sorted(gpus)}
+    return {name: trial.resolve_with(target={"gpus": (name,)}) for name in sorted(gpus)}

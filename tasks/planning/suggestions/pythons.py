@@ -5,34 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tasks.core.errors import BuildError
+from tasks.core.errors import TorchyardError
 from tasks.knowledge.facts import Release
-from tasks.knowledge.releases import release, wheel_pythons
-from tasks.knowledge.versions import numbers
-from tasks.planning.suggestions.trial import Remedy, Trial
-from tasks.planning.toolkit import ARCHIVE
+from tasks.knowledge.releases import find_release, find_wheel_pythons
+from tasks.knowledge.versions import parse_major_minor
+from tasks.planning.suggestions.trial import Suggestion, WhatIf
+from tasks.planning.toolkit import CUDA_ARCHIVE_URL
 
 
-def pythons(trial: Trial) -> Iterator[Remedy]:
+def suggest_pythons(trial: WhatIf) -> Iterator[Suggestion]:
     """The end of the release's range that is nearer to the Python that is meant, then the other.
 
     Which others this machine has is not known: to look for them takes processes, and this is pure.
     """
-    found = _refusing(trial)
-    for version in fitting_pythons(trial, found) if found else ():
+    found = _find_unsupported_release(trial)
+    for version in list_fitting_pythons(trial, found) if found else ():
         python = replace(trial.host.python, version=version, torch=None)
-        if choice := trial.of(replace(trial.host, python=python)):
-            yield Remedy(python_hint(version, into=bool(trial.settings.install.into)), choice)
+        if choice := trial.resolve_with(replace(trial.host, python=python)):
+            yield Suggestion(
+                format_python_hint(version, into=bool(trial.settings.install.into)), choice
+            )
 
 
-def pythons_and_toolkits(trial: Trial) -> Iterator[Remedy]:
+def suggest_pythons_and_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
     """Where neither alone helps: another Python, and a toolkit installed."""
-    for remedy in pythons(trial.with_every_toolkit()):
-        cuda = remedy.choice.toolkit.version
-        yield replace(remedy, todo=f"{remedy.todo} and install CUDA {cuda} ({ARCHIVE})")
+    for remedy in suggest_pythons(trial.add_all_toolkits()):
+        cuda = remedy.resolution.toolkit.version
+        yield replace(remedy, hint=f"{remedy.hint} and install CUDA {cuda} ({CUDA_ARCHIVE_URL})")
 
 
-def python_hint(version: str, *, into: bool) -> str:
+def format_python_hint(version: str, *, into: bool) -> str:
     """Return the hint to change to that Python. install.into must then change too: its environment
     is of the current Python, and wheels for another cannot be installed there.
     """
@@ -45,25 +47,27 @@ def python_hint(version: str, *, into: bool) -> str:
     return f'set python: "{version}" (uv python install {version} where it is not installed)'
 
 
-def _refusing(trial: Trial) -> Release | None:
+def _find_unsupported_release(trial: WhatIf) -> Release | None:
     """The release that was asked for, where it is known and not for this Python."""
     try:
-        found = release(trial.knowledge, trial.settings.torch.version)
-    except BuildError:
+        found = find_release(trial.knowledge, trial.settings.torch.version)
+    except TorchyardError:
         return None
-    return None if fitting_pythons(trial, found) == ("",) else found
+    return None if list_fitting_pythons(trial, found) == ("",) else found
 
 
-def fitting_pythons(trial: Trial, found: Release) -> tuple[str, ...]:
+def list_fitting_pythons(trial: WhatIf, found: Release) -> tuple[str, ...]:
     """Return the Pythons to try with that release, the nearest first; only "" if the current one
     fits.
     """
-    host, python = trial.host, numbers(trial.host.python.version)
+    host, python = trial.host, parse_major_minor(trial.host.python.version)
     first, last = found.python
     if trial.settings.torch.strategy == "prebuilt":
-        first, last = wheel_pythons(found, host.system, host.machine)
+        first, last = find_wheel_pythons(found, host.system, host.machine)
     if not last:
         return ()
-    if numbers(first) <= python <= numbers(last):
+    if parse_major_minor(first) <= python <= parse_major_minor(last):
         return ("",)
-    return tuple(dict.fromkeys((first, last) if python < numbers(first) else (last, first)))
+    return tuple(
+        dict.fromkeys((first, last) if python < parse_major_minor(first) else (last, first))
+    )

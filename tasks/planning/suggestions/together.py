@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tasks.core.errors import BuildError
-from tasks.core.model import Arch, Host, ToolkitFound
+from tasks.core.errors import TorchyardError
+from tasks.core.model import Arch, Host, InstalledToolkit
 from tasks.knowledge.facts import Release
-from tasks.knowledge.releases import nearest, release
-from tasks.knowledge.toolkits import toolkits_for
-from tasks.knowledge.wheels import missing
-from tasks.planning.suggestions.pythons import fitting_pythons, python_hint
-from tasks.planning.suggestions.trial import Remedy, Trial
+from tasks.knowledge.releases import find_release, list_nearest_releases
+from tasks.knowledge.toolkits import list_capable_toolkits
+from tasks.knowledge.wheels import list_uncovered_archs
+from tasks.planning.suggestions.pythons import format_python_hint, list_fitting_pythons
+from tasks.planning.suggestions.trial import Suggestion, WhatIf
 from tasks.planning.targets import find_targets
-from tasks.planning.toolkit import ARCHIVE
-from tasks.planning.torch import wants_source
+from tasks.planning.toolkit import CUDA_ARCHIVE_URL
+from tasks.planning.torch import find_source_reason
 from tasks.settings.schema import Settings
 
 
 @dataclass(frozen=True)
-class Change:
+class CombinedChange:
     """The values that differ from the settings and the host, "" for those that do not. `installed`
     is a CUDA release that has to be installed first.
     """
@@ -38,81 +38,83 @@ class Change:
         return sum(map(bool, parts)), bool(self.installed)
 
 
-def together(trial: Trial) -> Iterator[Remedy]:
+def suggest_combined_changes(trial: WhatIf) -> Iterator[Suggestion]:
     """Yield the working changes, the smallest first; wheels before builds unless the settings
     require a build.
     """
     if trial.settings.torch.strategy == "existing" or not _is_possible(trial):
         return
     builds = []
-    for change in sorted(_changes(trial), key=lambda change: change.size):
-        remedy = _tried(trial, change)
-        if remedy and (remedy.choice.strategy != "source" or _wants_build(trial.settings)):
+    for change in sorted(_list_changes(trial), key=lambda change: change.size):
+        remedy = _try_change(trial, change)
+        if remedy and (
+            remedy.resolution.strategy != "source" or _needs_source_build(trial.settings)
+        ):
             yield remedy
         elif remedy:
             builds.append(remedy)
     yield from builds
 
 
-def _wants_build(settings: Settings) -> bool:
-    return settings.torch.strategy == "source" or bool(wants_source(settings))
+def _needs_source_build(settings: Settings) -> bool:
+    return settings.torch.strategy == "source" or bool(find_source_reason(settings))
 
 
-def _is_possible(trial: Trial) -> bool:
+def _is_possible(trial: WhatIf) -> bool:
     """Return True if one toolkit or one official wheel supports every target."""
     knowledge = trial.knowledge
     try:
         targets, _ = find_targets(trial.settings, trial.host, knowledge)
-        if toolkits_for(knowledge, targets):
+        if list_capable_toolkits(knowledge, targets):
             return True
-    except BuildError:
+    except TorchyardError:
         return False
-    return _in_a_wheel(trial, targets)
+    return _has_covering_wheel(trial, targets)
 
 
-def _in_a_wheel(trial: Trial, targets: tuple[Arch, ...]) -> bool:
+def _has_covering_wheel(trial: WhatIf, targets: tuple[Arch, ...]) -> bool:
     return any(
-        not missing(trial.knowledge, wheel, targets)
+        not list_uncovered_archs(trial.knowledge, wheel, targets)
         for found in trial.knowledge.releases.values()
         for wheel in found.wheels
     )
 
 
-def _changes(trial: Trial) -> Iterator[Change]:
+def _list_changes(trial: WhatIf) -> Iterator[CombinedChange]:
     """Yield every combination worth trying: a few hundred at most."""
-    for found in _releases(trial):
+    for found in _list_releases(trial):
         torch = "" if found.patch == trial.settings.torch.version else found.patch
-        asked = replace(trial, settings=_with_torch(trial.settings, torch))
-        for python in fitting_pythons(asked, found):
-            for cuda in _cudas(trial.settings, found):
-                for provider, installed in _providers(trial.settings, cuda, found):
-                    yield Change(torch, python, cuda, provider, installed)
+        asked = replace(trial, settings=_set_torch_version(trial.settings, torch))
+        for python in list_fitting_pythons(asked, found):
+            for cuda in _list_cuda_versions(trial.settings, found):
+                for provider, installed in _list_providers(trial.settings, cuda, found):
+                    yield CombinedChange(torch, python, cuda, provider, installed)
 
 
-def _releases(trial: Trial) -> Iterator[Release]:
+def _list_releases(trial: WhatIf) -> Iterator[Release]:
     settings = trial.settings
     try:
-        found = release(trial.knowledge, settings.torch.version)
+        found = find_release(trial.knowledge, settings.torch.version)
         yield replace(found, patch=settings.torch.version)
-    except BuildError:
+    except TorchyardError:
         pass
-    if not wants_source(settings) and settings.torch.index == "auto":
-        yield from nearest(trial.knowledge, settings.torch.version)
+    if not find_source_reason(settings) and settings.torch.index == "auto":
+        yield from list_nearest_releases(trial.knowledge, settings.torch.version)
 
 
-def _with_torch(settings: Settings, torch: str) -> Settings:
+def _set_torch_version(settings: Settings, torch: str) -> Settings:
     if not torch:
         return settings
     changed = settings.torch.model_copy(update={"version": torch})
     return settings.model_copy(update={"torch": changed})
 
 
-def _cudas(settings: Settings, found: Release) -> tuple[str, ...]:
+def _list_cuda_versions(settings: Settings, found: Release) -> tuple[str, ...]:
     others = [cuda for cuda in ("auto", *found.cudas_built) if cuda != settings.toolkit.version]
     return ("", *others)
 
 
-def _providers(settings: Settings, cuda: str, found: Release) -> Iterator[tuple[str, str]]:
+def _list_providers(settings: Settings, cuda: str, found: Release) -> Iterator[tuple[str, str]]:
     """Yield toolkit.provider and the CUDA release to install; "" for each that stays as it is."""
     provider = settings.toolkit.provider
     yield "", ""
@@ -124,30 +126,30 @@ def _providers(settings: Settings, cuda: str, found: Release) -> Iterator[tuple[
         yield "auto", ""
 
 
-def _tried(trial: Trial, change: Change) -> Remedy | None:
+def _try_change(trial: WhatIf, change: CombinedChange) -> Suggestion | None:
     toolkit = {"version": change.cuda, "provider": change.provider}
-    choice = trial.of(
-        _host(trial, change),
+    choice = trial.resolve_with(
+        _build_changed_host(trial, change),
         torch={"version": change.torch} if change.torch else {},
         toolkit={key: value for key, value in toolkit.items() if value},
     )
     if choice is None or (change.installed and choice.toolkit.version != change.installed):
         return None
-    return Remedy(_todo(trial.settings, change), choice)
+    return Suggestion(_format_change_hint(trial.settings, change), choice)
 
 
-def _host(trial: Trial, change: Change) -> Host:
+def _build_changed_host(trial: WhatIf, change: CombinedChange) -> Host:
     host = trial.host
     if change.python:
         host = replace(host, python=replace(host.python, version=change.python, torch=None))
     if change.installed:
         own = trial.settings.toolkit.provider == "path"
-        kit = ToolkitFound(".", f"{change.installed}.0", own)
+        kit = InstalledToolkit(".", f"{change.installed}.0", own)
         host = replace(host, toolkits=(kit, *host.toolkits))
     return host
 
 
-def _todo(settings: Settings, change: Change) -> str:
+def _format_change_hint(settings: Settings, change: CombinedChange) -> str:
     """`set torch.version: "2.9.1" and toolkit.version: auto, and install CUDA 12.8 (...)`."""
     keys = {
         "torch.version": change.torch,
@@ -161,9 +163,9 @@ def _todo(settings: Settings, change: Change) -> str:
     ]
     parts = [f"set {' and '.join(named)}"] if named else []
     if change.python:
-        parts.append(python_hint(change.python, into=bool(settings.install.into)))
+        parts.append(format_python_hint(change.python, into=bool(settings.install.into)))
     if change.installed and settings.toolkit.provider == "path":
         parts.append(f"name CUDA {change.installed} in toolkit.path")
     elif change.installed:
-        parts.append(f"install CUDA {change.installed} ({ARCHIVE})")
+        parts.append(f"install CUDA {change.installed} ({CUDA_ARCHIVE_URL})")
     return ", and ".join(parts)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.runlog.record import Run
-from tasks.runlog.report.documents import Documents
-from tasks.runlog.values import mapping, mappings, text
+from tasks.runlog.report.documents import ManifestDocuments
+from tasks.runlog.values import parse_mapping, parse_mappings, parse_text
 
 
 @dataclass(frozen=True)
-class Part:
+class BuiltComponent:
     """Torch, or an extension: what it was made of, the file, and the machine code in it."""
 
     name: str
@@ -27,7 +27,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Check:
+class ValidationCheck:
     """A row of validate's table."""
 
     name: str
@@ -37,14 +37,14 @@ class Check:
 
 
 @dataclass(frozen=True)
-class CameOut:
+class BuildResults:
     """`toolkit` and `python` are versions, "" where nobody knows."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[BuiltComponent, ...]
     toolkit: str
     python: str
     validated: str
-    checks: tuple[Check, ...]
+    checks: tuple[ValidationCheck, ...]
     warnings: tuple[str, ...]
 
     @property
@@ -54,84 +54,96 @@ class CameOut:
         return bool(torch and self.validated) and self.validated not in torch
 
 
-def came_out(found: Documents, run: Run) -> CameOut:
+def collect_results(found: ManifestDocuments, run: Run) -> BuildResults:
     """What the manifests tell, and which of it is not of this run."""
-    parts = [_torch(found, run)] if found.wheel else []
-    parts += [_extension(document, run) for document in found.extensions if document]
-    checks = tuple(_check(row) for row in mappings(found.validation.get("checks")))
-    toolkit = mapping(found.deps.get("toolkit"))
-    return CameOut(
+    parts = [_build_torch_component(found, run)] if found.wheel else []
+    parts += [
+        _build_extension_component(document, run) for document in found.extensions if document
+    ]
+    checks = tuple(_parse_check(row) for row in parse_mappings(found.validation.get("checks")))
+    toolkit = parse_mapping(found.deps.get("toolkit"))
+    return BuildResults(
         parts=tuple(parts),
-        toolkit=text(toolkit.get("version")),
-        python=text(found.deps.get("python_version")),
-        validated=text(found.validation.get("torch")),
+        toolkit=parse_text(toolkit.get("version")),
+        python=parse_text(found.deps.get("python_version")),
+        validated=parse_text(found.validation.get("torch")),
         checks=checks,
-        warnings=tuple(map(str, _list(found.validation.get("warnings")))),
+        warnings=tuple(map(str, _ensure_list(found.validation.get("warnings")))),
     )
 
 
-def _torch(found: Documents, run: Run) -> Part:
+def _build_torch_component(found: ManifestDocuments, run: Run) -> BuiltComponent:
     wheel = found.wheel
     codes = [
         check.detail
-        for check in map(_check, mappings(found.validation.get("checks")))
+        for check in map(_parse_check, parse_mappings(found.validation.get("checks")))
         if check.name in {"machine_code", "archs"} and check.status == "passed"
     ]
     same = found.validation.get("torch") == wheel.get("version")
-    return _with_artifact(
-        Part(
+    return _add_artifact(
+        BuiltComponent(
             name="torch",
-            version=text(wheel.get("version")),
-            made_of=_dated(_torch_of(found, run), run, "wheel"),
+            version=parse_text(wheel.get("version")),
+            made_of=_note_earlier_run(_describe_torch_origin(found, run), run, "wheel"),
             archs=codes[-1] if codes and same else "",
         ),
-        mapping(wheel.get("artifact")),
+        parse_mapping(wheel.get("artifact")),
     )
 
 
-def _torch_of(found: Documents, run: Run) -> str:
+def _describe_torch_origin(found: ManifestDocuments, run: Run) -> str:
     """Sources that this run fetched are not those of a torch that an earlier one made."""
     kinds = {"existing": "was installed already", "libtorch": "C++ libraries"}
-    prebuilt, fetched = run.decided.get("strategy") == "prebuilt", run.stage("source")
-    kind = kinds.get(text(found.wheel.get("kind")), "official wheel" if prebuilt else "")
-    if _made("wheel", run):
-        return kind if prebuilt or found.wheel.get("kind") == "existing" else _built(found, kind)
+    prebuilt, fetched = run.resolution.get("strategy") == "prebuilt", run.find_stage("source")
+    kind = kinds.get(parse_text(found.wheel.get("kind")), "official wheel" if prebuilt else "")
+    if _has_outputs("wheel", run):
+        return (
+            kind
+            if prebuilt or found.wheel.get("kind") == "existing"
+            else _describe_built_torch(found, kind)
+        )
     if fetched and fetched.outputs and fetched.outcome == "changed":
         return ""
-    return _built(found, kind)
+    return _describe_built_torch(found, kind)
 
 
-def _built(found: Documents, otherwise: str) -> str:
-    return made_of(found.source) or otherwise
+def _describe_built_torch(found: ManifestDocuments, otherwise: str) -> str:
+    return describe_source(found.source) or otherwise
 
 
-def _dated(made: str, run: Run, stage: str) -> str:
-    return ", ".join(filter(None, (made, "" if _made(stage, run) else "from an earlier run")))
+def _note_earlier_run(made: str, run: Run, stage: str) -> str:
+    return ", ".join(
+        filter(None, (made, "" if _has_outputs(stage, run) else "from an earlier run"))
+    )
 
 
-def _made(stage: str, run: Run) -> bool:
-    did = run.stage(stage)
+def _has_outputs(stage: str, run: Run) -> bool:
+    did = run.find_stage(stage)
     return did is not None and bool(did.outputs)
 
 
-def _extension(document: Mapping[str, Any], run: Run) -> Part:
+def _build_extension_component(document: Mapping[str, Any], run: Run) -> BuiltComponent:
     archs = {
-        str(arch): None for row in mapping(document.get("archs")).values() for arch in _list(row)
+        str(arch): None
+        for row in parse_mapping(document.get("archs")).values()
+        for arch in _ensure_list(row)
     }
-    status = text(document.get("status"))
-    name = text(document.get("name"))
-    part = Part(
+    status = parse_text(document.get("status"))
+    name = parse_text(document.get("name"))
+    part = BuiltComponent(
         name=name,
         version="" if status == "built" else status,
-        made_of=_dated(made_of(mapping(document.get("source"))), run, f"extensions:{name}"),
+        made_of=_note_earlier_run(
+            describe_source(parse_mapping(document.get("source"))), run, f"extensions:{name}"
+        ),
         archs=", ".join(archs),
     )
-    return _with_artifact(part, mapping(document.get("artifact")))
+    return _add_artifact(part, parse_mapping(document.get("artifact")))
 
 
-def made_of(source: Mapping[str, Any]) -> str:
+def describe_source(source: Mapping[str, Any]) -> str:
     """`commit 2f81284b0e8e, clean, 1 patch`, or the first digits of a digest."""
-    commit, digest = (text(source.get(name)) for name in ("commit", "digest"))
+    commit, digest = (parse_text(source.get(name)) for name in ("commit", "digest"))
     patches = source.get("patches") or ()
     count = len(patches) if isinstance(patches, list | tuple) else len(str(patches).split(","))
     words = [
@@ -143,25 +155,25 @@ def made_of(source: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, words))
 
 
-def _with_artifact(part: Part, artifact: Mapping[str, Any]) -> Part:
+def _add_artifact(part: BuiltComponent, artifact: Mapping[str, Any]) -> BuiltComponent:
     size = artifact.get("size")
-    return Part(
+    return BuiltComponent(
         part.name,
         part.version,
         part.made_of,
         part.archs,
-        file=text(artifact.get("name")),
-        sha256=text(artifact.get("sha256")),
+        file=parse_text(artifact.get("name")),
+        sha256=parse_text(artifact.get("sha256")),
         mib=size / 2**20 if isinstance(size, int) else None,
     )
 
 
-def _check(row: Mapping[str, Any]) -> Check:
+def _parse_check(row: Mapping[str, Any]) -> ValidationCheck:
     name, status, detail, remedy = (
-        text(row.get(key)) for key in ("name", "status", "detail", "remedy")
+        parse_text(row.get(key)) for key in ("name", "status", "detail", "remedy")
     )
-    return Check(name, status, detail, remedy)
+    return ValidationCheck(name, status, detail, remedy)
 
 
-def _list(value: Any) -> Iterable[Any]:
+def _ensure_list(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list) else ()

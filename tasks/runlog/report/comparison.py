@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tasks.runlog.record import Run
-from tasks.runlog.report.figures import edges
+from tasks.runlog.report.figures import list_edges
 
-_SECONDS, _SHARE = 0.5, 0.1
-_SHOWN = 25
-_WORKED = {"changed", "unchanged"}
+_MIN_SECONDS, _MIN_SHARE = 0.5, 0.1
+_MAX_SHOWN = 25
+_COMPLETED_OUTCOMES = {"changed", "unchanged"}
 
 
 @dataclass(frozen=True)
-class Moved:
+class DurationChange:
     """What an output, or a stage, took before and takes now, in seconds."""
 
     stage: str
@@ -45,38 +45,38 @@ class Comparison:
     now: float
     new: int
     gone: int
-    slower: tuple[Moved, ...]
-    faster: tuple[Moved, ...]
-    stages: tuple[Moved, ...]
+    slower: tuple[DurationChange, ...]
+    faster: tuple[DurationChange, ...]
+    stages: tuple[DurationChange, ...]
     cached: bool
 
 
-def comparable(run: Run, earlier: Iterable[Run]) -> Run | None:
+def find_comparable_run(run: Run, earlier: Iterable[Run]) -> Run | None:
     """Of the runs before this one, newest first: the first that made half of what it made; else
     that with most of it; else the first in which one of its stages worked.
     """
-    mine = _took(run).keys()
+    mine = _collect_edge_seconds(run).keys()
     most: tuple[int, Run | None] = (0, None)
     staged = None
     for one in earlier:
-        shared = len(mine & _took(one).keys())
+        shared = len(mine & _collect_edge_seconds(one).keys())
         if mine and 2 * shared >= len(mine):
             return one
         if shared > most[0]:
             most = shared, one
-        staged = staged or (one if list(_stages(run, one)) else None)
+        staged = staged or (one if list(_compare_stages(run, one)) else None)
     return most[1] or staged
 
 
-def compare(run: Run, against: Run) -> Comparison:
+def compare_runs(run: Run, against: Run) -> Comparison:
     """This run beside an earlier one."""
-    now, before = _took(run), _took(against)
+    now, before = _collect_edge_seconds(run), _collect_edge_seconds(against)
     shared = [
-        Moved(*key, before=before[key], now=seconds)
+        DurationChange(*key, before=before[key], now=seconds)
         for key, seconds in now.items()
         if key in before
     ]
-    moved = sorted(filter(_matters, shared), key=lambda one: (-one.difference, one.output))
+    moved = sorted(filter(_is_significant, shared), key=lambda one: (-one.difference, one.output))
     return Comparison(
         against=against,
         both=len(shared),
@@ -84,24 +84,24 @@ def compare(run: Run, against: Run) -> Comparison:
         now=sum(one.now for one in shared),
         new=len(now) - len(shared),
         gone=len(before) - len(shared),
-        slower=tuple(one for one in moved if one.difference > 0)[:_SHOWN],
-        faster=tuple(one for one in reversed(moved) if one.difference < 0)[:_SHOWN],
-        stages=tuple(_stages(run, against)),
+        slower=tuple(one for one in moved if one.difference > 0)[:_MAX_SHOWN],
+        faster=tuple(one for one in reversed(moved) if one.difference < 0)[:_MAX_SHOWN],
+        stages=tuple(_compare_stages(run, against)),
         cached=any(stage.cache.get("hits") for one in (run, against) for stage in one.stages),
     )
 
 
-def _took(run: Run) -> Mapping[tuple[str, str], float]:
+def _collect_edge_seconds(run: Run) -> Mapping[tuple[str, str], float]:
     """Seconds by stage and output; one that failed took what it took, and is no measure."""
-    return {one.key: one.edge.seconds for one in edges(run) if not one.edge.failed}
+    return {one.key: one.edge.seconds for one in list_edges(run) if not one.edge.failed}
 
 
-def _stages(run: Run, against: Run) -> Iterator[Moved]:
+def _compare_stages(run: Run, against: Run) -> Iterator[DurationChange]:
     for stage in run.stages:
-        before = against.stage(stage.name)
-        if before and {before.outcome, stage.outcome} <= _WORKED:
-            yield Moved(stage.name, "", before.seconds, stage.seconds)
+        before = against.find_stage(stage.name)
+        if before and {before.outcome, stage.outcome} <= _COMPLETED_OUTCOMES:
+            yield DurationChange(stage.name, "", before.seconds, stage.seconds)
 
 
-def _matters(one: Moved) -> bool:
-    return abs(one.difference) >= max(_SECONDS, _SHARE * one.before)
+def _is_significant(one: DurationChange) -> bool:
+    return abs(one.difference) >= max(_MIN_SECONDS, _MIN_SHARE * one.before)

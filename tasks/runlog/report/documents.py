@@ -8,11 +8,11 @@ from typing import Any
 
 from tasks.runlog.record import Run
 
-_EXTENSION = "extensions:"
+_EXTENSION_PREFIX = "extensions:"
 
 
 @dataclass(frozen=True)
-class Documents:
+class ManifestDocuments:
     """The manifests as JSON, {} for one that is not there; `extensions` in their order."""
 
     source: Mapping[str, Any]
@@ -22,18 +22,18 @@ class Documents:
     extensions: tuple[Mapping[str, Any], ...] = ()
 
 
-def with_outputs(found: Documents, run: Run) -> Documents:
+def merge_run_outputs(found: ManifestDocuments, run: Run) -> ManifestDocuments:
     """The same, with what the run itself left where its record holds it: a later run may have put
     something else there.
     """
     left = {stage.name: stage.outputs for stage in run.stages if stage.outputs}
     extensions = {str(document.get("name")): document for document in found.extensions}
     extensions |= {
-        name.removeprefix(_EXTENSION): document
+        name.removeprefix(_EXTENSION_PREFIX): document
         for name, document in left.items()
-        if name.startswith(_EXTENSION)
+        if name.startswith(_EXTENSION_PREFIX)
     }
-    return Documents(
+    return ManifestDocuments(
         source=left.get("source", found.source),
         deps=left.get("deps", found.deps),
         wheel=left.get("wheel", found.wheel),

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from heapq import nlargest
 
 from tasks.runlog.record import Edge, Run
-from tasks.runlog.report.outputs import folder
+from tasks.runlog.report.outputs import find_source_folder
 
-SLOWEST, FOLDERS = 50, 25
+MAX_SLOWEST, MAX_FOLDERS = 50, 25
 
 
 @dataclass(frozen=True)
-class At:
+class StageEdge:
     """An edge, and the stage that it is of."""
 
     stage: str
@@ -26,7 +26,7 @@ class At:
 
 
 @dataclass(frozen=True)
-class Folder:
+class FolderTime:
     """What was made in a folder: `seconds` are those of its edges together, `share` of all of them,
     `peak_mib` that of the largest.
     """
@@ -38,32 +38,34 @@ class Folder:
     peak_mib: int | None
 
 
-def edges(run: Run) -> tuple[At, ...]:
+def list_edges(run: Run) -> tuple[StageEdge, ...]:
     """All that was made, in the order in which it began."""
-    found = [At(stage.name, edge) for stage in run.stages for edge in stage.edges]
+    found = [StageEdge(stage.name, edge) for stage in run.stages for edge in stage.edges]
     return tuple(sorted(found, key=lambda one: (one.edge.began, one.edge.ended, one.key)))
 
 
-def slowest(found: Iterable[At]) -> list[At]:
+def find_slowest(found: Iterable[StageEdge]) -> list[StageEdge]:
     """Those that took longest, the longest first."""
-    return nlargest(SLOWEST, found, key=lambda one: (one.edge.seconds, one.key))
+    return nlargest(MAX_SLOWEST, found, key=lambda one: (one.edge.seconds, one.key))
 
 
-def folders(found: Iterable[At]) -> list[Folder]:
+def summarize_folders(found: Iterable[StageEdge]) -> list[FolderTime]:
     """Where the time went, most first; what comes after the first 25 is one row."""
     by_path: dict[str, list[Edge]] = {}
     for one in found:
-        by_path.setdefault(folder(one.edge.output), []).append(one.edge)
+        by_path.setdefault(find_source_folder(one.edge.output), []).append(one.edge)
     total = sum(edge.seconds for made in by_path.values() for edge in made)
-    rows = [_folder(path, made, total) for path, made in by_path.items()]
+    rows = [_summarize_folder(path, made, total) for path, made in by_path.items()]
     rows.sort(key=lambda row: (-row.seconds, row.path))
-    rest = [edge for row in rows[FOLDERS:] for edge in by_path[row.path]]
-    others = [_folder(f"{len(rows) - FOLDERS} other folders", rest, total)] if rest else []
-    return rows[:FOLDERS] + others
+    rest = [edge for row in rows[MAX_FOLDERS:] for edge in by_path[row.path]]
+    others = (
+        [_summarize_folder(f"{len(rows) - MAX_FOLDERS} other folders", rest, total)] if rest else []
+    )
+    return rows[:MAX_FOLDERS] + others
 
 
-def _folder(path: str, made: list[Edge], total: float) -> Folder:
+def _summarize_folder(path: str, made: list[Edge], total: float) -> FolderTime:
     seconds = sum(edge.seconds for edge in made)
     peaks = (edge.peak_mib for edge in made if edge.peak_mib is not None)
     share = seconds / total if total else 0.0
-    return Folder(path, len(made), seconds, share, max(peaks, default=None))
+    return FolderTime(path, len(made), seconds, share, max(peaks, default=None))

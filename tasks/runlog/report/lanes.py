@@ -9,7 +9,7 @@ from itertools import groupby
 from tasks.runlog.record import Edge
 
 
-def packed(edges: Sequence[Edge]) -> tuple[int, ...]:
+def assign_slots(edges: Sequence[Edge]) -> tuple[int, ...]:
     """A lane for each edge, in the order of `edges`: the lowest that is free when it begins.
 
     A pool has no names for its slots; so many lanes are needed as edges overlap at the most.
@@ -26,7 +26,7 @@ def packed(edges: Sequence[Edge]) -> tuple[int, ...]:
     return tuple(lanes)
 
 
-def concurrency(edges: Iterable[Edge]) -> Iterator[tuple[float, int]]:
+def compute_concurrency(edges: Iterable[Edge]) -> Iterator[tuple[float, int]]:
     """`(at, jobs)` where the number of edges at work changes, in order of time."""
     turns = [turn for one in edges for turn in ((one.began, 1), (one.ended, -1))]
     jobs = before = 0
@@ -37,13 +37,13 @@ def concurrency(edges: Iterable[Edge]) -> Iterator[tuple[float, int]]:
         before = jobs
 
 
-def span(edges: Iterable[Edge]) -> tuple[float, float]:
+def compute_span(edges: Iterable[Edge]) -> tuple[float, float]:
     """From the first begin to the last end; of no edges (0, 0)."""
     times = [time for one in edges for time in (one.began, one.ended)]
     return min(times, default=0.0), max(times, default=0.0)
 
 
-def mean_jobs(edges: Sequence[Edge]) -> float:
+def compute_mean_jobs(edges: Sequence[Edge]) -> float:
     """How many were at work at once, in the mean over their span."""
-    first, last = span(edges)
+    first, last = compute_span(edges)
     return sum(one.seconds for one in edges) / (last - first) if last > first else 0.0

@@ -5,53 +5,63 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from tasks.core.formatting.duration import elapsed
+from tasks.core.formatting.duration import format_duration
 from tasks.runlog.record import Run
 from tasks.runlog.report import words
-from tasks.runlog.report.cameout import CameOut
+from tasks.runlog.report.cameout import BuildResults
 
-_WARNINGS = 5
+_MAX_WARNINGS = 5
 
 
-def markdown(run: Run, title: str, came: CameOut) -> str:
+def format_markdown(run: Run, title: str, came: BuildResults) -> str:
     """The text: versions, host, decisions, stages, failures and the last warnings."""
-    return "\n".join(_lines(run, title, came)) + "\n"
+    return "\n".join(_format_markdown_lines(run, title, came)) + "\n"
 
 
-def _lines(run: Run, title: str, came: CameOut) -> Iterator[str]:
-    yield f"## {_plain(title)}"
+def _format_markdown_lines(run: Run, title: str, came: BuildResults) -> Iterator[str]:
+    yield f"## {_escape_markdown(title)}"
     yield ""
-    yield from _list([("torchyard", run.torchyard), ("command", " ".join(("doit", *run.command)))])
-    yield from _list([("profile", run.profile), ("when", run.when)])
-    yield from _section("Host", words.host(run))
-    yield from _section("Asked", words.asked(run))
-    yield from _section("Decided", words.decided(run))
-    yield from _section("Came out", _came(came))
-    ran = words.outcomes(run).items()
-    yield from _section("Stages", [(name, _stage(run, name, outcome)) for name, outcome in ran])
-    for stage, told in words.failures(run):
-        yield from _section(f"{stage.name} failed", told)
-    last = list(words.warnings(run))[-_WARNINGS:]
-    yield from _section("Last warnings", ((stage or "torchyard", text) for stage, text in last))
+    yield from _format_list(
+        [("torchyard", run.torchyard), ("command", " ".join(("doit", *run.command)))]
+    )
+    yield from _format_list([("profile", run.profile), ("when", run.when)])
+    yield from _format_section("Host", words.describe_host(run))
+    yield from _format_section("Asked", words.list_settings(run))
+    yield from _format_section("Decided", words.list_decisions(run))
+    yield from _format_section("Came out", _format_results(came))
+    ran = words.describe_outcomes(run).items()
+    yield from _format_section(
+        "Stages", [(name, _format_stage(run, name, outcome)) for name, outcome in ran]
+    )
+    for stage, told in words.list_failures(run):
+        yield from _format_section(f"{stage.name} failed", told)
+    last = list(words.list_warnings(run))[-_MAX_WARNINGS:]
+    yield from _format_section(
+        "Last warnings", ((stage or "torchyard", text) for stage, text in last)
+    )
 
 
-def _section(title: str, rows: Iterable[words.Row]) -> Iterator[str]:
-    lines = list(_list(rows))
+def _format_section(title: str, rows: Iterable[words.TextRow]) -> Iterator[str]:
+    lines = list(_format_list(rows))
     if lines:
-        yield from ("", f"### {_plain(title)}", "", *lines)
+        yield from ("", f"### {_escape_markdown(title)}", "", *lines)
 
 
-def _list(rows: Iterable[words.Row]) -> Iterator[str]:
+def _format_list(rows: Iterable[words.TextRow]) -> Iterator[str]:
     for key, value in rows:
-        yield f"- {_plain(key)}: {_code(value)}" if key else f"  - {_code(value)}"
+        yield (
+            f"- {_escape_markdown(key)}: {_format_inline_code(value)}"
+            if key
+            else f"  - {_format_inline_code(value)}"
+        )
 
 
-def _stage(run: Run, name: str, outcome: str) -> str:
-    did = run.stage(name)
-    return f"{outcome} in {elapsed(did.seconds)}: {did.why}" if did else outcome
+def _format_stage(run: Run, name: str, outcome: str) -> str:
+    did = run.find_stage(name)
+    return f"{outcome} in {format_duration(did.seconds)}: {did.full_reason}" if did else outcome
 
 
-def _came(came: CameOut) -> Iterator[words.Row]:
+def _format_results(came: BuildResults) -> Iterator[words.TextRow]:
     if came.toolkit or came.python:
         known = (f"CUDA {came.toolkit}" * bool(came.toolkit), f"Python {came.python}")
         yield "with", ", ".join(filter(None, known))
@@ -63,7 +73,7 @@ def _came(came: CameOut) -> Iterator[words.Row]:
             yield f"validate: {check.name}", check.detail
 
 
-def _code(text: str) -> str:
+def _format_inline_code(text: str) -> str:
     """Inline code, which shows every sign as it is; a fence that is longer than any in it."""
     text = " ".join(text.split())
     if not text:
@@ -73,5 +83,5 @@ def _code(text: str) -> str:
     return f"{fence}{pad}{text}{pad}{fence}"
 
 
-def _plain(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<>#|])", r"\\\1", " ".join(text.split()))

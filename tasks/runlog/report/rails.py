@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tasks.runlog.record import Node
+from tasks.runlog.record import StageNode
 
 
 @dataclass(frozen=True)
-class Row:
+class GraphRow:
     """One stage: its `rail`, the rails of the stages that it comes `after`, those that pass
     `through` its row, and whether another comes `down` from it. `nearest` are the names of what it
     comes after, without those that come before one another.
@@ -26,9 +26,9 @@ class Row:
     nearest: tuple[str, ...]
 
 
-def rows(graph: Sequence[Node]) -> tuple[Row, ...]:
+def lay_out_graph(graph: Sequence[StageNode]) -> tuple[GraphRow, ...]:
     """The rows, in the order of the plan, in which a stage stands after what it reads."""
-    nearest = _nearest(graph)
+    nearest = _find_nearest(graph)
     last = {name: node.name for node in graph for name in nearest[node.name]}
     held: dict[int, str] = {}
     found = []
@@ -41,7 +41,7 @@ def rows(graph: Sequence[Node]) -> tuple[Row, ...]:
         if node.name in last:
             held[rail] = node.name
         found.append(
-            Row(
+            GraphRow(
                 node.name,
                 rail,
                 tuple(sorted(after)),
@@ -53,7 +53,7 @@ def rows(graph: Sequence[Node]) -> tuple[Row, ...]:
     return tuple(found)
 
 
-def before(graph: Sequence[Node]) -> Mapping[str, frozenset[str]]:
+def find_predecessors(graph: Sequence[StageNode]) -> Mapping[str, frozenset[str]]:
     """All that a stage comes after, however far."""
     found: dict[str, frozenset[str]] = {}
     for node in graph:
@@ -62,8 +62,8 @@ def before(graph: Sequence[Node]) -> Mapping[str, frozenset[str]]:
     return found
 
 
-def _nearest(graph: Sequence[Node]) -> Mapping[str, tuple[str, ...]]:
-    far = before(graph)
+def _find_nearest(graph: Sequence[StageNode]) -> Mapping[str, tuple[str, ...]]:
+    far = find_predecessors(graph)
     return {
         node.name: tuple(
             name

@@ -5,120 +5,127 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tasks.core.formatting.duration import elapsed
-from tasks.core.formatting.size import size
+from tasks.core.formatting.duration import format_duration
+from tasks.core.formatting.size import format_size
 from tasks.runlog.record import Run, StageRun
-from tasks.runlog.report.rails import before
+from tasks.runlog.report.rails import find_predecessors
 
-Row = tuple[str, str]
-_ENDED = {"failed", "stopped", "", "not reached"}
-_HOST = {"system": "system", "machine": "machine", "cores": "cores", "python": "Python"}
+TextRow = tuple[str, str]
+_FAILED_OUTCOMES = {"failed", "stopped", "", "not reached"}
+_HOST_LABELS = {"system": "system", "machine": "machine", "cores": "cores", "python": "Python"}
 
 
-def outcomes(run: Run) -> Mapping[str, str]:
+def describe_outcomes(run: Run) -> Mapping[str, str]:
     """What became of each stage: that of its record; "cut off"; for one that did nothing, "up to
     date", or "not reached" where it comes after one that ended badly.
     """
     found: dict[str, str] = {}
-    far = before(run.graph)
+    far = find_predecessors(run.graph)
     for node in run.graph:
-        did = run.stage(node.name)
+        did = run.find_stage(node.name)
         if did:
             found[node.name] = did.outcome
         else:
-            lost = run.outcome != "done" and any(found[name] in _ENDED for name in far[node.name])
+            lost = run.outcome != "done" and any(
+                found[name] in _FAILED_OUTCOMES for name in far[node.name]
+            )
             found[node.name] = "not reached" if lost else "up to date"
     found |= {one.name: one.outcome for one in run.stages if one.name not in found}
     return {name: outcome or "cut off" for name, outcome in found.items()}
 
 
-def headline(run: Run, at_work: bool = False) -> str:
+def format_headline(run: Run, at_work: bool = False) -> str:
     """`Built in 6 min 20 s`, `compile failed after 6 min 20 s`. `at_work`: its process is."""
     failed = [one.name for one in run.stages if one.outcome == "failed"]
-    after = f"after {elapsed(run.seconds)}"
+    after = f"after {format_duration(run.seconds)}"
     match run.outcome:
         case "done":
-            return f"{'Built' if run.did else 'Up to date'} in {elapsed(run.seconds)}"
+            return f"{'Built' if run.active_stages else 'Up to date'} in {format_duration(run.seconds)}"
         case "failed":
             return f"{', '.join(failed) or 'The run'} failed {after}"
         case "interrupted":
             return f"Interrupted {after}"
-    return f"At work, {elapsed(run.seconds)} so far" if at_work else f"Cut off {after}"
+    return f"At work, {format_duration(run.seconds)} so far" if at_work else f"Cut off {after}"
 
 
-def decided(run: Run) -> Iterator[Row]:
+def list_decisions(run: Run) -> Iterator[TextRow]:
     """The plan's decisions, the strategy with its reasons."""
-    for key, value in run.decided.items():
-        told = "; ".join(map(listed, value)) if isinstance(value, list) else listed(value)
+    for key, value in run.resolution.items():
+        told = (
+            "; ".join(map(format_value, value)) if isinstance(value, list) else format_value(value)
+        )
         yield key, told or "CPU" * (key == "targets")
 
 
-def asked(run: Run) -> Iterator[Row]:
+def list_settings(run: Run) -> Iterator[TextRow]:
     """The settings that a person made; `build.flags.USE_X` and its like are one row of names."""
     rows: dict[str, list[str]] = {}
-    for key, value in run.asked.items():
+    for key, value in run.settings.items():
         section, _, name = key.partition(".")
         mapping, _, entry = name.partition(".")
-        told = listed(value)
+        told = format_value(value)
         row = f"{section}.{mapping}" if entry else key
         rows.setdefault(row, []).append(f"{entry}: {told}" if entry else told)
     for row, told_of in rows.items():
         yield row, ", ".join(told_of)
 
 
-def host(run: Run) -> Iterator[Row]:
+def describe_host(run: Run) -> Iterator[TextRow]:
     """The machine, without its name."""
-    for key, label in _HOST.items():
+    for key, label in _HOST_LABELS.items():
         if run.host.get(key) is not None:
-            yield label, listed(run.host[key])
+            yield label, format_value(run.host[key])
     memory = run.host.get("memory_mib")
     if isinstance(memory, int | float):
-        yield "memory", size(memory)
+        yield "memory", format_size(memory)
     cards = run.host.get("gpus")
     if isinstance(cards, list | tuple):
-        named = [_card(card) for card in cards]
+        named = [_format_gpu(card) for card in cards]
         yield "cards", ", ".join(named) or "none seen"
 
 
-def _card(card: Any) -> str:
+def _format_gpu(card: Any) -> str:
     if not isinstance(card, Mapping):
         return str(card)
     return f"{card.get('name', 'unnamed')} ({card.get('capability', 'unknown')})"
 
 
-def failures(run: Run) -> Iterator[tuple[StageRun, tuple[Row, ...]]]:
+def list_failures(run: Run) -> Iterator[tuple[StageRun, tuple[TextRow, ...]]]:
     """Each stage that failed, with what is known of it, in the order in which it is read."""
     for stage in run.stages:
         if stage.outcome == "failed" or stage.error:
-            yield stage, tuple(_failure(stage))
+            yield stage, tuple(_describe_failure(stage))
 
 
-def _failure(stage: StageRun) -> Iterator[Row]:
+def _describe_failure(stage: StageRun) -> Iterator[TextRow]:
     error, known = stage.error, stage.diagnosis
     first = known.get("first_error")
     rows = [
         ("what happened", error.get("what")),
         ("where", error.get("where")),
         ("first error", first.get("text") if isinstance(first, Mapping) else None),
-        ("", _place(first) if isinstance(first, Mapping) else None),
-        ("cause", _cause(known)),
+        ("", _format_location(first) if isinstance(first, Mapping) else None),
+        ("cause", _format_cause(known)),
         ("to do", known.get("remedy")),
-        ("" if known.get("remedy") else "to do", _other(error.get("todo"), known.get("remedy"))),
+        (
+            "" if known.get("remedy") else "to do",
+            _drop_duplicate_hint(error.get("todo"), known.get("remedy")),
+        ),
         ("evidence", known.get("evidence")),
         ("whole log", known.get("log")),
     ]
-    yield from ((key, listed(value)) for key, value in rows if value)
+    yield from ((key, format_value(value)) for key, value in rows if value)
 
 
-def _other(todo: Any, remedy: Any) -> Any:
+def _drop_duplicate_hint(todo: Any, remedy: Any) -> Any:
     return None if todo == remedy else todo
 
 
-def _place(first: Mapping[str, Any]) -> str:
+def _format_location(first: Mapping[str, Any]) -> str:
     return f"{first.get('file', 'the log')}, line {first.get('line', 'unknown')}"
 
 
-def _cause(known: Mapping[str, Any]) -> str:
+def _format_cause(known: Mapping[str, Any]) -> str:
     slug, told = known.get("cause"), known.get("explanation")
     if slug:
         return f"{told} ({slug})" if told else str(slug)
@@ -128,12 +135,14 @@ def _cause(known: Mapping[str, Any]) -> str:
     return "not known" if known else ""
 
 
-def warnings(run: Run) -> Iterator[Row]:
+def list_warnings(run: Run) -> Iterator[TextRow]:
     """Each warning once, with the stage that gave it."""
-    yield from dict.fromkeys((said.stage, said.text) for said in run.said if said.kind == "warn")
+    yield from dict.fromkeys(
+        (said.stage, said.text) for said in run.messages if said.kind == "warn"
+    )
 
 
-def listed(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value of a setting or a decision as a line."""
     match value:
         case str():
@@ -143,7 +152,9 @@ def listed(value: Any) -> str:
         case None:
             return "none"
         case list() | tuple():
-            return ", ".join(map(listed, value)) or "none"
+            return ", ".join(map(format_value, value)) or "none"
         case Mapping():
-            return ", ".join(f"{key}: {listed(item)}" for key, item in value.items()) or "none"
+            return (
+                ", ".join(f"{key}: {format_value(item)}" for key, item in value.items()) or "none"
+            )
     return f"{value}"

@@ -12,27 +12,27 @@ from typing import Protocol
 
 from tasks.stages.compile import plain_cmake, scikit, setup_py
 from tasks.stages.compile.job import BackendName
-from tasks.stages.compile.work import Step, Work
+from tasks.stages.compile.work import BuildSpec, BuildStep
 
-_SCIKIT = "scikit_build_core.build"
+_SCIKIT_BUILD_CORE = "scikit_build_core.build"
 
 
 class Backend(Protocol):
     """What the action needs to know of a build backend."""
 
-    def folder(self, work: Work) -> PurePath:
+    def find_build_folder(self, work: BuildSpec) -> PurePath:
         """Where CMake works."""
 
-    def products(self, work: Work) -> tuple[PurePath, ...]:
+    def list_output_folders(self, work: BuildSpec) -> tuple[PurePath, ...]:
         """Folders that hold what came out; they may be missing."""
 
-    def configure_step(self, work: Work) -> Step:
+    def create_configure_step(self, work: BuildSpec) -> BuildStep:
         """The command that configures an empty folder and compiles nothing."""
 
-    def compile_step(self, work: Work) -> Step:
+    def create_compile_step(self, work: BuildSpec) -> BuildStep:
         """The command that compiles in a configured folder what Ninja finds to be old."""
 
-    def wheel_command(self, work: Work) -> Step:
+    def create_wheel_step(self, work: BuildSpec) -> BuildStep:
         """The command that makes a wheel, or an install prefix, in `DEST` of what was compiled."""
 
 
@@ -43,6 +43,6 @@ BACKENDS: Mapping[BackendName, Backend] = {
 }
 
 
-def detect(pyproject: str) -> BackendName:
+def detect_backend(pyproject: str) -> BackendName:
     """The backend of a tree by the text of its pyproject.toml, "" where it has none."""
-    return "scikit_build_core" if _SCIKIT in pyproject else "setup_py"
+    return "scikit_build_core" if _SCIKIT_BUILD_CORE in pyproject else "setup_py"

@@ -14,8 +14,8 @@ from posixpath import normpath
 
 from tasks.knowledge.facts import FolderRule
 
-TOOLS = "toolchain."  # begins the names of what is no variable
-_SETTINGS = {
+TOOL_PREFIX = "toolchain."  # begins the names of what is no variable
+_SETTING_NAMES = {
     "CMAKE_BUILD_TYPE": "build.type",
     "BLAS": "build.blas",
     "TORCH_CUDA_ARCH_LIST": "target.gpus",
@@ -31,14 +31,14 @@ _SETTINGS = {
     "toolchain.release": "the release of the tree",
     "unfinished": "the last configure",
 }
-_ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]")
-_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
-_ON = ("1", "ON", "YES", "TRUE", "Y")
-_OFF = ("0", "OFF", "NO", "FALSE", "N")
+_ABSOLUTE_PATH = re.compile(r"/|[A-Za-z]:[\\/]")
+_DRIVE_PATH = re.compile(r"[A-Za-z]:[\\/]")
+_ON_VALUES = ("1", "ON", "YES", "TRUE", "Y")
+_OFF_VALUES = ("0", "OFF", "NO", "FALSE", "N")
 
 
 @dataclass(frozen=True)
-class Fingerprint:
+class ConfigureFingerprint:
     """What a folder is configured from.
 
     `variables` are those of the build environment; `toolchain` has the identity of each tool by
@@ -53,66 +53,74 @@ class Fingerprint:
     pending: Mapping[str, str] | None = None
 
 
-def rule_for(rules: Iterable[FolderRule], name: str) -> FolderRule:
+def find_folder_rule(rules: Iterable[FolderRule], name: str) -> FolderRule:
     """The first rule that matches; the last of all matches everything."""
     return next(rule for rule in rules if any(fnmatchcase(name, key) for key in rule.keys))
 
 
-def entries(rule: FolderRule, name: str) -> tuple[str, ...]:
+def list_cache_entries(rule: FolderRule, name: str) -> tuple[str, ...]:
     """The entries of CMakeCache.txt that hold this variable's value."""
     return tuple(name if entry == "=" else entry for entry in rule.entries)
 
 
-def expected(rules: tuple[FolderRule, ...], wanted: Fingerprint) -> Iterator[tuple[str, str, str]]:
+def list_expected_entries(
+    rules: tuple[FolderRule, ...], wanted: ConfigureFingerprint
+) -> Iterator[tuple[str, str, str]]:
     """Name, entry and value of everything that a configured folder can be told again, and that
     CMakeCache.txt has to hold.
     """
-    for name, entry, value in _entries(rules, wanted):
-        if rule_for(rules, name).effect == "reconfigure":
+    for name, entry, value in _list_all_entries(rules, wanted):
+        if find_folder_rule(rules, name).effect == "reconfigure":
             yield name, entry, value
 
 
-def definitions(rules: tuple[FolderRule, ...], wanted: Fingerprint) -> dict[str, str]:
+def build_cmake_definitions(
+    rules: tuple[FolderRule, ...], wanted: ConfigureFingerprint
+) -> dict[str, str]:
     """What CMake is given as -D in an empty folder, by entry."""
-    found = _entries(rules, wanted)
+    found = _list_all_entries(rules, wanted)
     return {
-        entry: for_cmake(value) for name, entry, value in found if rule_for(rules, name).defines
+        entry: format_cmake_paths(value)
+        for name, entry, value in found
+        if find_folder_rule(rules, name).defines
     }
 
 
-def for_cmake(value: str) -> str:
+def format_cmake_paths(value: str) -> str:
     """With forward slashes in the absolute paths of Windows: CMake writes what it is given into
     files of its own, where a backslash would escape what follows it.
     """
     parts = value.split(";")
-    return ";".join(part.replace("\\", "/") if _DRIVE.match(part) else part for part in parts)
+    return ";".join(part.replace("\\", "/") if _DRIVE_PATH.match(part) else part for part in parts)
 
 
-def _entries(rules: tuple[FolderRule, ...], wanted: Fingerprint) -> Iterator[tuple[str, str, str]]:
+def _list_all_entries(
+    rules: tuple[FolderRule, ...], wanted: ConfigureFingerprint
+) -> Iterator[tuple[str, str, str]]:
     for name, value in sorted({**wanted.toolchain, **wanted.variables}.items()):
-        for entry in entries(rule_for(rules, name), name):
+        for entry in list_cache_entries(find_folder_rule(rules, name), name):
             yield name, entry, value
 
 
-def setting(name: str) -> str:
+def format_setting_name(name: str) -> str:
     """What a person calls it: the dotted key of the settings, or the tool."""
-    if name in _SETTINGS:
-        return _SETTINGS[name]
+    if name in _SETTING_NAMES:
+        return _SETTING_NAMES[name]
     return f"build.{'flags' if name.startswith(('USE_', 'BUILD_')) else 'env'}.{name}"
 
 
-def same(one: str, other: str) -> bool:
+def is_same_value(one: str, other: str) -> bool:
     """Whether CMake takes both for the same: ON, 1 and True are."""
-    return _plain(one) == _plain(other)
+    return _normalize_value(one) == _normalize_value(other)
 
 
-def _plain(value: str) -> str:
+def _normalize_value(value: str) -> str:
     text = value.strip()
-    if text.upper() in _ON:
+    if text.upper() in _ON_VALUES:
         return "ON"
-    return "OFF" if text.upper() in _OFF else ";".join(map(_path, text.split(";")))
+    return "OFF" if text.upper() in _OFF_VALUES else ";".join(map(_normalize_path, text.split(";")))
 
 
-def _path(text: str) -> str:
+def _normalize_path(text: str) -> str:
     """An absolute path as CMake writes it: without a last slash, `..` and backslashes."""
-    return normpath(text.replace("\\", "/")) if _ABSOLUTE.match(text) else text
+    return normpath(text.replace("\\", "/")) if _ABSOLUTE_PATH.match(text) else text

@@ -10,15 +10,15 @@ import re
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
-from tasks.stages.compile.fingerprint import same
+from tasks.stages.compile.fingerprint import is_same_value
 from tasks.system.hardware import capacity
 
-MAX_JOBS = "FLASH_ATTENTION_MAX_JOBS"
+KERNEL_JOBS_VARIABLE = "FLASH_ATTENTION_MAX_JOBS"
 # PyTorch's list of variables that CMake takes from the environment; in a comment it is only told
-_FORWARDED = re.compile(rf"^[^#\n]*\b{MAX_JOBS}\b", re.MULTILINE)
+_FORWARDED_LINE = re.compile(rf"^[^#\n]*\b{KERNEL_JOBS_VARIABLE}\b", re.MULTILINE)
 
 
-def pool(
+def build_kernel_variables(
     tree: PurePath, variables: Mapping[str, str], jobs: int | None, *, elastic: bool
 ) -> dict[str, str]:
     """The variable that a build of `tree` gets beside its own `variables`; none where the tree
@@ -27,15 +27,21 @@ def pool(
     `jobs` is a number of compilers that is asked for. Where a pool of ours is `elastic`, memory
     governs that, and this one is not to be the limit.
     """
-    if MAX_JOBS in variables or not same(variables.get("USE_CUDA", ""), "1") or not forwarded(tree):
+    if (
+        KERNEL_JOBS_VARIABLE in variables
+        or not is_same_value(variables.get("USE_CUDA", ""), "1")
+        or not find_forwarded_variables(tree)
+    ):
         return {}
     if elastic:
-        return {MAX_JOBS: str(jobs or capacity.processors())}
-    return {MAX_JOBS: str(capacity.kernel_jobs(jobs or capacity.processors()))}
+        return {KERNEL_JOBS_VARIABLE: str(jobs or capacity.count_processors())}
+    return {
+        KERNEL_JOBS_VARIABLE: str(capacity.compute_kernel_jobs(jobs or capacity.count_processors()))
+    }
 
 
-def forwarded(tree: PurePath) -> frozenset[str]:
+def find_forwarded_variables(tree: PurePath) -> frozenset[str]:
     """The variable, where the tree takes it: even so CMake may say that nothing used it."""
     path = Path(tree) / "cmake" / "EnvVarForwarding.cmake"
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-    return frozenset({MAX_JOBS} if _FORWARDED.search(text) else ())
+    return frozenset({KERNEL_JOBS_VARIABLE} if _FORWARDED_LINE.search(text) else ())

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
 
-from tasks.settings.workers import Workers
+from tasks.settings.workers import DistributionSettings
 
 BackendName = Literal["setup_py", "scikit_build_core", "cmake"]
-DEST = "{dest}"  # stands for the folder that the wheel, or the libraries, go to
-OPTION = "--build-option"  # how PEP 517 hands an option to setuptools' bdist_wheel
-ASSEMBLY = "bdist.torchyard"  # in setup.py's build folder: where setuptools puts a wheel together
+DESTINATION = "{dest}"  # stands for the folder that the wheel, or the libraries, go to
+BUILD_OPTION = "--build-option"  # how PEP 517 hands an option to setuptools' bdist_wheel
+ASSEMBLY_FOLDER = (
+    "bdist.torchyard"  # in setup.py's build folder: where setuptools puts a wheel together
+)
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,12 @@ class CompileJob:
     manifest: PurePath
     log: PurePath
     cache_remote: str = ""
-    workers: Workers = field(default_factory=Workers)
+    workers: DistributionSettings = field(default_factory=DistributionSettings)
     jobs_exact: bool = False
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompileResult:
     """The manifest compile.json.
 
     `build` is the folder CMake worked in, `target` the partial target, `products` a digest of all
@@ -66,9 +68,9 @@ class Compiled:
     wheel: tuple[str, ...]
     variables: Mapping[str, str]
 
-    def wheel_argv(self, dest: PurePath, *, plain: bool = False) -> tuple[str, ...]:
+    def build_wheel_command(self, dest: PurePath, *, plain: bool = False) -> tuple[str, ...]:
         """The command that leaves the wheel, or the libraries, in `dest`; a `plain` one without
         options for setuptools, which not every tree takes.
         """
-        kept = (p for p in self.wheel if not (plain and p.startswith(f"-C{OPTION}")))
-        return tuple(part.replace(DEST, str(dest)) for part in kept)
+        kept = (p for p in self.wheel if not (plain and p.startswith(f"-C{BUILD_OPTION}")))
+        return tuple(part.replace(DESTINATION, str(dest)) for part in kept)

@@ -6,45 +6,45 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from tasks.stages.compile.fingerprint import for_cmake
-from tasks.stages.compile.job import DEST
-from tasks.stages.compile.work import Step, Work, cmake_build
+from tasks.stages.compile.fingerprint import format_cmake_paths
+from tasks.stages.compile.job import DESTINATION
+from tasks.stages.compile.work import BuildSpec, BuildStep, create_cmake_build
 
 
-def folder(work: Work) -> PurePath:
+def find_build_folder(work: BuildSpec) -> PurePath:
     """Our own folder."""
-    return work.ours / "cmake"
+    return work.build_root / "cmake"
 
 
-def products(work: Work) -> tuple[PurePath, ...]:
+def list_output_folders(work: BuildSpec) -> tuple[PurePath, ...]:
     """The whole CMake folder."""
-    return (folder(work),)
+    return (find_build_folder(work),)
 
 
-def configure_step(work: Work) -> Step:
+def create_configure_step(work: BuildSpec) -> BuildStep:
     """CMake, given everything as -D."""
     argv = (
-        *(work.cmake, "-S", str(work.tree), "-B", str(folder(work)), "-G", "Ninja"),
-        f"-DCMAKE_MAKE_PROGRAM={for_cmake(work.ninja)}",
-        f"-DPYTHON_EXECUTABLE={for_cmake(work.python)}",
-        *(f"-D{name}={value}" for name, value in sorted(_definitions(work).items())),
+        *(work.cmake, "-S", str(work.tree), "-B", str(find_build_folder(work)), "-G", "Ninja"),
+        f"-DCMAKE_MAKE_PROGRAM={format_cmake_paths(work.ninja)}",
+        f"-DPYTHON_EXECUTABLE={format_cmake_paths(work.python)}",
+        *(f"-D{name}={value}" for name, value in sorted(_complete_definitions(work).items())),
     )
-    return Step("configure PyTorch", argv, {})
+    return BuildStep("configure PyTorch", argv, {})
 
 
-def compile_step(work: Work) -> Step:
+def create_compile_step(work: BuildSpec) -> BuildStep:
     """Everything, or the one target."""
-    return cmake_build(work, folder(work))
+    return create_cmake_build(work, find_build_folder(work))
 
 
-def wheel_command(work: Work) -> Step:
+def create_wheel_step(work: BuildSpec) -> BuildStep:
     """An install prefix, which find_package(Torch) accepts."""
-    argv = (work.cmake, "--install", str(folder(work)), "--prefix", DEST)
-    return Step("install the libraries", argv, {})
+    argv = (work.cmake, "--install", str(find_build_folder(work)), "--prefix", DESTINATION)
+    return BuildStep("install the libraries", argv, {})
 
 
-def _definitions(work: Work) -> dict[str, str]:
-    fixed = {"CMAKE_BUILD_TYPE": work.type, "Python_EXECUTABLE": for_cmake(work.python)}
+def _complete_definitions(work: BuildSpec) -> dict[str, str]:
+    fixed = {"CMAKE_BUILD_TYPE": work.type, "Python_EXECUTABLE": format_cmake_paths(work.python)}
     given = {"BUILD_SHARED_LIBS": "ON", "BUILD_PYTHON": "OFF", **work.definitions, **fixed}
     given.pop("CMAKE_GENERATOR", None)  # it is given as -G
     return given

@@ -14,25 +14,25 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath
 
-from tasks.system.files import artifact, write_atomic
+from tasks.system.files import read_artifact, write_atomic
 
-_LIBRARY = re.compile(r".+\.(so(\.\d+)*|dll|dylib|a|lib|pyd)")
-_SKIPPED = ("CMakeFiles", "CMakeTmp")
+_LIBRARY_NAME = re.compile(r".+\.(so(\.\d+)*|dll|dylib|a|lib|pyd)")
+_SKIPPED_FOLDERS = ("CMakeFiles", "CMakeTmp")
 _RECENT = ""
 _TICK = 2_000_000_000  # ns: as coarse as a file system's clock may be
 
 
-def digest(folders: Iterable[PurePath], start: PurePath, known: PurePath) -> str:
+def compute_library_digest(folders: Iterable[PurePath], start: PurePath, known: PurePath) -> str:
     """sha256 over every library in `folders`, by its path from `start`; folders may be missing.
 
     The file `known` is what this function keeps; without it every library is read.
     """
-    before, now = _read(Path(known)), {}
+    before, now = _read_known_digests(Path(known)), {}
     total = hashlib.sha256()
-    for path in sorted(path for folder in folders for path in _libraries(Path(folder))):
+    for path in sorted(path for folder in folders for path in _find_libraries(Path(folder))):
         name = Path(os.path.relpath(path, start)).as_posix()
-        held, stamp = before.get(str(path)), _stamp(path)
-        content = held[1] if held and held[0] == stamp else artifact(path).sha256
+        held, stamp = before.get(str(path)), _compute_file_stamp(path)
+        content = held[1] if held and held[0] == stamp else read_artifact(path).sha256
         total.update(f"{name}\0{content}\n".encode())
         if stamp != _RECENT:
             now[str(path)] = (stamp, content)
@@ -41,7 +41,7 @@ def digest(folders: Iterable[PurePath], start: PurePath, known: PurePath) -> str
     return total.hexdigest()
 
 
-def _read(path: Path) -> dict[str, tuple[str, str]]:
+def _read_known_digests(path: Path) -> dict[str, tuple[str, str]]:
     """By path: what it looked like, and the digest of what it held."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -50,7 +50,7 @@ def _read(path: Path) -> dict[str, tuple[str, str]]:
         return {}
 
 
-def _stamp(path: Path) -> str:
+def _compute_file_stamp(path: Path) -> str:
     """`_RECENT` where it may change once more without looking different. The time of the inode
     itself is left out: wheel makes hard links to these files, which changes it.
     """
@@ -60,12 +60,16 @@ def _stamp(path: Path) -> str:
     return f"{there.st_size} {there.st_mtime_ns} {there.st_ino}"
 
 
-def _libraries(folder: Path) -> Iterator[Path]:
+def _find_libraries(folder: Path) -> Iterator[Path]:
     for path in folder.rglob("*"):
-        if _LIBRARY.fullmatch(path.name) and path.is_file() and not _is_trial(path, folder):
+        if (
+            _LIBRARY_NAME.fullmatch(path.name)
+            and path.is_file()
+            and not _is_compiler_check(path, folder)
+        ):
             yield path
 
 
-def _is_trial(path: Path, folder: Path) -> bool:
+def _is_compiler_check(path: Path, folder: Path) -> bool:
     """What CMake compiled to learn about the compiler."""
-    return any(part in _SKIPPED for part in path.relative_to(folder).parts)
+    return any(part in _SKIPPED_FOLDERS for part in path.relative_to(folder).parts)

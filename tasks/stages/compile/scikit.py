@@ -7,39 +7,49 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from tasks.stages.compile.work import Step, Work, cmake_build, parallel, wheel_argv
+from tasks.stages.compile.work import (
+    BuildSpec,
+    BuildStep,
+    build_job_variables,
+    build_wheel_argv,
+    create_cmake_build,
+)
 
 
-def folder(work: Work) -> PurePath:
+def find_build_folder(work: BuildSpec) -> PurePath:
     """Our own folder."""
-    return work.ours / "cmake"
+    return work.build_root / "cmake"
 
 
-def products(work: Work) -> tuple[PurePath, ...]:
+def list_output_folders(work: BuildSpec) -> tuple[PurePath, ...]:
     """The whole CMake folder; libraries lie where the tree's CMake puts them."""
-    return (folder(work),)
+    return (find_build_folder(work),)
 
 
-def configure_step(work: Work) -> Step:
+def create_configure_step(work: BuildSpec) -> BuildStep:
     """A wheel that is thrown away, of the target that only lists targets."""
-    config = (*_config(work), "build.targets=help", "install.components=nothing")
-    argv = wheel_argv(work, *config, dest=str(work.ours / "scratch"))
-    return Step("configure PyTorch", argv, _env(work))
+    config = (*_build_config_settings(work), "build.targets=help", "install.components=nothing")
+    argv = build_wheel_argv(work, *config, dest=str(work.build_root / "scratch"))
+    return BuildStep("configure PyTorch", argv, _build_scikit_variables(work))
 
 
-def compile_step(work: Work) -> Step:
+def create_compile_step(work: BuildSpec) -> BuildStep:
     """CMake's own build: the backend's would install and pack what was compiled."""
-    return cmake_build(work, folder(work))
+    return create_cmake_build(work, find_build_folder(work))
 
 
-def wheel_command(work: Work) -> Step:
+def create_wheel_step(work: BuildSpec) -> BuildStep:
     """The wheel, out of the same folder."""
-    return Step("make the wheel", wheel_argv(work, *_config(work)), _env(work))
+    return BuildStep(
+        "make the wheel",
+        build_wheel_argv(work, *_build_config_settings(work)),
+        _build_scikit_variables(work),
+    )
 
 
-def _config(work: Work) -> tuple[str, ...]:
-    return (f"build-dir={folder(work)}", f"cmake.build-type={work.type}")
+def _build_config_settings(work: BuildSpec) -> tuple[str, ...]:
+    return (f"build-dir={find_build_folder(work)}", f"cmake.build-type={work.type}")
 
 
-def _env(work: Work) -> dict[str, str]:
-    return parallel(work, "MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
+def _build_scikit_variables(work: BuildSpec) -> dict[str, str]:
+    return build_job_variables(work, "MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")

@@ -6,21 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tasks.core.model import Json
-from tasks.jobs.edgetimes import Heard
-from tasks.stages.compile.decision import Decision
+from tasks.jobs.edgetimes import EdgeTimes
+from tasks.stages.compile.decision import FolderDecision
 
 
 @dataclass
-class Run:
+class CompileStatistics:
     """A run as it goes: what was decided, MiB at the most by output, when outputs were made, jobs
     at once, what the compiler cache served, the outputs whose compilers ran out of memory, whether
     a make that knows no pool is part of it, lines with a warning, and the seconds that CMake took,
     and Ninja.
     """
 
-    decision: Decision
+    decision: FolderDecision
     peaks: Mapping[str, int] = field(default_factory=dict)
-    heard: Heard = field(default_factory=Heard)
+    edge_times: EdgeTimes = field(default_factory=EdgeTimes)
     jobs: int = 0
     cache: Mapping[str, Json] = field(default_factory=dict)
     killed: tuple[str, ...] = ()
@@ -29,12 +29,12 @@ class Run:
     configure_seconds: float = 0.0
     ninja_seconds: float = 0.0
 
-    def facts(self) -> dict[str, Json]:
+    def build_run_facts(self) -> dict[str, Json]:
         """For its line."""
         return {
             "configure_seconds": round(self.configure_seconds, 3),
             "ninja_seconds": round(self.ninja_seconds, 3),
-            "decision": self.decision.do,
+            "decision": self.decision.action,
             "changes": [str(change) for change in self.decision.changes],
             "jobs": self.jobs,
             "cache": dict(self.cache),

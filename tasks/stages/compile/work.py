@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from tasks.stages.compile.job import DEST
+from tasks.stages.compile.job import DESTINATION
 
 
 @dataclass(frozen=True)
-class Work:
+class BuildSpec:
     """A build: the tree, our build folder, tools by absolute path, and what is wanted.
 
     `definitions` are what CMake is given as -D, by entry. `jobs` compilers run at once; None where
@@ -18,7 +18,7 @@ class Work:
     """
 
     tree: PurePath
-    ours: PurePath
+    build_root: PurePath
     python: str
     cmake: str
     ninja: str
@@ -29,34 +29,36 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Step:
+class BuildStep:
     """One command of a build, run in the tree, with what it needs on top of the environment."""
 
-    what: str
+    description: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
 
 
-def cmake_build(work: Work, folder: PurePath, everything: str = "all") -> Step:
+def create_cmake_build(work: BuildSpec, folder: PurePath, everything: str = "all") -> BuildStep:
     """CMake's own build of a configured folder: the target that stands for everything, or the one
     that is wanted.
     """
     argv = (work.cmake, "--build", str(folder), "--target", work.target or everything)
     what = f"compile {work.target or 'PyTorch'}"
-    return Step(what, argv, parallel(work, "CMAKE_BUILD_PARALLEL_LEVEL"))
+    return BuildStep(what, argv, build_job_variables(work, "CMAKE_BUILD_PARALLEL_LEVEL"))
 
 
-def parallel(work: Work, *names: str) -> dict[str, str]:
+def build_job_variables(work: BuildSpec, *names: str) -> dict[str, str]:
     """The variables that say how many compilers run at once; none where a pool does."""
     return dict.fromkeys(names, str(work.jobs)) if work.jobs else {}
 
 
-def cmake_again(work: Work, folder: PurePath, arguments: tuple[str, ...]) -> Step:
+def create_reconfigure_step(
+    work: BuildSpec, folder: PurePath, arguments: tuple[str, ...]
+) -> BuildStep:
     """CMake in a configured folder, told what to forget and what to take."""
-    return Step("reconfigure PyTorch", (work.cmake, *arguments, str(folder)), {})
+    return BuildStep("reconfigure PyTorch", (work.cmake, *arguments, str(folder)), {})
 
 
-def wheel_argv(work: Work, *config: str, dest: str = DEST) -> tuple[str, ...]:
+def build_wheel_argv(work: BuildSpec, *config: str, dest: str = DESTINATION) -> tuple[str, ...]:
     """The command that makes a wheel by the tree's own backend, with `config` settings for it.
 
     `build` runs the backend in the tree itself, and so in the folder that is compiled already; pip

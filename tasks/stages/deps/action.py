@@ -7,143 +7,145 @@ from dataclasses import replace
 from pathlib import Path
 
 from tasks.compiler_cache import find as cache
-from tasks.core.deps_model import Cache, Deps, DepsJob, Program, Stamps
-from tasks.core.digest import canonical, sha256_text
-from tasks.core.errors import BuildError, MissingToolError
+from tasks.core.deps_model import CompilerCache, DepsJob, DepsManifest, Program, ToolchainStamps
+from tasks.core.digest import compute_text_sha256, format_canonical_json
+from tasks.core.errors import MissingToolError, TorchyardError
 from tasks.stages.deps import hostcompilers, toolkit
 from tasks.system import files, space
 from tasks.system.hardware import compilers, toolchain, vcvars
-from tasks.system.hardware.packagemanager import installing
+from tasks.system.hardware.packagemanager import format_install_command
 from tasks.system.python import environments, pythons
-from tasks.system.python.packages import Packages
-from tasks.system.voice import warn
+from tasks.system.python.packages import PackageInstaller
+from tasks.system.voice import print_warning
 from tasks.wheels.files import requirements
 
 
-def run(job: DepsJob) -> tuple[Deps, Cache, Stamps]:
+def run(job: DepsJob) -> tuple[DepsManifest, CompilerCache, ToolchainStamps]:
     """Compilers first: what is missing there is known in a second, before anything is
     downloaded.
     """
-    cc, cxx, msvc = hostcompilers.find(job)
-    git = _git(job)
+    cc, cxx, msvc = hostcompilers.find_host_compilers(job)
+    git = _find_required_git(job)
     hostcompilers.require_blas(job, cxx)
-    found = cache.find(job)
-    space.require_some(job.venv, "the build environment")
-    python = _environment(job)
+    found = cache.select_cache(job)
+    space.require_minimum_space(job.venv, "the build environment")
+    python = _prepare_environment(job)
     if job.compiles:
-        hostcompilers.require_headers(python)
-    cuda = toolkit.make(job, python)
-    scripts = _scripts(job)
-    deps = Deps(
+        hostcompilers.require_python_headers(python)
+    cuda = toolkit.prepare_cuda_toolkit(job, python)
+    scripts = _resolve_scripts_folder(job)
+    deps = DepsManifest(
         python=python,
-        python_version=pythons.interpreter(python).version,
-        identity=_identity(job),
+        python_version=pythons.find_interpreter(python).version,
+        identity=_read_environment_identity(job),
         overlay=str(job.overlay) if job.existing else None,
         scripts=str(scripts),
         toolkit=cuda,
         cuobjdump=toolkit.find_cuobjdump(job, python, cuda) if job.with_cuda else None,
-        cc=_known(cc),
-        cxx=_known(cxx),
-        cmake=_tool(scripts, "cmake"),
-        ninja=_tool(scripts, "ninja"),
+        cc=_add_compiler_digest(cc),
+        cxx=_add_compiler_digest(cxx),
+        cmake=_find_build_tool(scripts, "cmake"),
+        ninja=_find_build_tool(scripts, "ninja"),
         git=git,
         msvc=msvc,
     )
-    used = found or cache.install(job, python, scripts)
-    return deps, used, _stamps(deps, used)
+    used = found or cache.install_cache(job, python, scripts)
+    return deps, used, _read_toolchain_stamps(deps, used)
 
 
-def _known(compiler: Program) -> Program:
-    return replace(compiler, digest=toolchain.digest(compiler.path))
+def _add_compiler_digest(compiler: Program) -> Program:
+    return replace(compiler, digest=toolchain.hash_program(compiler.path))
 
 
-def _stamps(deps: Deps, used: Cache) -> Stamps:
-    nvcc = [toolchain.nvcc(deps.toolkit.home)] if deps.toolkit else []
-    sdk = vcvars.sdk_header(deps.msvc)
+def _read_toolchain_stamps(deps: DepsManifest, used: CompilerCache) -> ToolchainStamps:
+    nvcc = [toolchain.build_nvcc_path(deps.toolkit.home)] if deps.toolkit else []
+    sdk = vcvars.find_sdk_header(deps.msvc)
     paths = [path for path in (deps.cc.path, deps.cxx.path, used.path, sdk, *nvcc) if path]
-    return Stamps({path: toolchain.stamp(path) for path in paths})
+    return ToolchainStamps({path: toolchain.stamp_program(path) for path in paths})
 
 
-def _git(job: DepsJob) -> Program | None:
-    found = compilers.program("git")
+def _find_required_git(job: DepsJob) -> Program | None:
+    found = compilers.find_program("git")
     if not found and job.git_needed:
-        raise MissingToolError(f"git is needed {job.git_needed}", todo=installing("git"))
+        raise MissingToolError(
+            f"git is needed {job.git_needed}", hint=format_install_command("git")
+        )
     return found
 
 
-def _environment(job: DepsJob) -> str:
+def _prepare_environment(job: DepsJob) -> str:
     """The interpreter to install into, with the tools beside it."""
     uv = environments.find_uv()
     if uv is None:
-        warn("uv cannot run here; pip does its work, more slowly")
+        print_warning("uv cannot run here; pip does its work, more slowly")
     if job.existing:
-        files.own(job.overlay)
-        Packages(job.base, uv, job.log, job.overlay).install_locked(job.locked)
-        missing = _missing(job)
+        files.create_owned_folder(job.overlay)
+        PackageInstaller(job.base, uv, job.log, job.overlay).install_locked(job.locked)
+        missing = _list_missing_tools(job)
         if missing:
-            Packages(job.base, uv, job.log, job.overlay).install(
+            PackageInstaller(job.base, uv, job.log, job.overlay).install_requirements(
                 missing, what="install the build tools"
             )
         return job.base
-    _make_venv(job, uv)
-    python = str(environments.python_of(job.venv))
-    into = Packages(python, uv, job.log)
+    _ensure_venv(job, uv)
+    python = str(environments.find_venv_python(job.venv))
+    into = PackageInstaller(python, uv, job.log)
     into.install_locked(job.locked)
-    into.install([*job.tools, *job.toolkit_packages], what="install the build tools")
+    into.install_requirements([*job.tools, *job.toolkit_packages], what="install the build tools")
     return python
 
 
-def _make_venv(job: DepsJob, uv: str | None) -> None:
+def _ensure_venv(job: DepsJob, uv: str | None) -> None:
     """A venv of another Python or toolkit is made anew; one of the same is filled up.
 
     What another toolkit left behind (its libraries, the torch that was linked with them) would be
     found beside the new one.
     """
-    wanted = pythons.interpreter(job.base).version
-    made_for = sha256_text(canonical(job.toolkit_packages))
-    python = environments.python_of(job.venv)
+    wanted = pythons.find_interpreter(job.base).version
+    made_for = compute_text_sha256(format_canonical_json(job.toolkit_packages))
+    python = environments.find_venv_python(job.venv)
     try:
-        usable = python.exists() and pythons.interpreter(str(python)).version == wanted
-    except BuildError:
+        usable = python.exists() and pythons.find_interpreter(str(python)).version == wanted
+    except TorchyardError:
         usable = False
-    if usable and _identity_lines(job)[1:] == [made_for]:
+    if usable and _read_identity_lines(job)[1:] == [made_for]:
         return
     files.remove_owned(job.venv)
     environments.create_venv(job.venv, job.base, uv, job.log)
-    files.write_atomic(_identity_file(job), f"{secrets.token_hex(8)}\n{made_for}\n")
+    files.write_atomic(_resolve_identity_file(job), f"{secrets.token_hex(8)}\n{made_for}\n")
 
 
-def _identity_file(job: DepsJob) -> Path:
+def _resolve_identity_file(job: DepsJob) -> Path:
     return Path(job.overlay if job.existing else job.venv) / "torchyard-identity"
 
 
-def _identity(job: DepsJob) -> str:
+def _read_environment_identity(job: DepsJob) -> str:
     """Written once into a new environment; an existing interpreter is known by its path."""
-    return job.base if job.existing else _identity_lines(job)[0]
+    return job.base if job.existing else _read_identity_lines(job)[0]
 
 
-def _identity_lines(job: DepsJob) -> list[str]:
-    file = _identity_file(job)
+def _read_identity_lines(job: DepsJob) -> list[str]:
+    file = _resolve_identity_file(job)
     return file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
 
 
-def _missing(job: DepsJob) -> list[str]:
+def _list_missing_tools(job: DepsJob) -> list[str]:
     """The tools that neither the existing interpreter nor the overlay has in the wanted version."""
-    have = requirements.installed(job.base, job.overlay)
-    return list(requirements.lacking(job.tools, have))
+    have = requirements.list_installed_packages(job.base, job.overlay)
+    return list(requirements.find_missing_requirements(job.tools, have))
 
 
-def _scripts(job: DepsJob) -> Path:
+def _resolve_scripts_folder(job: DepsJob) -> Path:
     """Beside an existing interpreter it is `bin`, on Windows too: pip takes the scheme posix_home
     for --target, and uv joins that name.
     """
-    folder = environments.scripts_folder(job.venv)
+    folder = environments.find_scripts_folder(job.venv)
     return Path(job.overlay) / "bin" if job.existing else folder
 
 
-def _tool(scripts: Path, name: str) -> Program:
-    own = environments.program_in(scripts, name)
-    found = compilers.program(str(own)) or compilers.program(name)
+def _find_build_tool(scripts: Path, name: str) -> Program:
+    own = environments.build_program_path(scripts, name)
+    found = compilers.find_program(str(own)) or compilers.find_program(name)
     if not found:
-        raise MissingToolError(f"{name} is not there after it was installed", where=str(scripts))
+        raise MissingToolError(f"{name} is not there after it was installed", location=str(scripts))
     return found

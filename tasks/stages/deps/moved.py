@@ -4,33 +4,37 @@ are the packages those of torchyard.lock?
 
 from __future__ import annotations
 
-from tasks.core.dependencies import unlike
-from tasks.core.deps_model import DepsJob, Stamps
-from tasks.core.errors import BuildError
+from tasks.core.dependencies import describe_version_mismatches
+from tasks.core.deps_model import DepsJob, ToolchainStamps
+from tasks.core.errors import TorchyardError
 from tasks.system import manifests
 from tasks.system.hardware import toolchain
 from tasks.system.python import environments, frozen
 
 
-def moved(job: DepsJob) -> bool:
+def is_stale(job: DepsJob) -> bool:
     """Whether the environment's interpreter is gone, which an upgrade of the one beneath it can do,
     a compiler was upgraded, replaced or removed since, or other packages are locked. Whether that
     makes a difference is then told by deps.json.
     """
-    if not job.existing and not environments.python_of(job.venv).exists():
+    if not job.existing and not environments.find_venv_python(job.venv).exists():
         return True
     try:
-        last = manifests.read(job.stamps, Stamps)
-    except BuildError:
+        last = manifests.read_manifest(job.stamps, ToolchainStamps)
+    except TorchyardError:
         return True
-    upgraded = any(toolchain.stamp(path) != stamp for path, stamp in last.files.items())
-    return upgraded or bool(unlocked(job))
+    upgraded = any(toolchain.stamp_program(path) != stamp for path, stamp in last.files.items())
+    return upgraded or bool(list_unlocked(job))
 
 
-def unlocked(job: DepsJob) -> tuple[str, ...]:
+def list_unlocked(job: DepsJob) -> tuple[str, ...]:
     """What torchyard.lock holds and is not there."""
-    site = job.overlay if job.existing else frozen.site_of(job.venv)
+    site = job.overlay if job.existing else frozen.find_site_folder(job.venv)
     return (
-        *unlike(job.locked, frozen.versions(site) if job.locked else {}),
-        *unlike(job.locked_toolkit, frozen.versions(job.toolkit_folder)),
+        *describe_version_mismatches(
+            job.locked, frozen.read_package_versions(site) if job.locked else {}
+        ),
+        *describe_version_mismatches(
+            job.locked_toolkit, frozen.read_package_versions(job.toolkit_folder)
+        ),
     )

@@ -11,49 +11,51 @@ from tasks.core.errors import MissingToolError
 from tasks.system import files
 from tasks.system.hardware import compilers, cudahome, probe
 from tasks.system.python import environments
-from tasks.system.python.frozen import asked_by, frozen
-from tasks.system.python.packages import Packages
+from tasks.system.python.frozen import read_installed_packages, resolve_required_names
+from tasks.system.python.packages import PackageInstaller
 
-_CUOBJDUMP = "nvidia-cuda-cuobjdump"  # cuda-toolkit names it as an extra from 13.2 on
+_CUOBJDUMP_PACKAGE = "nvidia-cuda-cuobjdump"  # cuda-toolkit names it as an extra from 13.2 on
 
 
-def make(job: DepsJob, python: str) -> CudaHome | None:
+def prepare_cuda_toolkit(job: DepsJob, python: str) -> CudaHome | None:
     """The toolkit as CUDA_HOME. Raises `MissingToolError` where the planned one is gone."""
     match job.toolkit_provider:
         case "none":
             return None
         case "pypi":
-            return _of_packages(job, python)
-    version = probe.nvcc_version(Path(job.toolkit_home))
+            return _assemble_package_toolkit(job, python)
+    version = probe.read_nvcc_version(Path(job.toolkit_home))
     if not version:
         raise MissingToolError(
             "the CUDA toolkit that this profile was planned with is gone",
-            where=job.toolkit_home,
-            todo="install it again, or accept what is here now: doit doctor --accept",
+            location=job.toolkit_home,
+            hint="install it again, or accept what is here now: doit doctor --accept",
         )
     return CudaHome(job.toolkit_home, version, ())
 
 
-def _of_packages(job: DepsJob, python: str) -> CudaHome:
-    site = environments.site_packages(python)
+def _assemble_package_toolkit(job: DepsJob, python: str) -> CudaHome:
+    site = environments.find_site_packages(python)
     if job.existing:
         files.remove_owned(job.toolkit_folder)
-        site = files.own(job.toolkit_folder)
-        into = Packages(python, environments.find_uv(), job.log, site)
+        site = files.create_owned_folder(job.toolkit_folder)
+        into = PackageInstaller(python, environments.find_uv(), job.log, site)
         into.install_locked(job.locked_toolkit)
-        into.install(job.toolkit_packages, what="install the CUDA toolkit")
-    home = cudahome.assemble(site, job.cuda_home)
-    return CudaHome(str(home), probe.nvcc_version(home), pins(site, job.toolkit_packages))
+        into.install_requirements(job.toolkit_packages, what="install the CUDA toolkit")
+    home = cudahome.assemble_cuda_home(site, job.cuda_home)
+    return CudaHome(
+        str(home), probe.read_nvcc_version(home), list_toolkit_pins(site, job.toolkit_packages)
+    )
 
 
-def pins(site: Path, asked: Sequence[str]) -> tuple[str, ...]:
+def list_toolkit_pins(site: Path, asked: Sequence[str]) -> tuple[str, ...]:
     """The exact versions of what `asked` brought: constraints for every later install.
 
     Only of that: torch brings packages of NVIDIA's into the same folder, other ones with each
     release, and they are no part of the toolkit.
     """
-    here = frozen(site)
-    return tuple(sorted(here[name].pin for name in asked_by(asked, here)))
+    here = read_installed_packages(site)
+    return tuple(sorted(here[name].pin for name in resolve_required_names(asked, here)))
 
 
 def find_cuobjdump(job: DepsJob, python: str, toolkit: CudaHome | None) -> str:
@@ -65,14 +67,14 @@ def find_cuobjdump(job: DepsJob, python: str, toolkit: CudaHome | None) -> str:
     name = "cuobjdump.exe" if sys.platform == "win32" else "cuobjdump"
     places = [Path(toolkit.home) / "bin" / name] if toolkit else []
     if job.existing:
-        places.append(environments.site_packages(python) / "triton/backends/nvidia/bin" / name)
+        places.append(environments.find_site_packages(python) / "triton/backends/nvidia/bin" / name)
     for place in [*places, *Path(job.toolkit_folder).glob(f"nvidia/cu*/bin/{name}")]:
         if place.is_file():
             return str(place)
-    if found := compilers.program("cuobjdump"):
+    if found := compilers.find_program("cuobjdump"):
         return found.path
-    folder = files.own(job.toolkit_folder)
-    into = Packages(python, environments.find_uv(), job.log, folder)
+    folder = files.create_owned_folder(job.toolkit_folder)
+    into = PackageInstaller(python, environments.find_uv(), job.log, folder)
     into.install_locked(job.locked_toolkit)
-    into.install([_CUOBJDUMP], what="install cuobjdump")
+    into.install_requirements([_CUOBJDUMP_PACKAGE], what="install cuobjdump")
     return str(next(folder.glob(f"nvidia/cu*/bin/{name}")))

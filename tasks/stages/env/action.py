@@ -5,40 +5,45 @@ from __future__ import annotations
 from pathlib import Path
 
 from tasks.compiler_cache import distributed as distribute
-from tasks.core.deps_model import Cache, Deps
-from tasks.stages.env.job import Caching, Environment, EnvJob
-from tasks.stages.env.launchers import caching
-from tasks.stages.env.resolve import resolve
-from tasks.stages.env.runtime import resolve_runtime
+from tasks.core.deps_model import CompilerCache, DepsManifest
+from tasks.stages.env.job import CacheEnvironment, Environment, EnvJob
+from tasks.stages.env.launchers import build_cache_environment
+from tasks.stages.env.resolve import resolve_environments
+from tasks.stages.env.runtime import resolve_runtime_environment
 from tasks.stages.env.scripts import write_scripts, write_wrappers
 from tasks.stages.source.job import SourceTree
 from tasks.system import manifests
 from tasks.system.python import environments
-from tasks.system.python.packages import Extra, Packages
+from tasks.system.python.packages import InstallOptions, PackageInstaller
 
-_REQUIREMENTS = ("requirements.txt", "requirements-build.txt")
+_REQUIREMENT_FILES = ("requirements.txt", "requirements-build.txt")
 
 
-def run(job: EnvJob) -> tuple[Environment, Environment, Caching]:
+def run(job: EnvJob) -> tuple[Environment, Environment, CacheEnvironment]:
     """The environment of source builds, that of extensions, and what caches their compilers; the
     scripts hold the first, and the wrappers that of programs that run.
     """
-    deps, cache = manifests.read(job.deps, Deps), manifests.read(job.cache, Cache)
-    tree = manifests.read(job.source, SourceTree).tree if job.source else ""
+    deps, cache = (
+        manifests.read_manifest(job.deps, DepsManifest),
+        manifests.read_manifest(job.cache, CompilerCache),
+    )
+    tree = manifests.read_manifest(job.source, SourceTree).tree if job.source else ""
     if job.distribute:
-        distribute.prepare(job.distribute)
-    full, extension = resolve(job, deps, cache, tree)
+        distribute.write_wrapper_script(job.distribute)
+    full, extension = resolve_environments(job, deps, cache, tree)
     if tree:
         _install_requirements(job, deps, Path(tree))
     write_scripts(job, full)
-    write_wrappers(job, resolve_runtime(job, deps))
-    return full, extension, caching(job, deps, cache)
+    write_wrappers(job, resolve_runtime_environment(job, deps))
+    return full, extension, build_cache_environment(job, deps, cache)
 
 
-def _install_requirements(job: EnvJob, deps: Deps, tree: Path) -> None:
-    wanted = [path for name in _REQUIREMENTS if (path := tree / name).is_file()]
+def _install_requirements(job: EnvJob, deps: DepsManifest, tree: Path) -> None:
+    wanted = [path for name in _REQUIREMENT_FILES if (path := tree / name).is_file()]
     if not wanted:
         return
     pins = deps.toolkit.pins if deps.toolkit else ()
-    into = Packages(deps.python, environments.find_uv(), job.log)
-    into.install((), Extra(pins, files=tuple(wanted)), "install the tree's requirements")
+    into = PackageInstaller(deps.python, environments.find_uv(), job.log)
+    into.install_requirements(
+        (), InstallOptions(pins, files=tuple(wanted)), "install the tree's requirements"
+    )

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from tasks.core.deps_model import Cache, Deps
-from tasks.core.errors import BuildError
+from tasks.core.deps_model import CompilerCache, DepsManifest
+from tasks.core.errors import TorchyardError
 from tasks.stages.env.job import Environment, EnvJob
-from tasks.stages.env.resolve import resolve
+from tasks.stages.env.resolve import resolve_environments
 from tasks.stages.source.job import SourceTree
 from tasks.system import manifests
 
 
-def foresee(job: EnvJob) -> Environment | None:
+def preview_environment(job: EnvJob) -> Environment | None:
     """That of source builds; None where the stages before have not run yet."""
     try:
-        deps, cache = manifests.read(job.deps, Deps), manifests.read(job.cache, Cache)
-        tree = manifests.read(job.source, SourceTree).tree if job.source else ""
-    except BuildError:
+        deps, cache = (
+            manifests.read_manifest(job.deps, DepsManifest),
+            manifests.read_manifest(job.cache, CompilerCache),
+        )
+        tree = manifests.read_manifest(job.source, SourceTree).tree if job.source else ""
+    except TorchyardError:
         return None
-    return resolve(job, deps, cache, tree)[0]
+    return resolve_environments(job, deps, cache, tree)[0]

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
-from tasks.core.deps_model import Cache
-from tasks.core.digest import sha256_text
+from tasks.core.deps_model import CompilerCache
+from tasks.core.digest import compute_text_sha256
 from tasks.core.model import Arch, Strategy, System
 
 # What puts a compiler cache into a CMake build, or keeps it out
-LAUNCHERS = (
+LAUNCHER_VARIABLES = (
     "CMAKE_C_COMPILER_LAUNCHER",
     "CMAKE_CXX_COMPILER_LAUNCHER",
     "CMAKE_CUDA_COMPILER_LAUNCHER",
@@ -45,7 +45,7 @@ class Environment:
         """Every variable that it may change, sorted."""
         return tuple(sorted({*self.set, *self.defaults, *self.prepend, *self.unset}))
 
-    def settled(self, held: Mapping[str, str]) -> Environment:
+    def keep_configured_launchers(self, held: Mapping[str, str]) -> Environment:
         """For a folder that CMake has configured, with `held` in its cache.
 
         A compiler cache that came or went in the meantime would change every command line, and so
@@ -55,7 +55,7 @@ class Environment:
         configured = {name: held[name] for name in self.offered if name in held}
         return replace(self, set={**kept, **configured})
 
-    def over(self, base: Mapping[str, str]) -> dict[str, str]:
+    def build_child_environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """The whole environment of a child that would otherwise have `base`; no empty elements."""
         result = {**self.defaults, **base}
         for name in self.unset:
@@ -69,7 +69,7 @@ class Environment:
 
 
 @dataclass(frozen=True)
-class Caching:
+class CacheEnvironment:
     """The manifest cache-env.json: what puts a compiler cache before an extension's compilers.
 
     No stage has it among its reads: with a cache or without one, the same comes out. `set` and
@@ -77,20 +77,22 @@ class Caching:
     program, with the words that it stands for.
     """
 
-    cache: Cache
+    cache: CompilerCache
     set: Mapping[str, str]
     defaults: Mapping[str, str]
     wrapped: Mapping[str, tuple[str, ...]]
 
-    def over(self, base: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    def build_compiler_environment(
+        self, base: Mapping[str, str], own: Mapping[str, str]
+    ) -> dict[str, str]:
         """The whole environment of a build that would have `base`; `own` is what goes before
         ours.
         """
         result = {**self.defaults, **base, **self.set, **own}
-        return {**result, **namespace(self.cache, result)}
+        return {**result, **build_cache_namespace(self.cache, result)}
 
 
-def namespace(cache: Cache, variables: Mapping[str, str]) -> dict[str, str]:
+def build_cache_namespace(cache: CompilerCache, variables: Mapping[str, str]) -> dict[str, str]:
     """Keeps results apart by nvcc's own variables, which ccache does not look at.
 
     Without it an object that was compiled with NVCC_APPEND_FLAGS=-DX is served to a compile that
@@ -100,7 +102,7 @@ def namespace(cache: Cache, variables: Mapping[str, str]) -> dict[str, str]:
     if cache.kind != "ccache" or not any(flags):
         return {}
     own = variables.get("CCACHE_NAMESPACE", "")
-    return {"CCACHE_NAMESPACE": own + sha256_text("\n".join(flags))[:16]}
+    return {"CCACHE_NAMESPACE": own + compute_text_sha256("\n".join(flags))[:16]}
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,15 @@ import shlex
 from collections.abc import Mapping
 from itertools import takewhile
 
-from tasks.core.deps_model import Cache, Deps
-from tasks.stages.env.job import LAUNCHERS, Caching, EnvJob
+from tasks.core.deps_model import CompilerCache, DepsManifest
+from tasks.stages.env.job import LAUNCHER_VARIABLES, CacheEnvironment, EnvJob
 
-_CXX, _CUDA = LAUNCHERS[:2], LAUNCHERS[2]
-_SIZE = "20G"
-_PREFIXES = ("CCACHE_", "SCCACHE_")
+_CXX_LAUNCHERS, _CUDA_LAUNCHER = LAUNCHER_VARIABLES[:2], LAUNCHER_VARIABLES[2]
+_DEFAULT_CACHE_SIZE = "20G"
+_CACHE_PREFIXES = ("CCACHE_", "SCCACHE_")
 # Seconds that sccache's server waits for work. Its own 600 are too few: PyTorch's CI has builds
 # that fail with them (.ci/pytorch/win-test-helpers/set_vars.bat)
-_LONG = "3600"
+_IDLE_TIMEOUT = "3600"
 
 # Each of these gives up a check that costs hits here and finds nothing:
 _SLOPPINESS = (
@@ -44,35 +44,37 @@ _CCACHE_NAMES = {
 _SCCACHE_NAMES = {"SCCACHE_BASEDIRS": "basedirs", "SCCACHE_CACHE_SIZE": "size"}
 
 
-def launchers(cache: Cache, asked: str, job: EnvJob) -> dict[str, str]:
+def select_launchers(cache: CompilerCache, asked: str, job: EnvJob) -> dict[str, str]:
     """The launchers of torch's own build; what build.env and build.flags say comes after them.
     ccache calls by itself what hands compilations on: command lines are the same with it.
 
     Left alone, torch's tree looks for ccache itself: USE_CCACHE keeps it from that.
     """
-    alone = dict.fromkeys(_CXX, job.distribute) if job.distribute else {}
+    alone = dict.fromkeys(_CXX_LAUNCHERS, job.distribute) if job.distribute else {}
     if asked == "off" or job.flags.get("USE_CCACHE") is False:
         return {"USE_CCACHE": "0", **alone}
     if not cache.kind:
         return alone
     if job.system != "windows":
-        return dict.fromkeys([*_CXX, *([_CUDA] if job.cuda else [])], cache.path)
+        return dict.fromkeys([*_CXX_LAUNCHERS, *([_CUDA_LAUNCHER] if job.cuda else [])], cache.path)
     # not nvcc, which races behind a cache there (pytorch.yaml, windows-flags)
-    given = dict.fromkeys(_CXX, cache.path.replace("\\", "/"))
+    given = dict.fromkeys(_CXX_LAUNCHERS, cache.path.replace("\\", "/"))
     if job.build_type == "Release":
         return given
     # /Z7: with /Zi all compilers write into one .pdb, which no cache can hold
     return {**given, "CMAKE_MSVC_DEBUG_INFORMATION_FORMAT": "Embedded"}
 
 
-def offered(job: EnvJob) -> tuple[str, ...]:
+def list_optional_launchers(job: EnvJob) -> tuple[str, ...]:
     """What a configured folder need not take: all that nobody asked for by name."""
     if job.caching not in {"auto", "off"}:
         return ()
-    return tuple(name for name in LAUNCHERS if name not in {*job.variables, *job.flags})
+    return tuple(name for name in LAUNCHER_VARIABLES if name not in {*job.variables, *job.flags})
 
 
-def caching(job: EnvJob, deps: Deps, cache: Cache) -> Caching:
+def build_cache_environment(
+    job: EnvJob, deps: DepsManifest, cache: CompilerCache
+) -> CacheEnvironment:
     """What puts the cache before the compilers of an extension.
 
     From 2.14 on torch's cpp_extension takes a ccache or sccache of PATH by itself, whichever was
@@ -81,20 +83,22 @@ def caching(job: EnvJob, deps: Deps, cache: Cache) -> Caching:
     """
     alone = {"TORCH_NO_COMPILER_WRAPPER": "1"}
     if not cache.kind or job.caching == "off" or job.system == "windows":
-        return Caching(Cache(), alone, {}, {})
+        return CacheEnvironment(CompilerCache(), alone, {}, {})
     wrapped = {"CXX": (cache.path, deps.cxx.path)}
     nvcc = {}
     if job.cuda and deps.toolkit:
-        nvcc = _nvcc(cache, f"{deps.toolkit.home}/bin/nvcc")
+        nvcc = _build_nvcc_variables(cache, f"{deps.toolkit.home}/bin/nvcc")
     else:
         # with CUDA, cpp_extension gives CC to nvcc as its host compiler, and the cache would then
         # know it by the bytes of our script
         wrapped["CC"] = (cache.path, deps.cc.path)
-    tuned = tuning(job, deps, cache, str(job.venv.parent), debug=False)
-    return Caching(cache, {**alone, **nvcc}, {**tuned, **of_caches(job.variables)}, wrapped)
+    tuned = compute_cache_tuning(job, deps, cache, str(job.venv.parent), debug=False)
+    return CacheEnvironment(
+        cache, {**alone, **nvcc}, {**tuned, **select_cache_settings(job.variables)}, wrapped
+    )
 
 
-def _nvcc(cache: Cache, nvcc: str) -> dict[str, str]:
+def _build_nvcc_variables(cache: CompilerCache, nvcc: str) -> dict[str, str]:
     """For cpp_extension's Ninja file, which takes PYTORCH_NVCC as it is, and for CMake.
 
     The option by which torch has nvcc write a dependency file is no option to ccache before 4.13
@@ -103,12 +107,12 @@ def _nvcc(cache: Cache, nvcc: str) -> dict[str, str]:
     return {
         "PYTORCH_NVCC": shlex.join([cache.path, nvcc]),
         "TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES": "1",
-        _CUDA: cache.path,
+        _CUDA_LAUNCHER: cache.path,
     }
 
 
-def tuning(
-    job: EnvJob, deps: Deps, cache: Cache, base: str, *, debug: bool | None = None
+def compute_cache_tuning(
+    job: EnvJob, deps: DepsManifest, cache: CompilerCache, base: str, *, debug: bool | None = None
 ) -> dict[str, str]:
     """What makes the cache hit, in another checkout too; `base` is the folder that they share.
 
@@ -118,18 +122,18 @@ def tuning(
     if not cache.kind:
         # for a folder that was configured with it
         return {"CCACHE_DISABLE": "1"} if job.caching == "off" else {}
-    size = _SIZE if job.cache_size == "auto" else job.cache_size
+    size = _DEFAULT_CACHE_SIZE if job.cache_size == "auto" else job.cache_size
     if cache.kind == "sccache":
-        given = _sccache(size, base)
+        given = _tune_sccache(size, base)
     else:
         release = job.build_type == "Release" if debug is None else not debug
-        given = _ccache(size, base, wheels=_wheels(deps), release=release)
+        given = _tune_ccache(size, base, wheels=_has_wheel_compilers(deps), release=release)
     own = set(cache.own) - ({"max_size", "size"} if job.cache_size != "auto" else set())
     known = {**_CCACHE_NAMES, **_SCCACHE_NAMES}
     return {name: value for name, value in given.items() if known.get(name) not in own}
 
 
-def _ccache(size: str, base: str, *, wheels: bool, release: bool) -> dict[str, str]:
+def _tune_ccache(size: str, base: str, *, wheels: bool, release: bool) -> dict[str, str]:
     """Compilers that came in wheels have a new time in each environment, and the same bytes. The
     compiler's folder is part of the key of what has debug information, unless nobody debugs.
     """
@@ -142,18 +146,18 @@ def _ccache(size: str, base: str, *, wheels: bool, release: bool) -> dict[str, s
     }
 
 
-def _sccache(size: str, base: str) -> dict[str, str]:
+def _tune_sccache(size: str, base: str) -> dict[str, str]:
     """Its server takes these when it is started; one that runs already keeps what it has."""
     return {
         "SCCACHE_CACHE_SIZE": size,
-        "SCCACHE_IDLE_TIMEOUT": _LONG,
+        "SCCACHE_IDLE_TIMEOUT": _IDLE_TIMEOUT,
         # compile without it rather than fail where the server went away
         "SCCACHE_IGNORE_SERVER_IO_ERROR": "1",
         **({"SCCACHE_BASEDIRS": base} if base else {}),
     }
 
 
-def base_dir(job: EnvJob, tree: str) -> str:
+def find_base_dir(job: EnvJob, tree: str) -> str:
     """The folder that holds both the tree and our build folder, below which paths are taken as
     relative ones; the tree alone where that would be all of the disk, or all homes.
     """
@@ -165,10 +169,10 @@ def base_dir(job: EnvJob, tree: str) -> str:
     return str(type(build)(*shared)) if len(shared) > 2 else tree
 
 
-def of_caches(variables: Mapping[str, str]) -> dict[str, str]:
+def select_cache_settings(variables: Mapping[str, str]) -> dict[str, str]:
     """A person's settings of a compiler cache among the variables of build.env."""
-    return {name: value for name, value in variables.items() if name.startswith(_PREFIXES)}
+    return {name: value for name, value in variables.items() if name.startswith(_CACHE_PREFIXES)}
 
 
-def _wheels(deps: Deps) -> bool:
+def _has_wheel_compilers(deps: DepsManifest) -> bool:
     return bool(deps.toolkit and deps.toolkit.pins)

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tasks.core.deps_model import Deps
+from tasks.core.deps_model import DepsManifest
 from tasks.stages.env import leaks
 from tasks.stages.env.job import Environment, EnvJob
 
-HAND_JOBS = "for use by hand: as many compilers as fit into memory; the tool goes by what is free"
+MAX_JOBS_REASON = (
+    "for use by hand: as many compilers as fit into memory; the tool goes by what is free"
+)
 
-_NO_USER_SITE = "packages of the user's own folder would shadow those of this environment"
-_LAUNCHER = "the compiler cache, or what hands on to other machines, stands before it"
-_CACHE = "lets the compiler cache hit in another folder, or checkout"
-SET = {
-    "PYTHONNOUSERSITE": _NO_USER_SITE,
+_NO_USER_SITE_REASON = "packages of the user's own folder would shadow those of this environment"
+_LAUNCHER_REASON = "the compiler cache, or what hands on to other machines, stands before it"
+_CACHE_REASON = "lets the compiler cache hit in another folder, or checkout"
+SET_REASONS = {
+    "PYTHONNOUSERSITE": _NO_USER_SITE_REASON,
     "VIRTUAL_ENV": "the environment that torch and the extensions are installed into",
     "PYTHONPATH": "build tools that lie beside the existing interpreter",
     "VSLANG": "compilers say what they have to say in English",
@@ -35,9 +37,9 @@ SET = {
     "NVCC_APPEND_FLAGS": "options of nvcc that this toolkit and torch need",
     "USE_CUDA": "whether torch is built with CUDA",
     "USE_CCACHE": "keeps torch's CMake from looking for a ccache of its own",
-    "CMAKE_C_COMPILER_LAUNCHER": _LAUNCHER,
-    "CMAKE_CXX_COMPILER_LAUNCHER": _LAUNCHER,
-    "CMAKE_CUDA_COMPILER_LAUNCHER": _LAUNCHER,
+    "CMAKE_C_COMPILER_LAUNCHER": _LAUNCHER_REASON,
+    "CMAKE_CXX_COMPILER_LAUNCHER": _LAUNCHER_REASON,
+    "CMAKE_CUDA_COMPILER_LAUNCHER": _LAUNCHER_REASON,
     "CMAKE_MSVC_DEBUG_INFORMATION_FORMAT": "/Z7: a cache cannot hold one .pdb that all write into",
     "CMAKE_GENERATOR": "Ninja compiles what changed, and takes its jobs from the pool",
     "CMAKE_BUILD_TYPE": "build.type says so",
@@ -50,52 +52,52 @@ SET = {
     "CCACHE_MAXSIZE": "how big the compiler cache may get",
     "SCCACHE_CACHE_SIZE": "how big the compiler cache may get",
     "CCACHE_SLOPPINESS": "checks that cost hits and find nothing here",
-    "CCACHE_BASEDIR": _CACHE,
-    "SCCACHE_BASEDIRS": _CACHE,
+    "CCACHE_BASEDIR": _CACHE_REASON,
+    "SCCACHE_BASEDIRS": _CACHE_REASON,
     "CCACHE_ABSSTDERR": "compilers' messages keep whole paths",
     "CCACHE_COMPILERCHECK": "a compiler that came in a wheel is known by its bytes, not its time",
-    "CCACHE_NOHASHDIR": _CACHE,
+    "CCACHE_NOHASHDIR": _CACHE_REASON,
     "SCCACHE_IDLE_TIMEOUT": "its server is to outlive the longest compilation",
     "SCCACHE_IGNORE_SERVER_IO_ERROR": "a server that went away is no reason to fail",
     "CUDA_LAUNCH_BLOCKING": "errors are told at the kernel that made them",
 }
-_PREPENDED = {
+_PREPEND_REASONS = {
     "PATH": "this profile's programs go before those of the same name",
     "LD_LIBRARY_PATH": "torch is linked against this toolkit, which the loader does not know",
 }
 
 
-def explained(job: EnvJob, deps: Deps, environment: Environment) -> Environment:
+def add_build_reasons(job: EnvJob, deps: DepsManifest, environment: Environment) -> Environment:
     """The environment of a build, with its reasons."""
-    asked = _captured(deps)
+    asked = _explain_msvc_variables(deps)
     if job.strategy == "source":
         asked |= dict.fromkeys(job.flags, "build.flags says so")
         asked |= dict.fromkeys(job.variables, "build.env says so")
-    return _with(environment, asked)
+    return _attach_reasons(environment, asked)
 
 
-def explained_at_run_time(job: EnvJob, deps: Deps, environment: Environment) -> Environment:
+def add_runtime_reasons(job: EnvJob, deps: DepsManifest, environment: Environment) -> Environment:
     """The environment of programs that run, with its reasons."""
-    asked = _captured(deps) | dict.fromkeys(job.runtime, "runtime.env says so")
+    asked = _explain_msvc_variables(deps) | dict.fromkeys(job.runtime, "runtime.env says so")
     if job.runtime.get("CUDA_LAUNCH_BLOCKING") == "1":
         del asked["CUDA_LAUNCH_BLOCKING"]  # whichever setting asked for it, this is what it is for
-    return _with(environment, asked)
+    return _attach_reasons(environment, asked)
 
 
-def _captured(deps: Deps) -> dict[str, str]:
+def _explain_msvc_variables(deps: DepsManifest) -> dict[str, str]:
     """Windows knows a name in any case, and the environment has it in capitals."""
     if not deps.msvc:
         return {}
     return {name.upper(): deps.msvc.by for name in deps.msvc.set}
 
 
-def _with(environment: Environment, asked: dict[str, str]) -> Environment:
+def _attach_reasons(environment: Environment, asked: dict[str, str]) -> Environment:
     found = {
-        **leaks.WHY,
-        **SET,
+        **leaks.UNSET_REASONS,
+        **SET_REASONS,
         **asked,
-        **{name: _PREPENDED.get(name, "") for name in environment.prepend},
+        **{name: _PREPEND_REASONS.get(name, "") for name in environment.prepend},
         # one that is asked for and empty is, on Windows, one that is taken away
-        **{name: asked.get(name, leaks.WHY.get(name, "")) for name in environment.unset},
+        **{name: asked.get(name, leaks.UNSET_REASONS.get(name, "")) for name in environment.unset},
     }
     return replace(environment, why={n: found[n] for n in environment.names if found.get(n)})

@@ -11,144 +11,171 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import PurePath, PurePosixPath, PureWindowsPath
 
-from tasks.core.deps_model import Cache, CudaHome, Deps
-from tasks.core.errors import BuildError
-from tasks.knowledge.versions import numbers
+from tasks.core.deps_model import CompilerCache, CudaHome, DepsManifest
+from tasks.core.errors import TorchyardError
+from tasks.knowledge.versions import parse_major_minor
 from tasks.stages.env import msvc
-from tasks.stages.env.job import Environment, EnvJob, namespace
-from tasks.stages.env.launchers import base_dir, launchers, offered, tuning
-from tasks.stages.env.leaks import LEAKS
-from tasks.stages.env.reasons import explained
+from tasks.stages.env.job import Environment, EnvJob, build_cache_namespace
+from tasks.stages.env.launchers import (
+    compute_cache_tuning,
+    find_base_dir,
+    list_optional_launchers,
+    select_launchers,
+)
+from tasks.stages.env.leaks import LEAKING_VARIABLES
+from tasks.stages.env.reasons import add_build_reasons
 
-_NO_CACHE = Cache()
-NEW_FOLDERS = "CMAKE_BUILD_RPATH_USE_ORIGIN"
-_BLAS = {"mkl": "MKL", "openblas": "OpenBLAS", "generic": "Generic"}  # PyTorch's BLAS variable
+_NO_CACHE = CompilerCache()
+ORIGIN_RPATH_VARIABLE = "CMAKE_BUILD_RPATH_USE_ORIGIN"
+_BLAS_NAMES = {
+    "mkl": "MKL",
+    "openblas": "OpenBLAS",
+    "generic": "Generic",
+}  # PyTorch's BLAS variable
 
 
-def resolve(
-    job: EnvJob, deps: Deps, cache: Cache = _NO_CACHE, tree: str = ""
+def resolve_environments(
+    job: EnvJob, deps: DepsManifest, cache: CompilerCache = _NO_CACHE, tree: str = ""
 ) -> tuple[Environment, Environment]:
     """The full environment and that of the extensions.
 
     `cache` is the compiler cache of a source build, `tree` its source. Only the first says why.
     """
-    shared = {**python(job, deps), **compilers(job, deps), **cuda(job, deps)}
-    extension = _environment(job, deps, {**shared, **_extension(job, deps)})
+    shared = {
+        **build_python_variables(job, deps),
+        **build_compiler_variables(job, deps),
+        **build_cuda_variables(job, deps),
+    }
+    extension = _create_build_environment(
+        job, deps, {**shared, **_build_extension_variables(job, deps)}
+    )
     if job.strategy != "source":
-        return explained(job, deps, extension), extension
-    full = _environment(job, deps, {**shared, **_source(job, deps, cache)})
-    tuned = tuning(job, deps, cache, base_dir(job, tree))
-    return explained(
-        job, deps, replace(full, defaults=tuned, offered=(*offered(job), *_new_folders(job)))
+        return add_build_reasons(job, deps, extension), extension
+    full = _create_build_environment(
+        job, deps, {**shared, **_build_source_variables(job, deps, cache)}
+    )
+    tuned = compute_cache_tuning(job, deps, cache, find_base_dir(job, tree))
+    return add_build_reasons(
+        job,
+        deps,
+        replace(
+            full,
+            defaults=tuned,
+            offered=(*list_optional_launchers(job), *_list_new_folder_variables(job)),
+        ),
     ), extension
 
 
-def python(job: EnvJob, deps: Deps) -> dict[str, str]:
+def build_python_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
     """No user site-packages; the built environment, or the tools beside an existing one."""
     home = {"PYTHONPATH": deps.overlay} if deps.overlay else {"VIRTUAL_ENV": str(job.venv)}
     return {"PYTHONNOUSERSITE": "1", **home}
 
 
-def compilers(job: EnvJob, deps: Deps) -> dict[str, str]:
+def build_compiler_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
     """The compilers, and on Windows the environment that they work in.
 
     nvcc's host compiler is that of the C++ code: CUDAHOSTCXX for CMake, CC for cpp_extension.
     """
     if job.system == "windows":
-        return msvc.variables(deps.msvc)
+        return msvc.build_msvc_variables(deps.msvc)
     host = deps.cxx.path if job.cuda else ""
     found = {"CC": deps.cc.path, "CXX": deps.cxx.path, "CUDAHOSTCXX": host}
     return {name: path for name, path in found.items() if path}
 
 
-def cuda(job: EnvJob, deps: Deps) -> dict[str, str]:
+def build_cuda_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
     """Where the toolkit is, for all who look for one; nothing where none is used."""
-    toolkit = _toolkit(job, deps)
+    toolkit = _find_used_toolkit(job, deps)
     if not toolkit:
         return {}
-    home = _path(job, toolkit.home)
+    home = _parse_system_path(job, toolkit.home)
     nvcc = home / "bin" / ("nvcc.exe" if job.system == "windows" else "nvcc")
     # CMake writes CUDACXX into files of its own, where a backslash would escape what follows it
     return {"CUDA_HOME": str(home), "CUDA_PATH": str(home), "CUDACXX": nvcc.as_posix()}
 
 
-def _extension(job: EnvJob, deps: Deps) -> dict[str, str]:
+def _build_extension_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
     """CUDAARCHS is how CMake takes CMAKE_CUDA_ARCHITECTURES from the environment.
 
     An extension built by CMake honours it. PyTorch's own tree does not get it: releases to 2.8
     overwrite the value and later ones warn and ignore it, but only after CMake's compiler check has
     used it, where one that the toolkit cannot make is fatal.
     """
-    if not _toolkit(job, deps):
+    if not _find_used_toolkit(job, deps):
         return {}
     lists = {"TORCH_CUDA_ARCH_LIST": job.arch_lists.extensions, "CUDAARCHS": job.arch_lists.cmake}
-    return {**_written(lists), **msvc_flags(job, deps, extension=True)}
+    return {**_drop_empty_values(lists), **select_msvc_flags(job, deps, extension=True)}
 
 
-def _source(job: EnvJob, deps: Deps, cache: Cache) -> dict[str, str]:
+def _build_source_variables(
+    job: EnvJob, deps: DepsManifest, cache: CompilerCache
+) -> dict[str, str]:
     """PyTorch's switches; build.env comes last, since it is what a person wrote out."""
     return {
-        **launchers(cache, job.caching, job),
-        "USE_CUDA": "1" if _toolkit(job, deps) else "0",
-        **_own_archs(job, deps),
-        **{name: _switch(value) for name, value in job.flags.items()},
+        **select_launchers(cache, job.caching, job),
+        "USE_CUDA": "1" if _find_used_toolkit(job, deps) else "0",
+        **_build_arch_variables(job, deps),
+        **{name: _format_switch(value) for name, value in job.flags.items()},
         "CMAKE_GENERATOR": "Ninja",
         "CMAKE_BUILD_TYPE": job.build_type,
         # a changed libc10 is no reason to link all that uses it once more: see ADR 13
         "CMAKE_LINK_DEPENDS_NO_SHARED": "ON",
-        **_portable_paths(job),
-        **_blas(job),
-        **msvc_flags(job, deps, extension=False),
+        **_build_rpath_variables(job),
+        **_build_blas_variables(job),
+        **select_msvc_flags(job, deps, extension=False),
         **job.variables,
-        **namespace(cache, job.variables),
+        **build_cache_namespace(cache, job.variables),
     }
 
 
-def _portable_paths(job: EnvJob) -> dict[str, str]:
+def _build_rpath_variables(job: EnvJob) -> dict[str, str]:
     """The room that CMake leaves for RPATH is then the same in every folder. Only in a new one: a
     configured one would be linked again, all of it.
     """
-    return {NEW_FOLDERS: "ON"} if job.system == "linux" else {}
+    return {ORIGIN_RPATH_VARIABLE: "ON"} if job.system == "linux" else {}
 
 
-def _own_archs(job: EnvJob, deps: Deps) -> dict[str, str]:
+def _build_arch_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
     lists = {"TORCH_CUDA_ARCH_LIST": job.arch_lists.torch}
-    return _written(lists) if _toolkit(job, deps) else {}
+    return _drop_empty_values(lists) if _find_used_toolkit(job, deps) else {}
 
 
-def _new_folders(job: EnvJob) -> tuple[str, ...]:
-    return () if NEW_FOLDERS in job.variables else tuple(_portable_paths(job))
+def _list_new_folder_variables(job: EnvJob) -> tuple[str, ...]:
+    return () if ORIGIN_RPATH_VARIABLE in job.variables else tuple(_build_rpath_variables(job))
 
 
-def _written(lists: Mapping[str, str]) -> dict[str, str]:
+def _drop_empty_values(lists: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in lists.items() if value}
 
 
-def msvc_flags(job: EnvJob, deps: Deps, *, extension: bool) -> dict[str, str]:
+def select_msvc_flags(job: EnvJob, deps: DepsManifest, *, extension: bool) -> dict[str, str]:
     """Options of cl.exe and nvcc on Windows, for torch itself or for an extension."""
-    toolkit = _toolkit(job, deps)
+    toolkit = _find_used_toolkit(job, deps)
     if job.system != "windows" or not toolkit:
         return {}
-    return msvc.flags(toolkit.version, job.torch, extension=extension)
+    return msvc.build_msvc_flags(toolkit.version, job.torch, extension=extension)
 
 
-def _blas(job: EnvJob) -> dict[str, str]:
-    if job.blas not in _BLAS:
+def _build_blas_variables(job: EnvJob) -> dict[str, str]:
+    if job.blas not in _BLAS_NAMES:
         return {}
     # MKL's Python packages fill the venv's include and lib, where CMake looks only when told to
     prefix = {"CMAKE_PREFIX_PATH": job.venv.as_posix()} if job.blas == "mkl" else {}
-    return {"BLAS": _BLAS[job.blas], **prefix}
+    return {"BLAS": _BLAS_NAMES[job.blas], **prefix}
 
 
-def _switch(value: bool | str) -> str:
+def _format_switch(value: bool | str) -> str:
     return value if isinstance(value, str) else str(int(value))
 
 
-def _environment(job: EnvJob, deps: Deps, values: Mapping[str, str]) -> Environment:
-    return made(job, values, folders(job, deps), LEAKS)
+def _create_build_environment(
+    job: EnvJob, deps: DepsManifest, values: Mapping[str, str]
+) -> Environment:
+    return create_environment(job, values, list_path_folders(job, deps), LEAKING_VARIABLES)
 
 
-def made(
+def create_environment(
     job: EnvJob,
     values: Mapping[str, str],
     prepend: Mapping[str, tuple[str, ...]],
@@ -166,21 +193,21 @@ def made(
     return Environment(set=held, prepend=prepend, unset=unset, separator=separator)
 
 
-def folders(job: EnvJob, deps: Deps) -> dict[str, tuple[str, ...]]:
+def list_path_folders(job: EnvJob, deps: DepsManifest) -> dict[str, tuple[str, ...]]:
     """Our programs come first: a system toolkit's folder may hold a python and a ninja, too."""
-    toolkit, compilers = _toolkit(job, deps), deps.msvc.path if deps.msvc else ()
+    toolkit, compilers = _find_used_toolkit(job, deps), deps.msvc.path if deps.msvc else ()
     if not toolkit:
         return {"PATH": (deps.scripts, *compilers)}
-    found = {"PATH": (deps.scripts, *_toolkit_programs(job, toolkit), *compilers)}
+    found = {"PATH": (deps.scripts, *_list_toolkit_folders(job, toolkit), *compilers)}
     if _needs_library_path(job, toolkit):
-        found["LD_LIBRARY_PATH"] = (str(_path(job, toolkit.home) / "lib64"),)
+        found["LD_LIBRARY_PATH"] = (str(_parse_system_path(job, toolkit.home) / "lib64"),)
     return found
 
 
-def _toolkit_programs(job: EnvJob, toolkit: CudaHome) -> tuple[str, ...]:
+def _list_toolkit_folders(job: EnvJob, toolkit: CudaHome) -> tuple[str, ...]:
     """From 13.0 on the DLLs lie below bin: x86_64 in NVIDIA's packages, x64 in its installer."""
-    folder = _path(job, toolkit.home) / "bin"
-    if job.system != "windows" or numbers(toolkit.version) < (13, 0):
+    folder = _parse_system_path(job, toolkit.home) / "bin"
+    if job.system != "windows" or parse_major_minor(toolkit.version) < (13, 0):
         return (str(folder),)
     return (str(folder), str(folder / ("x86_64" if toolkit.pins else "x64")))
 
@@ -196,19 +223,19 @@ def _needs_library_path(job: EnvJob, toolkit: CudaHome) -> bool:
     return linked and not toolkit.pins and toolkit.home != "/usr"
 
 
-def _toolkit(job: EnvJob, deps: Deps) -> CudaHome | None:
+def _find_used_toolkit(job: EnvJob, deps: DepsManifest) -> CudaHome | None:
     return deps.toolkit if job.cuda else None
 
 
-def _path(job: EnvJob, text: str) -> PurePath:
+def _parse_system_path(job: EnvJob, text: str) -> PurePath:
     return PureWindowsPath(text) if job.system == "windows" else PurePosixPath(text)
 
 
 def _require_one_element(name: str, folders: tuple[str, ...], separator: str) -> None:
     for folder in folders:
         if separator in folder:
-            raise BuildError(
+            raise TorchyardError(
                 f'this folder cannot be put on {name}: "{separator}" separates the folders there',
-                where=folder,
-                todo="move the checkout, or the toolkit, to a folder without this character",
+                location=folder,
+                hint="move the checkout, or the toolkit, to a folder without this character",
             )

@@ -8,48 +8,52 @@ from pathlib import PurePath
 from typing import Any
 
 from tasks.stages.env.job import Environment, EnvJob
-from tasks.stages.env.reasons import HAND_JOBS
+from tasks.stages.env.reasons import MAX_JOBS_REASON
 from tasks.system import files
 from tasks.system.hardware import capacity
-from tasks.system.render import render
+from tasks.system.render import render_template
 
 
 def write_scripts(job: EnvJob, environment: Environment) -> None:
     """One per shell, each whole or not at all, with jobs for use by hand where none were asked
     for.
     """
-    given = _with_jobs(environment)
+    given = _add_max_jobs(environment)
     for script in job.scripts:
-        _write(job, script, given)
+        _write_script(job, script, given)
 
 
 def write_wrappers(job: EnvJob, environment: Environment) -> None:
     """One per shell; `run` leads to the one that every system but Windows can execute."""
     for script in job.wrappers:
-        _write(job, script, environment)
+        _write_script(job, script, environment)
         if script.suffix == ".sh":
-            files.link_atomic(script.with_suffix(""), script.name)
+            files.replace_symlink(script.with_suffix(""), script.name)
 
 
-def _with_jobs(environment: Environment) -> Environment:
+def _add_max_jobs(environment: Environment) -> Environment:
     if "MAX_JOBS" in environment.set:
         return environment
     return replace(
         environment,
-        set={**environment.set, "MAX_JOBS": str(capacity.safe_jobs())},
+        set={**environment.set, "MAX_JOBS": str(capacity.compute_safe_jobs())},
         unset=tuple(name for name in environment.unset if name != "MAX_JOBS"),
-        why={**environment.why, "MAX_JOBS": HAND_JOBS},
+        why={**environment.why, "MAX_JOBS": MAX_JOBS_REASON},
     )
 
 
-def _write(job: EnvJob, script: PurePath, environment: Environment) -> None:
+def _write_script(job: EnvJob, script: PurePath, environment: Environment) -> None:
     executable = script in job.wrappers and script.suffix == ".sh"
-    files.write_atomic(script, text_of(job, script, environment), 0o755 if executable else 0o644)
+    files.write_atomic(
+        script, render_script(job, script, environment), 0o755 if executable else 0o644
+    )
 
 
-def text_of(job: EnvJob, script: PurePath, environment: Environment) -> str:
+def render_script(job: EnvJob, script: PurePath, environment: Environment) -> str:
     """What the script of this name holds."""
-    text = render(job.templates / f"{script.name}.j2", _values(job, environment))
+    text = render_template(
+        job.templates / f"{script.name}.j2", _build_template_values(job, environment)
+    )
     match script.suffix:
         case ".ps1":
             # Windows PowerShell 5.1 reads UTF-8 only where a script starts with this mark
@@ -60,7 +64,7 @@ def text_of(job: EnvJob, script: PurePath, environment: Environment) -> str:
     return text
 
 
-def _values(job: EnvJob, environment: Environment) -> dict[str, Any]:
+def _build_template_values(job: EnvJob, environment: Environment) -> dict[str, Any]:
     """What the templates are given. Defaults come first in a script, so that what is set, or
     unset, goes before them.
     """

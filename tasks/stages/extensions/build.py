@@ -12,138 +12,148 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from tasks.compiler_cache.compilercache import Measured
-from tasks.compiler_cache.distributed import Handed
-from tasks.core.atwork import AtWork
-from tasks.core.deps_model import Deps
+from tasks.compiler_cache.compilercache import CacheMeasurement
+from tasks.compiler_cache.distributed import CompileDistribution
+from tasks.core.atwork import BuildActivity
+from tasks.core.deps_model import DepsManifest
 from tasks.core.errors import CommandFailedError
 from tasks.core.model import Command
 from tasks.jobs import edgetimes
-from tasks.jobs.crew import Crew, Take
+from tasks.jobs.crew import JobScheduler, LineHandler
 from tasks.jobs.ninja import ninja
-from tasks.jobs.turns import turn
-from tasks.jobs.watch import Watch
-from tasks.knowledge import load
+from tasks.jobs.turns import reserve_build_slot
+from tasks.jobs.watch import ProgressMonitor
+from tasks.knowledge import load_knowledge
 from tasks.runlog import ninjalog, recording, runs
 from tasks.runlog.record import Edge
-from tasks.stages.env.job import Caching
+from tasks.stages.env.job import CacheEnvironment
 from tasks.stages.extensions import sources
 from tasks.stages.extensions.archguard import ArchGuard
-from tasks.stages.extensions.compiler_cache import cached, handed_on
+from tasks.stages.extensions.compiler_cache import distribute_compilation, use_compiler_cache
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.extensions.variables import (
-    building,
-    jobs_of,
-    most_jobs,
-    numbered,
-    same_anywhere,
+    add_reproducible_flags,
+    compute_job_count,
+    find_job_limit,
+    read_build_environment,
+    set_job_count,
 )
 from tasks.system import files, manifests, shell
-from tasks.system.voice import tick
+from tasks.system.voice import show_progress
 
 
-def build(job: ExtensionJob, deps: Deps, tree: Path) -> Path:
+def build_extension(job: ExtensionJob, deps: DepsManifest, tree: Path) -> Path:
     """The wheel of `tree`. Raises `CommandFailedError` with the compiler's first error, and
     `BuildError` if a target is left out.
     """
     landing = Path(job.work) / "landing"
     files.remove_owned(landing)
-    files.own(landing)
-    argv = wheel_argv(job, deps, tree)
-    tick("compiling")
-    env = same_anywhere(job, deps, building(job), sources.date(job))
+    files.create_owned_folder(landing)
+    argv = build_wheel_command(job, deps, tree)
+    show_progress("compiling")
+    env = add_reproducible_flags(
+        job, deps, read_build_environment(job), sources.read_commit_date(job)
+    )
     command = Command(argv, env, f"build {job.name}", log=job.log)
-    _compile(job, deps, command, tree)
+    _compile_extension(job, deps, command, tree)
     (wheel,) = landing.glob("*.whl")
     return wheel
 
 
-def wheel_argv(job: ExtensionJob, deps: Deps, tree: PurePath) -> tuple[str, ...]:
+def build_wheel_command(job: ExtensionJob, deps: DepsManifest, tree: PurePath) -> tuple[str, ...]:
     """The command that builds it. Pure."""
     landing = job.work / "landing"
     options = ("-v", "--no-build-isolation", "--no-deps", "--no-cache-dir", "-w", str(landing))
     return (deps.python, "-m", "pip", "wheel", *options, str(tree / job.subdirectory))
 
 
-def _compile(job: ExtensionJob, deps: Deps, command: Command, tree: Path) -> None:
+def _compile_extension(job: ExtensionJob, deps: DepsManifest, command: Command, tree: Path) -> None:
     """Run it, again where its jobs were too many, and add a line to the runs, whatever came of
     it.
     """
-    caching = manifests.read(job.caching, Caching)
-    jobs = jobs_of(job, deps, caching, command.env)
-    past = tuple(runs.read(job.runs))
-    limit = most_jobs(job)
+    caching = manifests.read_manifest(job.caching, CacheEnvironment)
+    jobs = compute_job_count(job, deps, caching, command.env)
+    past = tuple(runs.read_history(job.runs))
+    limit = find_job_limit(job)
     maker = deps.toolkit.version if deps.toolkit else None
-    crew = Crew(jobs, job.pool, runs.peaks(past), old_make=runs.old_make(past), limit=limit)
+    crew = JobScheduler(
+        jobs, job.pool, runs.collect_peaks(past), old_make=runs.has_old_make(past), limit=limit
+    )
     alone = (
         crew.jobs is not None or limit != job.jobs
     )  # the jobs of other builds are counted separately
-    started, handed = time.monotonic(), Handed(command.env)
-    measured = Measured(command.env)
+    started, handed = time.monotonic(), CompileDistribution(command.env)
+    measured = CacheMeasurement(command.env)
     try:
-        with turn(alone=alone):
+        with reserve_build_slot(alone=alone):
             started = time.monotonic()
             with (
-                handed_on(job, caching, command.env) as handed,
-                cached(job, caching, handed.env) as measured,
+                distribute_compilation(job, caching, command.env) as handed,
+                use_compiler_cache(job, caching, handed.env) as measured,
             ):
                 crew.slots = handed.slots
-                crew.watch = Watch(measured.hit_rate)
-                guard = ArchGuard(job, load(Path(job.knowledge)), maker)
-                crew.work(_start(job, crew, replace(command, env=measured.env), guard))
+                crew.progress_monitor = ProgressMonitor(measured.hit_rate)
+                guard = ArchGuard(job, load_knowledge(Path(job.knowledge)), maker)
+                crew.run_build(
+                    _build_start_callback(job, crew, replace(command, env=measured.env), guard)
+                )
     finally:
         counts = measured.counts
         if counts:
-            recording.cache(counts.hits, counts.misses)
-        runs.add(
+            recording.record_cache(counts.hits, counts.misses)
+        runs.append_run(
             job.runs,
             time.monotonic() - started,
-            runs.weighed(crew.peaks),
+            runs.build_peak_entries(crew.peaks),
             jobs=crew.allowed,
-            cache=counts.noted(caching.cache) if counts else {},
+            cache=counts.build_record(caching.cache) if counts else {},
             killed=list(crew.killed),
             old_make=crew.old_make,
             **handed.noted,
         )
-        recording.edges(_edges(tree, crew))
+        recording.record_edges(_read_edges(tree, crew))
 
 
-def _edges(tree: Path, crew: Crew) -> Iterator[Edge]:
+def _read_edges(tree: Path, crew: JobScheduler) -> Iterator[Edge]:
     """Read only once they are asked for, as a log that cannot be read must not hide a failure."""
-    yield from edgetimes.edges(crew.heard, _made(tree, crew.heard), crew.peaks)
+    yield from edgetimes.build_edges(
+        crew.edge_times, _read_ninja_outputs(tree, crew.edge_times), crew.peaks
+    )
 
 
-def _made(tree: Path, heard: edgetimes.Heard) -> dict[str, ninjalog.Made]:
+def _read_ninja_outputs(
+    tree: Path, heard: edgetimes.EdgeTimes
+) -> dict[str, ninjalog.NinjaLogEntry]:
     """What Ninja made in the tree, wherever the extension has it work: as far as it was heard,
     since logs of earlier builds lie there as well.
     """
-    logs = tree.rglob(".ninja_log") if heard.made else ()
-    found = [item for log in logs for item in ninjalog.read(log.parent).items()]
-    return {output: one for output, one in found if output in heard.made}
+    logs = tree.rglob(".ninja_log") if heard.finished else ()
+    found = [item for log in logs for item in ninjalog.read_ninja_log(log.parent).items()]
+    return {output: one for output, one in found if output in heard.finished}
 
 
-def _start(
-    job: ExtensionJob, crew: Crew, command: Command, guard: ArchGuard
-) -> Callable[[int | None, Mapping[str, str], Take], None]:
-    def look() -> AtWork:
-        guard.look()
-        return crew.look()
+def _build_start_callback(
+    job: ExtensionJob, crew: JobScheduler, command: Command, guard: ArchGuard
+) -> Callable[[int | None, Mapping[str, str], LineHandler], None]:
+    def read_activity() -> BuildActivity:
+        guard.check_build_file()
+        return crew.sample_activity()
 
-    def start(jobs: int | None, more: Mapping[str, str], take: Take) -> None:
-        env = {**numbered(job, command.env, jobs), **more}
-        with ninja.watched(look) as follow:
+    def start_build(jobs: int | None, more: Mapping[str, str], take: LineHandler) -> None:
+        env = {**set_job_count(job, command.env, jobs), **more}
+        with ninja.report_build_progress(read_activity) as follow:
 
-            def each(line: str) -> None:
+            def forward_line(line: str) -> None:
                 take(line)
                 follow(line)
-                guard.take(line)
+                guard.check_line(line)
 
             try:
-                shell.run(replace(command, env=env), each, guard.stop)
+                shell.run_command(replace(command, env=env), forward_line, guard.stop)
             except CommandFailedError:
                 if not guard.error:
                     raise
         if guard.error:
             raise guard.error
 
-    return start
+    return start_build

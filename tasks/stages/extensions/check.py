@@ -11,7 +11,7 @@ from tasks.settings.schema import Settings
 _PROJECT_FILES = ("setup.py", "pyproject.toml")
 
 
-def check(settings: Settings, root: Path) -> None:
+def check_extensions(settings: Settings, root: Path) -> None:
     """Raises `SettingsError` for a path with no project in it, a smoke script or a patch that is
     not there.
     """
@@ -22,15 +22,15 @@ def check(settings: Settings, root: Path) -> None:
         if extension.smoke and not (root / extension.smoke.script).is_file():
             raise SettingsError(
                 f"there is no file {extension.smoke.script}",
-                where=f"{key}.smoke.script",
-                todo="name a Python file, relative to the checkout",
+                location=f"{key}.smoke.script",
+                hint="name a Python file, relative to the checkout",
             )
         for patch in extension.patches:
             if not (root / patch).is_file():
                 raise SettingsError(
                     f'there is no patch "{patch}"',
-                    where=f"{key}.patches",
-                    todo=f"looked at {root / patch}",
+                    location=f"{key}.patches",
+                    hint=f"looked at {root / patch}",
                 )
 
 
@@ -38,11 +38,11 @@ def _require_project(extension: Extension, root: Path, key: str) -> None:
     folder = root / (extension.path or "") / (extension.subdirectory or "")
     if not folder.is_dir():
         raise SettingsError(
-            f"there is no folder {folder}", where=f"{key}.path", todo="correct the path"
+            f"there is no folder {folder}", location=f"{key}.path", hint="correct the path"
         )
     if not any((folder / name).is_file() for name in _PROJECT_FILES):
         raise SettingsError(
             f"{folder} has no setup.py or pyproject.toml",
-            where=f"{key}.path",
-            todo="name the folder of the project itself, or set subdirectory",
+            location=f"{key}.path",
+            hint="name the folder of the project itself, or set subdirectory",
         )

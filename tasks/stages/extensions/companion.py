@@ -12,7 +12,7 @@ from tasks.stages.companions import Companion
 from tasks.stages.extensions.job import ExtensionJob
 
 
-def fetched(one: Companion, fact: CompanionFact, bare: ExtensionJob) -> ExtensionJob:
+def build_wheel_job(one: Companion, fact: CompanionFact, bare: ExtensionJob) -> ExtensionJob:
     """Its wheel, nothing of it compiled. A pinned one waits for the tree's own manifest."""
     return replace(
         bare,
@@ -25,7 +25,7 @@ def fetched(one: Companion, fact: CompanionFact, bare: ExtensionJob) -> Extensio
     )
 
 
-def source_of(one: Companion, fact: ExtensionFact) -> Extension:
+def build_source_entry(one: Companion, fact: ExtensionFact) -> Extension:
     """What a person would write to build it."""
     version = {"BUILD_VERSION": one.version} if one.version else {}
     return Extension(

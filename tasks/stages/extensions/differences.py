@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tasks.core.digest import changes, plain
-from tasks.core.formatting.moved import moved
-from tasks.stages.wheel.job import Parts, Surface
+from tasks.core.digest import convert_to_json, find_changes
+from tasks.core.formatting.moved import describe_changes
+from tasks.stages.wheel.job import AbiDetails, AbiFingerprint
 
 _INCLUDE = "torch/include/"
-_FACTS = {
+_FACT_NAMES = {
     "release": "torch",
     "cuda": "CUDA",
     "python_tag": "Python",
@@ -19,22 +19,30 @@ _FACTS = {
 }
 
 
-def differences(before: Parts, after: Parts, named: Callable[[str], str]) -> Iterator[str]:
+def find_abi_differences(
+    before: AbiDetails, after: AbiDetails, named: Callable[[str], str]
+) -> Iterator[str]:
     """What an extension has to be built again for. In another release, or for another CUDA, all
     that follows from that goes without saying. `named` makes a symbol readable.
     """
-    yield from moved(changes(plain(_facts(before.surface)), plain(_facts(after.surface))), _FACTS)
+    yield from describe_changes(
+        find_changes(
+            convert_to_json(_remove_digests(before.surface)),
+            convert_to_json(_remove_digests(after.surface)),
+        ),
+        _FACT_NAMES,
+    )
     if (before.surface.release, before.surface.cuda) == (after.surface.release, after.surface.cuda):
-        yield from _headers(before.headers, after.headers)
+        yield from _compare_headers(before.headers, after.headers)
         for library in sorted({*before.symbols, *after.symbols}):
-            yield from _symbols(library, before.symbols, after.symbols, named)
+            yield from _compare_symbols(library, before.symbols, after.symbols, named)
 
 
-def _facts(surface: Surface) -> Surface:
+def _remove_digests(surface: AbiFingerprint) -> AbiFingerprint:
     return replace(surface, headers="", symbols="", identity="")
 
 
-def _headers(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+def _compare_headers(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
     verbs = {
         "changed": [name for name in before if before[name] != after.get(name, before[name])],
         "is gone": before.keys() - after.keys(),
@@ -43,14 +51,14 @@ def _headers(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[st
     found = [(name, verb) for verb, names in verbs.items() for name in sorted(names)]
     if found:
         (first, verb), *rest = found
-        yield f"{first} {verb}{_more(len(rest), _kind(name for name, _ in rest))}"
+        yield f"{first} {verb}{_format_more(len(rest), _name_file_kind(name for name, _ in rest))}"
 
 
-def _kind(names: Iterator[str]) -> str:
+def _name_file_kind(names: Iterator[str]) -> str:
     return "header" if all(name.startswith(_INCLUDE) for name in names) else "file"
 
 
-def _symbols(
+def _compare_symbols(
     library: str,
     before: Mapping[str, Sequence[str]],
     after: Mapping[str, Sequence[str]],
@@ -63,14 +71,14 @@ def _symbols(
     elif library not in before:
         yield f"{name} is new"
     else:
-        yield from _exports(f"{name} no longer exports", had - has, named)
-        yield from _exports(f"{name} now exports", has - had, named)
+        yield from _format_exports(f"{name} no longer exports", had - has, named)
+        yield from _format_exports(f"{name} now exports", has - had, named)
 
 
-def _exports(words: str, names: set[str], named: Callable[[str], str]) -> Iterator[str]:
+def _format_exports(words: str, names: set[str], named: Callable[[str], str]) -> Iterator[str]:
     if names:
-        yield f"{words} {named(min(names))}{_more(len(names) - 1, 'symbol')}"
+        yield f"{words} {named(min(names))}{_format_more(len(names) - 1, 'symbol')}"
 
 
-def _more(count: int, kind: str) -> str:
+def _format_more(count: int, kind: str) -> str:
     return f" (and {count} more {kind}{'s' * (count != 1)})" if count else ""

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
 
-from tasks.core.model import Arch, Artifact, Json, Locked, System
+from tasks.core.model import Arch, Artifact, Json, LockedPackages, System
 from tasks.core.resolution import Combination
-from tasks.settings.workers import Workers
+from tasks.settings.workers import DistributionSettings
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class ExtensionJob:
     deps: PurePath
     environment: PurePath
     caching: PurePath
-    surface: PurePath
-    surfaces: PurePath
+    abi_manifest: PurePath
+    abi_folder: PurePath
     manifest: PurePath
     log: PurePath
     index: str = ""
@@ -87,18 +87,18 @@ class ExtensionJob:
     jobs_exact: bool = False
     cuda: Literal["auto", "required", "none"] = "auto"
     known: str = ""
-    met: Combination | None = None
+    combination: Combination | None = None
     own_jobs: bool = False
     compiler_mib: int = 0
     why: str = ""
     isolated: bool = True
-    asked: Mapping[str, Json] = field(default_factory=dict)
+    settings_entry: Mapping[str, Json] = field(default_factory=dict)
     cache_remote: str = ""
-    workers: Workers = field(default_factory=Workers)
+    workers: DistributionSettings = field(default_factory=DistributionSettings)
     commit: str = ""
     locked_sha256: str = ""
-    locked: Locked = field(default_factory=dict)
-    locked_requires: Locked = field(default_factory=dict)
+    locked: LockedPackages = field(default_factory=dict)
+    locked_requires: LockedPackages = field(default_factory=dict)
 
     @property
     def clone(self) -> PurePath:
@@ -121,7 +121,7 @@ class ExtensionJob:
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltExtension:
     """The manifest extensions/NAME.json.
 
     `libraries` are absolute paths of the installed shared libraries, `archs` what each holds (by

@@ -7,32 +7,38 @@ from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
 
-from tasks.core.deps_model import Deps
-from tasks.core.digest import plain
+from tasks.core.deps_model import DepsManifest
+from tasks.core.digest import convert_to_json
 from tasks.stages.env.job import Environment
 from tasks.stages.extensions import sources
 from tasks.stages.extensions.job import ExtensionJob
-from tasks.stages.extensions.variables import own_over
-from tasks.stages.wheel.job import Surface
+from tasks.stages.extensions.variables import merge_environment
+from tasks.stages.wheel.job import AbiFingerprint
 from tasks.system import manifests
-from tasks.system.clock import now
+from tasks.system.clock import format_current_time
 from tasks.wheels.files import requirements
-from tasks.wheels.provenance.made import EARLIEST, Invocation, Made, tool
-from tasks.wheels.provenance.shown import shown
+from tasks.wheels.provenance.made import EARLIEST_TIMESTAMP, BuildInputs, Invocation, describe_tool
+from tasks.wheels.provenance.shown import redact_json
 
 
-def made_of(
-    job: ExtensionJob, deps: Deps, wheel: Path, source: Mapping[str, str], surface: Surface
-) -> Made:
+def describe_build_inputs(
+    job: ExtensionJob,
+    deps: DepsManifest,
+    wheel: Path,
+    source: Mapping[str, str],
+    surface: AbiFingerprint,
+) -> BuildInputs:
     """`source` is what `sources.fetch` told."""
     name, version, _, _ = parse_wheel_filename(wheel.name)
     asked = job.env.get("SOURCE_DATE_EPOCH", "")
-    return Made(
+    return BuildInputs(
         name=name,
         version=str(version),
-        tree=sources.tree_of(job, source),
-        epoch=int(asked) if asked.isdecimal() else max(sources.date(job), EARLIEST),
-        compilers=tuple(tool(one.path, one.version, one.digest) for one in deps.compilers),
+        tree=sources.describe_source(job, source),
+        epoch=int(asked)
+        if asked.isdecimal()
+        else max(sources.read_commit_date(job), EARLIEST_TIMESTAMP),
+        compilers=tuple(describe_tool(one.path, one.version, one.digest) for one in deps.compilers),
         cuda=deps.toolkit.version if deps.toolkit else "",
         packages=deps.toolkit.pins if deps.toolkit else (),
         torch=surface.release,
@@ -40,8 +46,8 @@ def made_of(
     )
 
 
-def invocation(
-    job: ExtensionJob, deps: Deps, held: Mapping[str, tuple[str, ...]], began: str
+def build_invocation(
+    job: ExtensionJob, deps: DepsManifest, held: Mapping[str, tuple[str, ...]], began: str
 ) -> Invocation:
     """What was asked, and what it came to; `held` are the archs of each library."""
     checkout = job.knowledge.parent.parent
@@ -57,8 +63,17 @@ def invocation(
         "held": held,
         "label": job.label,
         "requires": job.requires,
-        "environment": own_over(job, manifests.read(job.environment, Environment).set),
+        "environment": merge_environment(
+            job, manifests.read_manifest(job.environment, Environment).set
+        ),
     }
-    installed = requirements.installed(deps.python)
-    asked = shown(plain(job.asked), folders)
-    return Invocation("extension", asked, shown(plain(decided), folders), installed, began, now())
+    installed = requirements.list_installed_packages(deps.python)
+    asked = redact_json(convert_to_json(job.settings_entry), folders)
+    return Invocation(
+        "extension",
+        asked,
+        redact_json(convert_to_json(decided), folders),
+        installed,
+        began,
+        format_current_time(),
+    )

@@ -5,48 +5,54 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tasks.core.dependencies import unlike
-from tasks.core.deps_model import Deps
-from tasks.core.errors import BuildError
+from tasks.core.dependencies import describe_version_mismatches
+from tasks.core.deps_model import DepsManifest
+from tasks.core.errors import TorchyardError
 from tasks.stages.extensions import sources
-from tasks.stages.extensions.job import Built, ExtensionJob
+from tasks.stages.extensions.job import BuiltExtension, ExtensionJob
 from tasks.system import manifests
 from tasks.system.python import frozen
 
 
-def moved(job: ExtensionJob) -> bool:
+def is_stale(job: ExtensionJob) -> bool:
     """Whether the last result no longer stands: its folder was edited, its host was away, or
     torchyard.lock holds something else.
     """
     try:
-        last = manifests.read(job.manifest, Built)
-    except BuildError:
+        last = manifests.read_manifest(job.manifest, BuiltExtension)
+    except TorchyardError:
         return True
     if last.status == "unreachable" or not all(Path(path).is_file() for path in last.libraries):
         return True
-    if job.kind == "path" and last.source.get("digest") != sources.path_digest(job):
+    if job.kind == "path" and last.source.get("digest") != sources.compute_folder_digest(job):
         return True
-    return any(_unlike(job, last))
+    return any(_find_lock_differences(job, last))
 
 
-def unlocked(job: ExtensionJob) -> tuple[str, ...]:
+def list_unlocked(job: ExtensionJob) -> tuple[str, ...]:
     """What torchyard.lock holds and is not there."""
-    return tuple(_unlike(job, manifests.read(job.manifest, Built)))
+    return tuple(_find_lock_differences(job, manifests.read_manifest(job.manifest, BuiltExtension)))
 
 
-def _unlike(job: ExtensionJob, last: Built) -> Iterator[str]:
+def _find_lock_differences(job: ExtensionJob, last: BuiltExtension) -> Iterator[str]:
     commit, digest = last.source.get("commit", ""), last.source.get("sha256", "")
     if job.commit not in ("", commit):
         yield f"{job.ref} is locked at {job.commit[:7]}, and {commit[:7]} is built"
     if job.locked_sha256 not in ("", digest):
         yield f"sha256 {job.locked_sha256[:12]}… is locked, and {digest[:12]}… is built"
     if job.locked:
-        yield from unlike(job.locked, frozen.versions(_site(job)))
+        yield from describe_version_mismatches(
+            job.locked, frozen.read_package_versions(_find_site_packages(job))
+        )
     required = job.work / "requires"
     if job.locked_requires and Path(required).is_dir():
-        yield from unlike(job.locked_requires, frozen.versions(required))
+        yield from describe_version_mismatches(
+            job.locked_requires, frozen.read_package_versions(required)
+        )
 
 
-def _site(job: ExtensionJob) -> Path:
+def _find_site_packages(job: ExtensionJob) -> Path:
     """The environment's, as deps left it."""
-    return frozen.site_of(Path(manifests.read(job.deps, Deps).scripts).parent)
+    return frozen.find_site_folder(
+        Path(manifests.read_manifest(job.deps, DepsManifest).scripts).parent
+    )

@@ -9,17 +9,20 @@ from collections.abc import Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 
 from tasks.core.errors import SettingsError
-from tasks.core.suggest import did_you_mean
-from tasks.knowledge.extensions import canonical
+from tasks.core.suggest import format_did_you_mean
+from tasks.knowledge.extensions import normalize_project_name
 
 
-def in_order(after: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
     """The names of `after`, which says for each what is before it, in order, and what is before
     each by its very name. `SettingsError` for a name that is not among them, and where they wait
     for one another.
     """
-    meant = {canonical(name): name for name in after}
-    before = {name: tuple(_meant(one, name, meant) for one in ones) for name, ones in after.items()}
+    meant = {normalize_project_name(name): name for name in after}
+    before = {
+        name: tuple(_resolve_prerequisite(one, name, meant) for one in ones)
+        for name, ones in after.items()
+    }
     places = {name: place for place, name in enumerate(after)}
     names = list(after)
     sorter = TopologicalSorter(before)
@@ -28,8 +31,8 @@ def in_order(after: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
     except CycleError as error:
         raise SettingsError(
             f"they wait for one another: {' after '.join(error.args[1])}",
-            where=f"extensions ({error.args[1][0]}).after",
-            todo="take one of these names out",
+            location=f"extensions ({error.args[1][0]}).after",
+            hint="take one of these names out",
         ) from error
     ready: list[int] = []
     done: dict[str, tuple[str, ...]] = {}
@@ -42,13 +45,13 @@ def in_order(after: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
     return done
 
 
-def _meant(name: str, of: str, meant: Mapping[str, str]) -> str:
-    found = meant.get(canonical(name))
+def _resolve_prerequisite(name: str, of: str, meant: Mapping[str, str]) -> str:
+    found = meant.get(normalize_project_name(name))
     if found is None:
-        near = did_you_mean(name, (one for one in meant.values() if one != of))
+        near = format_did_you_mean(name, (one for one in meant.values() if one != of))
         raise SettingsError(
             f'it comes after "{name}", which is not in this profile{near}',
-            where=f"extensions ({of}).after",
-            todo=f"add {name} to extensions or companions, or take the name out of after",
+            location=f"extensions ({of}).after",
+            hint=f"add {name} to extensions or companions, or take the name out of after",
         )
     return found

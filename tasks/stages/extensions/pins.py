@@ -12,47 +12,49 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.core.errors import BuildError
-from tasks.knowledge import Knowledge, load
-from tasks.stages.companions import pair
+from tasks.core.errors import TorchyardError
+from tasks.knowledge import Knowledge, load_knowledge
+from tasks.stages.companions import find_companion_specifier
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.stages.source.job import SourceTree
 from tasks.system import manifests
 
-_RELEASE = re.compile(r"\d+\.\d+\.\d+")
+_RELEASE_VERSION = re.compile(r"\d+\.\d+\.\d+")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WheelRequirement:
     """A requirement, and where to look: "" is the default index."""
 
     requirement: str
     index: str
 
 
-def wanted(job: ExtensionJob) -> Wanted:
+def resolve_wheel_requirement(job: ExtensionJob) -> WheelRequirement:
     """What a job of kind wheel is to fetch. `BuildError` where the tree has no such pin."""
     if job.pinned is None:
-        return Wanted(job.location, job.index)
-    tree = Path(manifests.read(job.pinned, SourceTree).tree)
-    knowledge = load(Path(job.knowledge))
+        return WheelRequirement(job.location, job.index)
+    tree = Path(manifests.read_manifest(job.pinned, SourceTree).tree)
+    knowledge = load_knowledge(Path(job.knowledge))
     pins = knowledge.companions[job.name].pins
-    version = _pin(job, tree, pins["version"])
-    if _is_out(tree, job.name, knowledge):
-        return Wanted(f"{job.location}=={version}", "")
+    version = _read_pin(job, tree, pins["version"])
+    if _is_released(tree, job.name, knowledge):
+        return WheelRequirement(f"{job.location}=={version}", "")
     script = tree / pins["script"]
     said = script.read_text(encoding="utf-8") if script.is_file() else ""
-    local = commit_in_wheel(said, _pin(job, tree, pins["commit"]))
-    return Wanted(f"{package(said, job.location)}=={version}+{local}", job.index)
+    local = format_wheel_commit(said, _read_pin(job, tree, pins["commit"]))
+    return WheelRequirement(
+        f"{read_package_name(said, job.location)}=={version}+{local}", job.index
+    )
 
 
-def package(script: str, name: str) -> str:
+def read_package_name(script: str, name: str) -> str:
     """What the wheel of `name` is called by the tree's script. Pure."""
     former = f"pytorch-{name}"
     return former if f"{former}==" in script else name
 
 
-def commit_in_wheel(script: str, commit: str) -> str:
+def format_wheel_commit(script: str, commit: str) -> str:
     """How the commit stands in the wheel's local version: `git1a2b3c4d`. Pure."""
     plain = re.search(r"\+\$\(head -c (\d+) \S*triton\.txt", script)  # of earlier trees
     if plain:
@@ -61,21 +63,24 @@ def commit_in_wheel(script: str, commit: str) -> str:
     return f"git{commit[: int(digits[1]) if digits else 8]}"
 
 
-def _is_out(tree: Path, name: str, knowledge: Knowledge) -> bool:
+def _is_released(tree: Path, name: str, knowledge: Knowledge) -> bool:
     """Whether the tree is of a release that is out, whose triton is on PyPI: by its own version, or
     as the alpha that the tree of a tag may still call itself (2.6.0 did).
     """
     file = tree / "version.txt"
     said = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
-    return bool(_RELEASE.fullmatch(said) or (said and pair(knowledge, said, name)))
+    return bool(
+        _RELEASE_VERSION.fullmatch(said)
+        or (said and find_companion_specifier(knowledge, said, name))
+    )
 
 
-def _pin(job: ExtensionJob, tree: Path, name: str) -> str:
+def _read_pin(job: ExtensionJob, tree: Path, name: str) -> str:
     file = tree / name
     if not file.is_file():
-        raise BuildError(
+        raise TorchyardError(
             f"this tree does not say which {job.name} it is for",
-            where=str(file),
-            todo=f"take {job.name} out of companions, and install the one that you know to fit",
+            location=str(file),
+            hint=f"take {job.name} out of companions, and install the one that you know to fit",
         )
     return file.read_text(encoding="utf-8").strip()

@@ -13,12 +13,12 @@ from pathlib import Path, PurePath
 
 from tasks.stages.extensions.job import ExtensionJob
 
-_READ = re.compile(
+_VARIABLE_READ = re.compile(
     r"""(?:environ(?:\.get\(|\[)|getenv\()\s*["'](\w+)["'](?!\]\s*=[^=])"""
     r"""|["'](\w+)["']\s+(?:not\s+)?in\s+os\.environ"""
 )
-_ASKS_FOR_GPU = re.compile(r"^[^#]*\bcuda\.(?:is_available|device_count)\(")
-_SETS_ARCHS = re.compile(r"^[^#]*(?:-gencode|compute_\{?\w|TORCH_CUDA_ARCH_LIST[\"']\]\s*=[^=])")
+_GPU_CHECK = re.compile(r"^[^#]*\bcuda\.(?:is_available|device_count)\(")
+_ARCH_SETTING = re.compile(r"^[^#]*(?:-gencode|compute_\{?\w|TORCH_CUDA_ARCH_LIST[\"']\]\s*=[^=])")
 
 
 @dataclass(frozen=True)
@@ -31,53 +31,53 @@ class Project:
     @property
     def name(self) -> str:
         """The name in its metadata, "" if only a build can tell."""
-        return next(filter(None, self._names()), "")
+        return next(filter(None, self._list_names()), "")
 
     @property
     def variables(self) -> tuple[str, ...]:
         """The environment variables that setup.py reads, in order."""
-        found = (one or other for one, other in _READ.findall(self._text("setup.py")))
+        found = (one or other for one, other in _VARIABLE_READ.findall(self._read_text("setup.py")))
         return tuple(dict.fromkeys(found))
 
     @property
-    def asks_for_gpu(self) -> str:
+    def gpu_check_line(self) -> str:
         """The line of setup.py that checks for a GPU, as `FILE:LINE`; "" if there is none."""
-        return self._line(_ASKS_FOR_GPU)
+        return self._find_line(_GPU_CHECK)
 
     @property
-    def sets_archs(self) -> str:
+    def arch_setting_line(self) -> str:
         """The line of setup.py that sets archs, as `FILE:LINE`; "" if there is none."""
-        return self._line(_SETS_ARCHS)
+        return self._find_line(_ARCH_SETTING)
 
-    def _line(self, pattern: re.Pattern[str]) -> str:
-        lines = enumerate(self._text("setup.py").splitlines(), 1)
+    def _find_line(self, pattern: re.Pattern[str]) -> str:
+        lines = enumerate(self._read_text("setup.py").splitlines(), 1)
         return next((f"{self.shown}:{at}" for at, line in lines if pattern.search(line)), "")
 
-    def _names(self) -> Iterator[str]:
-        yield _of_toml(self._text("pyproject.toml"))
-        yield _of_cfg(self._text("setup.cfg"))
-        yield _of_setup(self._text("setup.py"))
-        yield HeaderParser().parsestr(self._text("PKG-INFO")).get("Name", "")
+    def _list_names(self) -> Iterator[str]:
+        yield _parse_toml_name(self._read_text("pyproject.toml"))
+        yield _parse_cfg_name(self._read_text("setup.cfg"))
+        yield _parse_setup_name(self._read_text("setup.py"))
+        yield HeaderParser().parsestr(self._read_text("PKG-INFO")).get("Name", "")
 
-    def _text(self, name: str) -> str:
+    def _read_text(self, name: str) -> str:
         file = self.folder / name
         return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
 
 
-def project_of(job: ExtensionJob) -> Project:
+def locate_project(job: ExtensionJob) -> Project:
     """Return the project in the fetched tree."""
     shown = PurePath(job.original) / job.subdirectory / "setup.py"
     return Project(Path(job.tree) / job.subdirectory, shown)
 
 
-def _of_toml(text: str) -> str:
+def _parse_toml_name(text: str) -> str:
     try:
         return str(tomllib.loads(text).get("project", {}).get("name", ""))
     except (tomllib.TOMLDecodeError, AttributeError):
         return ""
 
 
-def _of_cfg(text: str) -> str:
+def _parse_cfg_name(text: str) -> str:
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(text)
@@ -86,7 +86,7 @@ def _of_cfg(text: str) -> str:
     return parser.get("metadata", "name", fallback="")
 
 
-def _of_setup(text: str) -> str:
+def _parse_setup_name(text: str) -> str:
     """Return the `name` argument of setup(): a string, or a variable that holds one."""
     try:
         tree = ast.parse(text)

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from tasks.core.errors import BuildError
+from tasks.core.errors import TorchyardError
 from tasks.stages import surfaces
-from tasks.stages.extensions.differences import differences
-from tasks.stages.extensions.job import Built, ExtensionJob
-from tasks.stages.wheel.job import Surface
+from tasks.stages.extensions.differences import find_abi_differences
+from tasks.stages.extensions.job import BuiltExtension, ExtensionJob
+from tasks.stages.wheel.job import AbiFingerprint
 from tasks.system import manifests
 from tasks.wheels.binaries import symbols
 
-_LONGEST = 80  # of a symbol with its parameters
+_SYMBOL_WIDTH = 80  # of a symbol with its parameters
 
 
-def told(job: ExtensionJob) -> tuple[str, ...]:
+def list_changes(job: ExtensionJob) -> tuple[str, ...]:
     """A line for each kind of thing that moved; none where that is not known any more."""
     try:
-        built, now = manifests.read(job.manifest, Built), manifests.read(job.surface, Surface)
-    except BuildError:
+        built, now = (
+            manifests.read_manifest(job.manifest, BuiltExtension),
+            manifests.read_manifest(job.abi_manifest, AbiFingerprint),
+        )
+    except TorchyardError:
         return ()
     if built.surface == now.name:
         return ("the environment was made anew",)
-    before, after = (surfaces.read(job.surfaces, name) for name in (built.surface, now.name))
-    return tuple(differences(before, after, _named)) if before and after else ()
+    before, after = (
+        surfaces.read_stored_parts(job.abi_folder, name) for name in (built.surface, now.name)
+    )
+    return tuple(find_abi_differences(before, after, _format_symbol)) if before and after else ()
 
 
-def _named(symbol: str) -> str:
+def _format_symbol(symbol: str) -> str:
     """`c10::detail::torchCheckFail(…)`; a short one with its parameters."""
-    whole, short = symbols.demangled(symbol)
-    return whole if len(whole) <= _LONGEST or whole == short else f"{short}(…)"
+    whole, short = symbols.demangle_symbol(symbol)
+    return whole if len(whole) <= _SYMBOL_WIDTH or whole == short else f"{short}(…)"

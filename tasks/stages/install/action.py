@@ -6,55 +6,57 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tasks.core.deps_model import Deps
+from tasks.core.deps_model import DepsManifest
 from tasks.stages.install import alone, fit, putting, wheels
-from tasks.stages.install.coming import coming
-from tasks.stages.install.job import Distribution, Installed, InstallJob
-from tasks.stages.install.putting import Order
+from tasks.stages.install.coming import resolve_install
+from tasks.stages.install.job import DistributionRecord, Installation, InstallJob
+from tasks.stages.install.putting import InstallOrder
 from tasks.stages.install.target import environment, interpreter
-from tasks.stages.install.target.environment import Target
+from tasks.stages.install.target.environment import TargetEnvironment
 from tasks.stages.install.target.resolving import Installer
 from tasks.stages.install.transaction import interrupted, journal
-from tasks.stages.install.transaction.journal import Exchange
-from tasks.stages.install.transaction.turn import turn
-from tasks.stages.install.wheels import Chosen
+from tasks.stages.install.transaction.journal import InstallRecord
+from tasks.stages.install.transaction.turn import lock_environment
+from tasks.stages.install.wheels import SelectedWheel
 from tasks.system import manifests
 from tasks.system.python import environments
-from tasks.system.voice import say, tick, warn
+from tasks.system.voice import print_line, print_warning, show_progress
 
 
-def run(job: InstallJob) -> tuple[Installed]:
+def run(job: InstallJob) -> tuple[Installation]:
     """Leave what was built in a person's environment, or that environment as it was."""
-    interrupted.mend(job.replaced)
-    chosen = wheels.choose(job)
-    python = interpreter.find(job.into, job.root)
-    if interpreter.is_name(job.into):
-        say(f"{job.into} on PATH is {python}")
-    tick(f"asking {python} what it has")
-    target = environment.ask(python)
-    fit.require(target, chosen)
-    with turn(job.builds, target.prefix):
-        return (_put(job, target, chosen),)
+    interrupted.recover_installs(job.replaced)
+    chosen = wheels.select_wheels(job)
+    python = interpreter.find_interpreter(job.into, job.root)
+    if interpreter.is_program_name(job.into):
+        print_line(f"{job.into} on PATH is {python}")
+    show_progress(f"asking {python} what it has")
+    target = environment.query_environment(python)
+    fit.require_compatible_target(target, chosen)
+    with lock_environment(job.builds, target.prefix):
+        return (_install_wheels(job, target, chosen),)
 
 
-def _put(job: InstallJob, target: Target, chosen: Sequence[Chosen]) -> Installed:
-    alone.require(job, target)
-    stamp = journal.stamp_of(job.replaced, target.prefix, target.sites)
-    held = journal.held(stamp) if stamp else None
-    by = _installer(job, target)
-    what = coming(by, target, chosen, held)
+def _install_wheels(
+    job: InstallJob, target: TargetEnvironment, chosen: Sequence[SelectedWheel]
+) -> Installation:
+    alone.require_sole_profile(job, target)
+    stamp = journal.find_stamp(job.replaced, target.prefix, target.sites)
+    held = journal.read_record(stamp) if stamp else None
+    by = _build_installer(job, target)
+    what = resolve_install(by, target, chosen, held)
     if what:
-        for told in fit.warnings(target, what):
-            warn(told)
-        new_or_old = stamp or Path(job.replaced) / interrupted.now()
-        held = putting.put(Order(job, target, by, chosen, what, new_or_old))
+        for told in fit.list_install_warnings(target, what):
+            print_warning(told)
+        new_or_old = stamp or Path(job.replaced) / interrupted.create_timestamp()
+        held = putting.apply_install(InstallOrder(job, target, by, chosen, what, new_or_old))
     elif held:
-        say(f"all of it lies in {target.prefix} already")
-    return _manifest(target, held)
+        print_line(f"all of it lies in {target.prefix} already")
+    return _build_manifest(target, held)
 
 
-def _installer(job: InstallJob, target: Target) -> Installer:
-    deps = manifests.read(job.deps, Deps)
+def _build_installer(job: InstallJob, target: TargetEnvironment) -> Installer:
+    deps = manifests.read_manifest(job.deps, DepsManifest)
     return Installer(
         python=target.python,
         prefix=target.prefix,
@@ -67,13 +69,15 @@ def _installer(job: InstallJob, target: Target) -> Installer:
     )
 
 
-def _manifest(target: Target, held: Exchange | None) -> Installed:
+def _build_manifest(target: TargetEnvironment, held: InstallRecord | None) -> Installation:
     parts = held.parts if held else {}
-    return Installed(
+    return Installation(
         python=target.python,
         prefix=os.fspath(target.prefix),
         distributions=tuple(
-            Distribution(name, part.after, str(target.prefix / part.path), part.record, part.wheel)
+            DistributionRecord(
+                name, part.after, str(target.prefix / part.path), part.record, part.wheel
+            )
             for name, part in sorted(parts.items())
         ),
     )

@@ -8,12 +8,21 @@ from pathlib import Path
 
 from tasks.core.errors import SettingsError
 from tasks.core.model import Layout
-from tasks.core.resolution import Choice
+from tasks.core.resolution import Resolution
 from tasks.settings.schema import Settings
-from tasks.stages.install.target.interpreter import KEY, OWN_VENV, Glance, find, glance, is_name
+from tasks.stages.install.target.interpreter import (
+    SETTING_KEY,
+    VENV_HINT,
+    InterpreterInfo,
+    find_interpreter,
+    inspect_interpreter,
+    is_program_name,
+)
 
 
-def check(settings: Settings, layout: Layout, choice: Choice, ours: Collection[str]) -> None:
+def check_install_target(
+    settings: Settings, layout: Layout, choice: Resolution, ours: Collection[str]
+) -> None:
     """Raise a `SettingsError` for an interpreter that is not there, is none, is ours, into which
     nothing can be installed, or is another Python than wheels are made for. `ours` are the prefixes
     of the environment that runs doit, and of the Python that it was made of.
@@ -24,46 +33,48 @@ def check(settings: Settings, layout: Layout, choice: Choice, ours: Collection[s
     into = settings.install.into
     if into is None:
         return
-    python = find(into, layout.root)
-    found = glance(python)
+    python = find_interpreter(into, layout.root)
+    found = inspect_interpreter(python)
     if found.prefix == os.path.realpath(layout.venv):
         raise SettingsError(
             f"{python} is of the environment that this profile builds itself",
-            where=KEY,
-            todo="name the Python of another one",
+            location=SETTING_KEY,
+            hint="name the Python of another one",
         )
-    if is_name(into) and found.prefix in map(os.path.realpath, ours):
+    if is_program_name(into) and found.prefix in map(os.path.realpath, ours):
         raise SettingsError(
             f"{into} on PATH is {python}, the Python of doit itself",
-            where=KEY,
-            todo=f"write the path of the Python that you mean; {python}, if it is this one",
+            location=SETTING_KEY,
+            hint=f"write the path of the Python that you mean; {python}, if it is this one",
         )
-    _require_open(python, found)
-    _require_alike(python, found, choice)
+    _require_writable(python, found)
+    _require_same_python(python, found, choice)
 
 
-def _require_open(python: Path, found: Glance) -> None:
+def _require_writable(python: Path, found: InterpreterInfo) -> None:
     """The install looks again, hours later; what is wrong now need not wait for it."""
     if found.managed:
         raise SettingsError(
             f"{python} is managed by the system, which says that nobody else installs there "
             f"({found.managed})",
-            where=KEY,
-            todo=OWN_VENV,
+            location=SETTING_KEY,
+            hint=VENV_HINT,
         )
-    if found.closed:
+    if found.unwritable:
         raise SettingsError(
-            f"you may not write to {found.closed}, of {python}", where=KEY, todo=OWN_VENV
+            f"you may not write to {found.unwritable}, of {python}",
+            location=SETTING_KEY,
+            hint=VENV_HINT,
         )
 
 
-def _require_alike(python: Path, found: Glance, choice: Choice) -> None:
+def _require_same_python(python: Path, found: InterpreterInfo, choice: Resolution) -> None:
     """What is built for one Python is of no use to another: known before hours of compiling."""
     meant = Path(choice.python.path)
-    if meant.is_file() and str(found) != str(made := glance(meant, "python")):
+    if meant.is_file() and str(found) != str(made := inspect_interpreter(meant, "python")):
         raise SettingsError(
             f"{python} is {found}, and this profile builds for {made}",
-            where=KEY,
-            todo=f"set python: {python}, where torch {choice.torch} is for it; or name the Python "
+            location=SETTING_KEY,
+            hint=f"set python: {python}, where torch {choice.torch} is for it; or name the Python "
             f"of an environment with {made}",
         )

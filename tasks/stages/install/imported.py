@@ -8,15 +8,15 @@ from pathlib import Path
 from tasks.core.errors import BadArtifactError, CommandFailedError
 from tasks.core.model import Command
 from tasks.stages.env.job import Environment
-from tasks.stages.extensions.job import Built
+from tasks.stages.extensions.job import BuiltExtension
 from tasks.stages.install.job import InstallJob
-from tasks.stages.install.target.environment import Target
+from tasks.stages.install.target.environment import TargetEnvironment
 from tasks.system import manifests, shell
 from tasks.system.python import importing
-from tasks.system.python.importing import Imported
-from tasks.system.voice import say, tick, warn
+from tasks.system.python.importing import ImportResult
+from tasks.system.voice import print_line, print_warning, show_progress
 
-_CODE = """
+_IMPORT_CODE = """
 import importlib, sys, traceback
 failed = 0
 for name in {names!r}:
@@ -36,39 +36,49 @@ sys.exit(failed)
 """
 
 
-def require(job: InstallJob, target: Target, version: str) -> None:
+def require_imports(job: InstallJob, target: TargetEnvironment, version: str) -> None:
     """`BadArtifactError` where torch, or a module of an extension, does not import there, or where
     another torch does. One that needs the driver, where none is, cannot be tried: a warning.
     """
-    tick("importing torch there")
-    given = manifests.read(job.environment, Environment)
+    show_progress("importing torch there")
+    given = manifests.read_manifest(job.environment, Environment)
     # where no module lies: not in a source tree with a torch in it
-    env = _for_them(given.over(shell.host_env()))
+    env = _build_import_environment(given.build_child_environment(shell.build_host_env()))
     command = Command((), env, "import torch", cwd=job.replaced, log=job.log)
-    found = importing.attempt(target.python, _CODE.format(names=_modules(job)), command)
+    found = importing.try_import(
+        target.python, _IMPORT_CODE.format(names=_list_modules(job)), command
+    )
     if not found.error or any(line.startswith("torch is ") for line in found.lines):
-        _require_ours(job, target, version, found.lines)
+        _require_installed_torch(job, target, version, found.lines)
     if found.error:
-        _judge(target, found.lines, found.error)
+        _check_import_failures(target, found.lines, found.error)
     for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"):
         if name in given.prepend:
-            say(f"it was imported with {name}={':'.join(given.prepend[name])}: set it there, too")
+            print_line(
+                f"it was imported with {name}={':'.join(given.prepend[name])}: set it there, too"
+            )
 
 
-def _judge(target: Target, lines: Sequence[str], error: CommandFailedError) -> None:
+def _check_import_failures(
+    target: TargetEnvironment, lines: Sequence[str], error: CommandFailedError
+) -> None:
     """Each that did not import by itself: the next one may be worse."""
-    for name, told in _failed(lines):
-        one = Imported(tuple(told), importing.raised(told) or error.what, error)
-        if not one.lacks_driver:
+    for name, told in _find_failed_imports(lines):
+        one = ImportResult(
+            tuple(told), importing.find_raised_exception(told) or error.message, error
+        )
+        if not one.needs_driver:
             raise BadArtifactError(
                 f"{name} does not import in {target.python}: {one.problem}",
-                where=error.where,
-                todo="that log has the whole traceback; what was there before is back",
+                location=error.location,
+                hint="that log has the whole traceback; what was there before is back",
             ) from error
-        warn(f"{name} was installed, and imports only where there is a card: {one.problem}")
+        print_warning(
+            f"{name} was installed, and imports only where there is a card: {one.problem}"
+        )
 
 
-def _failed(lines: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
+def _find_failed_imports(lines: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
     """What did not import, with its lines. Where all did, Python ended badly with the last; torch
     is the first, also where not even that was begun.
     """
@@ -81,32 +91,34 @@ def _failed(lines: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
     yield from failed or tried[-1:] or [("torch", lines)]
 
 
-def _require_ours(job: InstallJob, target: Target, version: str, lines: Sequence[str]) -> None:
+def _require_installed_torch(
+    job: InstallJob, target: TargetEnvironment, version: str, lines: Sequence[str]
+) -> None:
     told = next((line for line in lines if line.startswith("torch is ")), "")
     found, _, place = told.removeprefix("torch is ").partition(" in ")
     if found != version or not Path(place).resolve().is_relative_to(target.prefix):
         raise BadArtifactError(
             f"torch {version} was installed, and what {target.python} imports is {found or 'none'}"
             f"{f' in {place}' if place else ''}",
-            where=str(job.log),
-            todo="remove the other torch, or what leads to it; what was there before is back",
+            location=str(job.log),
+            hint="remove the other torch, or what leads to it; what was there before is back",
         )
 
 
-def _modules(job: InstallJob) -> list[str]:
-    return ["torch", *(name for built in _built(job) for name in built.imports)]
+def _list_modules(job: InstallJob) -> list[str]:
+    return ["torch", *(name for built in _read_built_extensions(job) for name in built.imports)]
 
 
-def _built(job: InstallJob) -> Iterator[Built]:
+def _read_built_extensions(job: InstallJob) -> Iterator[BuiltExtension]:
     for manifest in job.extensions.values():
         if job.partial and not Path(manifest).is_file():
             continue
-        built = manifests.read(manifest, Built)
+        built = manifests.read_manifest(manifest, BuiltExtension)
         if built.artifact:
             yield built
 
 
-def _for_them(env: Mapping[str, str]) -> dict[str, str]:
+def _build_import_environment(env: Mapping[str, str]) -> dict[str, str]:
     """It is another environment that is active then, and trying it leaves nothing there."""
     given = {name: value for name, value in env.items() if name != "VIRTUAL_ENV"}
     return {**given, "PYTHONDONTWRITEBYTECODE": "1"}

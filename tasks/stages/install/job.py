@@ -37,7 +37,7 @@ class InstallJob:
 
 
 @dataclass(frozen=True)
-class Distribution:
+class DistributionRecord:
     """One that now lies there: `record` is the path of its RECORD, `digest` the sha256 of that, and
     `wheel` the sha256 of its wheel in the wheelhouse, "" for one that came from an index.
     """
@@ -50,11 +50,11 @@ class Distribution:
 
 
 @dataclass(frozen=True)
-class Installed:
+class Installation:
     """The manifest install.json: `python` is the interpreter, `prefix` the folder of its
     environment.
     """
 
     python: str
     prefix: str
-    distributions: tuple[Distribution, ...]
+    distributions: tuple[DistributionRecord, ...]

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.core.errors import BuildError
-from tasks.stages.install.job import Installed, InstallJob
-from tasks.stages.install.target.interpreter import find
-from tasks.stages.install.transaction.lying import names_in, record_digest
+from tasks.core.errors import TorchyardError
+from tasks.stages.install.job import Installation, InstallJob
+from tasks.stages.install.target.interpreter import find_interpreter
+from tasks.stages.install.transaction.lying import compute_record_digest, list_distribution_names
 from tasks.system import manifests
 
 
-def moved(job: InstallJob) -> bool:
+def is_stale(job: InstallJob) -> bool:
     """Whether a person's pip was at work there. Of what torch needs another version may be there,
     and has to be there.
     """
     try:
-        last = manifests.read(job.manifest, Installed)
-        if str(find(job.into, job.root)) != last.python:
+        last = manifests.read_manifest(job.manifest, Installation)
+        if str(find_interpreter(job.into, job.root)) != last.python:
             return True
-    except BuildError:
+    except TorchyardError:
         return True
     there: dict[Path, set[str]] = {}
     for one in last.distributions:
-        if one.wheel and record_digest(Path(one.record)) != one.digest:
+        if one.wheel and compute_record_digest(Path(one.record)) != one.digest:
             return True
         site = Path(one.record).parent.parent
-        if one.name not in there.setdefault(site, names_in(site)):
+        if one.name not in there.setdefault(site, list_distribution_names(site)):
             return True
     return False

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tasks.core.errors import SettingsError
 from tasks.core.model import Layout, Stage
-from tasks.core.resolution import Choice
+from tasks.core.resolution import Resolution
 from tasks.settings.schema import Settings
 from tasks.stages.install.job import InstallJob
 
@@ -16,7 +16,7 @@ RECIPE = 1
 def plan(
     settings: Settings,
     layout: Layout,
-    choice: Choice,
+    choice: Resolution,
     before: Sequence[Stage],
     sizes: Mapping[str, int],
 ) -> Stage:
@@ -34,46 +34,46 @@ def plan(
         replaced=layout.build / "replaced",
         wheelhouse=layout.wheelhouse,
         sizes=sizes,
-        deps=layout.manifest("deps"),
-        environment=layout.manifest("extension-env"),
-        wheel=layout.manifest("wheel"),
+        deps=layout.compute_manifest_path("deps"),
+        environment=layout.compute_manifest_path("extension-env"),
+        wheel=layout.compute_manifest_path("wheel"),
         extensions={
-            stage.job.name: stage.leaves[0] for stage in before if stage.room == "extensions"
+            stage.job.name: stage.outputs[0] for stage in before if stage.kind == "extensions"
         },
-        manifest=layout.manifest("install"),
+        manifest=layout.compute_manifest_path("install"),
         log=layout.logs / "install.log",
         partial=settings.install.partial,
     )
     return Stage(
         name="install",
-        room="install",
+        kind="install",
         doc="put torch and the extensions into your own environment; doit restore is the way back",
         job=job,
-        inputs={
+        fingerprint={
             "recipe": RECIPE,
             "into": into,
             "index": choice.index,
             **({"partial": True} if job.partial else {}),
         },
-        leaves=(job.manifest,),
-        reads=(job.deps, job.environment, job.wheel, *job.extensions.values()),
-        asks="moved",
-        may_lack=tuple(job.extensions.values()) if job.partial else (),
+        outputs=(job.manifest,),
+        inputs=(job.deps, job.environment, job.wheel, *job.extensions.values()),
+        uptodate_check="moved",
+        optional_inputs=tuple(job.extensions.values()) if job.partial else (),
     )
 
 
-def _require_wheel(settings: Settings, choice: Choice) -> None:
+def _require_wheel(settings: Settings, choice: Resolution) -> None:
     if choice.strategy == "existing":
         raise SettingsError(
             f"strategy existing uses the torch that {choice.python.path} has, and makes no wheel "
             "of it to put elsewhere",
-            where="install.into",
-            todo="set install.into: null (extensions go into that interpreter by themselves), or "
+            location="install.into",
+            hint="set install.into: null (extensions go into that interpreter by themselves), or "
             "torch.strategy: prebuilt",
         )
     if choice.strategy == "source" and settings.build.backend == "cmake":
         raise SettingsError(
             "backend cmake makes no torch for Python that could be put there",
-            where="install.into",
-            todo="set install.into: null, or choose another build.backend",
+            location="install.into",
+            hint="set install.into: null, or choose another build.backend",
         )

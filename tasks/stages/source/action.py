@@ -7,28 +7,37 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
-from tasks.core.digest import canonical
-from tasks.core.errors import BuildError, LostEditsError
+from tasks.core.digest import format_canonical_json
+from tasks.core.errors import LostEditsError, TorchyardError
 from tasks.stages.source import series
-from tasks.stages.source.foresee import kept_back, last_read, moved
-from tasks.stages.source.job import NEW_FILES, Kind, SourceJob, SourceTree
-from tasks.stages.source.shape import A_TREE, VERSION, lacking, other_release
-from tasks.stages.source.tree import digest
+from tasks.stages.source.foresee import (
+    describe_kept_submodules,
+    describe_tree_changes,
+    read_last_tree,
+)
+from tasks.stages.source.job import UNTRACKED_CACHE, SourceJob, SourceKind, SourceTree
+from tasks.stages.source.shape import (
+    TREE_DESCRIPTION,
+    VERSION_FILE,
+    find_other_release,
+    list_missing_files,
+)
+from tasks.stages.source.tree import compute_tree_digest
 from tasks.system import files, git, manifests
 from tasks.system.network import archive
-from tasks.system.network.download import download
-from tasks.system.network.mirrors import mirrored
-from tasks.system.voice import say, warn
+from tasks.system.network.download import download_file
+from tasks.system.network.mirrors import apply_mirror
+from tasks.system.voice import print_line, print_warning
 
-_INSTEAD: Mapping[Kind, str] = {
+_SOURCE_HINTS: Mapping[SourceKind, str] = {
     "git": "set source.git, and source.ref, to PyTorch's repository or a fork of it",
     "tarball": "give an archive of PyTorch's tree",
-    "path": f"give {A_TREE}",
+    "path": f"give {TREE_DESCRIPTION}",
 }
 
 
 @dataclass(frozen=True)
-class Seen:
+class TreeSnapshot:
     """How the tree was when it was last read: its commit and when that was made, or the archive it
     came from.
     """
@@ -46,73 +55,79 @@ def run(job: SourceJob) -> tuple[SourceTree]:
     Raises `BuildError` for a tree with merge conflicts, `FetchError`, `BadArtifactError`, and
     `LostEditsError` where a person's work would be lost.
     """
-    files.own(job.state)
+    files.create_owned_folder(job.state)
     git.require_merged(job.tree, f"source.{job.kind}")
-    before = last_read(job)
+    before = read_last_tree(job)
     match job.kind:
         case "git":
-            _clone(job)
+            _update_clone(job)
         case "tarball":
-            _unpack(job)
+            _unpack_archive(job)
         case "path":
             pass
     _require_pytorch(job)
-    _follow_pull(job)
-    now = _read(job, _patch(job))
-    _tell(job, before, now)
+    _update_stale_submodules(job)
+    now = _read_source_tree(job, _apply_patches(job))
+    _report_changes(job, before, now)
     return (now,)
 
 
-def _tell(job: SourceJob, before: SourceTree | None, now: SourceTree) -> None:
+def _report_changes(job: SourceJob, before: SourceTree | None, now: SourceTree) -> None:
     """Why what follows runs: the stage itself is asked each time."""
     if not before or not git.is_checkout(job.tree):
         return
-    if lines := tuple(moved(before, now)):
-        for line in (*lines, *kept_back(job)):
-            say(line)
+    if lines := tuple(describe_tree_changes(before, now)):
+        for line in (*lines, *describe_kept_submodules(job)):
+            print_line(line)
 
 
-def _clone(job: SourceJob) -> None:
-    git.tell_of_newer(job.location, job.ref, job.commit, job.mirrors)
-    if git.is_at(job.tree, job.location, job.at, job.submodules):
+def _update_clone(job: SourceJob) -> None:
+    git.report_newer_commit(job.location, job.ref, job.commit, job.mirrors)
+    if git.is_at_ref(job.tree, job.location, job.checkout_ref, job.submodules):
         return
-    manifests.withdraw(job.manifest)
+    manifests.remove_manifests(job.manifest)
     if Path(job.tree).exists() and not git.is_checkout(job.tree):
-        _set_aside(job)
+        _rename_old_tree(job)
     if git.is_checkout(job.tree):
-        series.take_back(job.tree, job.state, job.log)
-    elif near := git.seed(job.tree, job.location, _in_others(job, "pytorch")):
-        say(f"what {near} holds is not fetched again")
+        series.revert_patches(job.tree, job.state, job.log)
+    elif near := git.copy_reference_clone(
+        job.tree, job.location, _find_in_other_builds(job, "pytorch")
+    ):
+        print_line(f"what {near} holds is not fetched again")
     try:
-        git.clone_at(job.location, job.at, job.tree, job.submodules, job.mirrors, job.log)
+        git.clone_at_ref(
+            job.location, job.checkout_ref, job.tree, job.submodules, job.mirrors, job.log
+        )
     except LostEditsError:
-        series.bring(job.tree, job.state, job.patches, job.log)
+        series.update_patches(job.tree, job.state, job.patches, job.log)
         raise
 
 
-def _unpack(job: SourceJob) -> None:
-    expected = job.sha256 or files.artifact(Path(job.location)).sha256
+def _unpack_archive(job: SourceJob) -> None:
+    expected = job.sha256 or files.read_artifact(Path(job.location)).sha256
     tree = Path(job.tree)
-    if tree.exists() and _seen(job).archive == expected:
+    if tree.exists() and _read_snapshot(job).archive == expected:
         return
-    manifests.withdraw(job.manifest)
-    packed = _archive(job, expected)
+    manifests.remove_manifests(job.manifest)
+    packed = _download_archive(job, expected)
     if tree.exists():
-        _set_aside(job)
-    series.forget(job.state)
-    archive.extract(packed, tree)
-    _write_seen(job, Seen(str(tree), archive=expected, digest=_digest(job)))
+        _rename_old_tree(job)
+    series.clear_applied_patches(job.state)
+    archive.extract_archive(packed, tree)
+    _write_snapshot(
+        job, TreeSnapshot(str(tree), archive=expected, digest=_compute_content_digest(job))
+    )
 
 
-def _archive(job: SourceJob, expected: str) -> Path:
+def _download_archive(job: SourceJob, expected: str) -> Path:
     name = PurePosixPath(urlsplit(job.location).path.replace("\\", "/")).name
-    there = (path for path in _in_others(job, f"downloads/{name}") if path.is_file())
-    near = next((path for path in there if files.artifact(path).sha256 == expected), None)
-    source = str(near or mirrored(job.location, job.mirrors))
-    return download(source, job.state / "downloads" / name, expected, job.log)
+    there = (path for path in _find_in_other_builds(job, f"downloads/{name}") if path.is_file())
+    near = next((path for path in there if files.read_artifact(path).sha256 == expected), None)
+    source = str(near or apply_mirror(job.location, job.mirrors))
+    return download_file(source, job.state / "downloads" / name, expected, job.log)
 
 
-def _in_others(job: SourceJob, name: str) -> Iterator[Path]:
+def _find_in_other_builds(job: SourceJob, name: str) -> Iterator[Path]:
     """Where other builds of this checkout, such as the other cells of a matrix, have the same."""
     mine = Path(job.state)
     for build in sorted(Path(job.others).iterdir()) if job.others else ():
@@ -121,14 +136,16 @@ def _in_others(job: SourceJob, name: str) -> Iterator[Path]:
             yield place / name
 
 
-def _set_aside(job: SourceJob) -> None:
+def _rename_old_tree(job: SourceJob) -> None:
     """Another tree takes this place; the one that is there may hold a person's work."""
     tree, number = Path(job.tree), 1
     while (aside := tree.with_name(f"{tree.name}.{number}")).exists():
         number += 1
     tree.rename(aside)
-    series.forget(job.state)
-    warn(f"the tree that was in {tree} is now {aside}; remove it when nothing in it is needed")
+    series.clear_applied_patches(job.state)
+    print_warning(
+        f"the tree that was in {tree} is now {aside}; remove it when nothing in it is needed"
+    )
 
 
 def _require_pytorch(job: SourceJob) -> None:
@@ -136,70 +153,74 @@ def _require_pytorch(job: SourceJob) -> None:
     all was decided by, which of a folder was said at load.
     """
     tree = Path(job.tree)
-    if lacks := lacking(tree):
+    if lacks := list_missing_files(tree):
         came = "" if job.kind == "path" else f", which came from {job.location},"
-        raise BuildError(
+        raise TorchyardError(
             f"{tree}{came} is not the source tree of PyTorch: it lacks {', '.join(lacks)}",
-            where=f"source.{job.kind}",
-            todo=_INSTEAD[job.kind],
+            location=f"source.{job.kind}",
+            hint=_SOURCE_HINTS[job.kind],
         )
-    if job.kind != "path" and (found := other_release(tree, job.release)):
-        warn(
-            f"the tree is {found} by its {VERSION}, and torch.version is {job.release}: facts are "
+    if job.kind != "path" and (found := find_other_release(tree, job.release)):
+        print_warning(
+            f"the tree is {found} by its {VERSION_FILE}, and torch.version is {job.release}: facts are "
             f'those of that release, and the wheel is called so. Set torch.version: "{found}"'
         )
 
 
-def _follow_pull(job: SourceJob) -> None:
+def _update_stale_submodules(job: SourceJob) -> None:
     """Bring submodules along that a person's `git pull` left behind."""
     if not job.submodules or not git.is_checkout(job.tree):
         return
-    stale = git.stale_submodules(job.tree, _seen(job).commit)
+    stale = git.list_stale_submodules(job.tree, _read_snapshot(job).commit)
     if stale:
-        say(f"bringing submodules to what the tree records: {', '.join(stale)}")
-        manifests.withdraw(job.manifest)
+        print_line(f"bringing submodules to what the tree records: {', '.join(stale)}")
+        manifests.remove_manifests(job.manifest)
         git.update_submodules(job.tree, stale, mirrors=job.mirrors, log=job.log)
 
 
-def _patch(job: SourceJob) -> tuple[str, ...]:
-    if series.applied(job.tree, job.state) != series.wanted(job.patches):
-        manifests.withdraw(job.manifest)
-    return series.bring(job.tree, job.state, job.patches, job.log)
+def _apply_patches(job: SourceJob) -> tuple[str, ...]:
+    if series.read_applied_patches(job.tree, job.state) != series.hash_patches(job.patches):
+        manifests.remove_manifests(job.manifest)
+    return series.update_patches(job.tree, job.state, job.patches, job.log)
 
 
-def _read(job: SourceJob, patches: tuple[str, ...]) -> SourceTree:
+def _read_source_tree(job: SourceJob, patches: tuple[str, ...]) -> SourceTree:
     tree = str(job.tree)
     if git.is_checkout(job.tree):
-        found = git.state(job.tree, Path(job.state) / NEW_FILES)
-        date = _date(job, found.commit)
-        _write_seen(job, Seen(tree, commit=found.commit, date=date))
+        found = git.read_git_state(job.tree, Path(job.state) / UNTRACKED_CACHE)
+        date = _find_commit_date(job, found.commit)
+        _write_snapshot(job, TreeSnapshot(tree, commit=found.commit, date=date))
         return SourceTree(
             tree, job.kind, found.commit, found.submodules, found.edits, "", patches, date
         )
-    content = _digest(job)
-    seen = _seen(job)
+    content = _compute_content_digest(job)
+    seen = _read_snapshot(job)
     if job.kind != "tarball":
         return SourceTree(tree, job.kind, "", {}, "", content, patches)
     edits = "" if content == seen.digest else content
     return SourceTree(tree, job.kind, "", {}, edits, seen.archive, patches)
 
 
-def _date(job: SourceJob, commit: str) -> int:
+def _find_commit_date(job: SourceJob, commit: str) -> int:
     """Asked once for each commit."""
-    seen = _seen(job)
-    return seen.date if seen.commit == commit and seen.date else git.date(job.tree)
+    seen = _read_snapshot(job)
+    return seen.date if seen.commit == commit and seen.date else git.read_commit_time(job.tree)
 
 
-def _digest(job: SourceJob) -> str:
-    return digest(job.tree, job.state / "listing.git")
+def _compute_content_digest(job: SourceJob) -> str:
+    return compute_tree_digest(job.tree, job.state / "listing.git")
 
 
-def _seen(job: SourceJob) -> Seen:
+def _read_snapshot(job: SourceJob) -> TreeSnapshot:
     path = Path(job.state) / "seen.json"
-    seen = manifests.read(path, Seen) if path.exists() else Seen(str(job.tree))
-    return seen if seen.tree == str(job.tree) else Seen(str(job.tree))
+    seen = (
+        manifests.read_manifest(path, TreeSnapshot)
+        if path.exists()
+        else TreeSnapshot(str(job.tree))
+    )
+    return seen if seen.tree == str(job.tree) else TreeSnapshot(str(job.tree))
 
 
-def _write_seen(job: SourceJob, seen: Seen) -> None:
-    if seen != _seen(job):
-        files.write_atomic(job.state / "seen.json", canonical(seen))
+def _write_snapshot(job: SourceJob, seen: TreeSnapshot) -> None:
+    if seen != _read_snapshot(job):
+        files.write_atomic(job.state / "seen.json", format_canonical_json(seen))

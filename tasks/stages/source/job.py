@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Literal
 
-Kind = Literal["git", "path", "tarball"]
-NEW_FILES = "new-files.json"  # in the state folder: what `git.state` keeps
+SourceKind = Literal["git", "path", "tarball"]
+UNTRACKED_CACHE = "new-files.json"  # in the state folder: what `git.state` keeps
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class SourceJob:
     that all was decided by.
     """
 
-    kind: Kind
+    kind: SourceKind
     location: str
     ref: str
     submodules: bool
@@ -39,7 +39,7 @@ class SourceJob:
     release: str = ""
 
     @property
-    def at(self) -> str:
+    def checkout_ref(self) -> str:
         """The ref that is checked out: what it stands for by the lock, where that holds it."""
         return self.commit or self.ref
 
@@ -56,7 +56,7 @@ class SourceTree:
     """
 
     tree: str
-    kind: Kind
+    kind: SourceKind
     commit: str
     submodules: Mapping[str, str]
     edits: str

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from tasks.core.digest import plain
+from tasks.core.digest import convert_to_json
 from tasks.core.model import Json, Layout, Stage
-from tasks.core.resolution import Choice
+from tasks.core.resolution import Resolution
 from tasks.settings.schema import Settings, Source
-from tasks.stages.source.job import Kind, SourceJob
+from tasks.stages.source.job import SourceJob, SourceKind
 
 RECIPE = 1
 
 
-def plan(settings: Settings, layout: Layout, choice: Choice) -> Stage:
+def plan(settings: Settings, layout: Layout, choice: Resolution) -> Stage:
     """The stage source; mirrors are no input, since they do not change what the tree is."""
-    job = _job(settings.source, layout, choice.torch)
+    job = _build_source_job(settings.source, layout, choice.torch)
     return Stage(
         name="source",
-        room="source",
+        kind="source",
         doc="PyTorch's own tree, as it is now",
         job=job,
-        inputs=_inputs(job, settings.source),
-        leaves=(layout.manifest("source"),),
-        asks="always",
+        fingerprint=_build_source_fingerprint(job, settings.source),
+        outputs=(layout.compute_manifest_path("source"),),
+        uptodate_check="always",
     )
 
 
-def _job(source: Source, layout: Layout, release: str) -> SourceJob:
-    kind = kind_of(source)
+def _build_source_job(source: Source, layout: Layout, release: str) -> SourceJob:
+    kind = select_source_kind(source)
     state = layout.build / "src"
-    location = location_of(source, kind, layout.root)
+    location = resolve_source_location(source, kind, layout.root)
     return SourceJob(
         kind=kind,
         location=location,
@@ -41,21 +41,21 @@ def _job(source: Source, layout: Layout, release: str) -> SourceJob:
         mirrors=source.mirrors,
         tree=layout.root / location if kind == "path" else state / "pytorch",
         state=state,
-        manifest=layout.manifest("source"),
+        manifest=layout.compute_manifest_path("source"),
         log=layout.logs / "source.log",
         others=layout.build.parent,
         release=release,
     )
 
 
-def kind_of(source: Source) -> Kind:
+def select_source_kind(source: Source) -> SourceKind:
     """The kind that is used when several are set."""
     if source.path:
         return "path"
     return "tarball" if source.tarball else "git"
 
 
-def location_of(source: Source, kind: Kind, root: PurePath) -> str:
+def resolve_source_location(source: Source, kind: SourceKind, root: PurePath) -> str:
     """The URL as it is, or a path made absolute, taken from the checkout."""
     match kind:
         case "path":
@@ -67,13 +67,13 @@ def location_of(source: Source, kind: Kind, root: PurePath) -> str:
             return source.git or ""
 
 
-def _inputs(job: SourceJob, source: Source) -> dict[str, Json]:
+def _build_source_fingerprint(job: SourceJob, source: Source) -> dict[str, Json]:
     inputs: dict[str, Json] = {
         "recipe": RECIPE,
         "kind": job.kind,
         "location": job.location,
         "submodules": job.submodules,
-        "patches": plain(source.patches),
+        "patches": convert_to_json(source.patches),
     }
     match job.kind:
         case "git":

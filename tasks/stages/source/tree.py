@@ -7,12 +7,12 @@ from pathlib import Path, PurePath
 
 from tasks.core.errors import MissingToolError
 from tasks.system import git, trees
-from tasks.system.git.state import content
+from tasks.system.git.state import fingerprint_file
 
-_TOP = ("build", "dist")
+_OUTPUT_FOLDERS = ("build", "dist")
 
 
-def digest(tree: PurePath, scratch: PurePath) -> str:
+def compute_tree_digest(tree: PurePath, scratch: PurePath) -> str:
     """sha256 over path and content of every file, less what a build leaves there.
 
     The tree's own .gitignore says what that is, read by git with `scratch` as its empty repository.
@@ -20,21 +20,25 @@ def digest(tree: PurePath, scratch: PurePath) -> str:
     """
     root = Path(tree)
     try:
-        listed = git.unignored(root, scratch)
+        listed = git.list_unignored_files(root, scratch)
     except MissingToolError:
-        return trees.digest(root)
+        return trees.hash_source_tree(root)
     total = hashlib.sha256()
     for path in listed:
-        if not _is_leaving(path):
-            total.update(f"{path}\0{_content(root, path)}\n".encode())
+        if not _is_build_output(path):
+            total.update(f"{path}\0{_hash_tree_entry(root, path)}\n".encode())
     return total.hexdigest()
 
 
-def _content(root: Path, path: str) -> str:
+def _hash_tree_entry(root: Path, path: str) -> str:
     inner_repository = path.endswith("/")
-    return trees.digest(root / path) if inner_repository else content(root / path)
+    return (
+        trees.hash_source_tree(root / path) if inner_repository else fingerprint_file(root / path)
+    )
 
 
-def _is_leaving(path: str) -> bool:
+def _is_build_output(path: str) -> bool:
     parts = PurePath(path).parts
-    return parts[0] in _TOP or any(p == "__pycache__" or p.endswith(".egg-info") for p in parts)
+    return parts[0] in _OUTPUT_FOLDERS or any(
+        p == "__pycache__" or p.endswith(".egg-info") for p in parts
+    )

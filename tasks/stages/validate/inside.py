@@ -8,25 +8,25 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 
 from tasks.core.errors import CommandFailedError, MissingToolError
-from tasks.core.model import Check, Command
-from tasks.knowledge import load
-from tasks.stages.extensions.job import Built
+from tasks.core.model import Command, ValidationResult
+from tasks.knowledge import load_knowledge
+from tasks.stages.extensions.job import BuiltExtension
 from tasks.stages.validate import probing
 from tasks.stages.validate.checks import (
-    compiled_for,
-    covering,
-    diagnosed,
-    from_probe,
-    without_cuda,
+    add_diagnosis,
+    build_probe_checks,
+    check_coverage,
+    fail_without_cuda,
+    parse_arch_flags,
 )
 from tasks.stages.validate.job import SmokeCheck, ValidateJob
-from tasks.stages.validate.probing import EXIT, Run, Said
+from tasks.stages.validate.probing import EXIT_CHECK, ProbeOutput, ProbeRun
 from tasks.stages.wheel.job import Wheel
 from tasks.system import shell
 from tasks.system.hardware import probe
 
-_PROBE = Path(__file__).parent / "probes" / "torch_probe.py"
-_BY_PROBE = (  # in the order it makes them
+_PROBE_SCRIPT = Path(__file__).parent / "probes" / "torch_probe.py"
+_PROBE_CHECKS = (  # in the order it makes them
     *("version", "cuda", "device", "matmul", "reduction", "convolution", "autograd"),
     *("graph", "speed", "compile", "nccl"),
 )
@@ -34,32 +34,37 @@ _TIMED_OUT = 124  # what the shell says of a program that took too long
 _NO_CUDA = "torch without CUDA"  # what the probe says of such a torch
 
 
-def ask(job: ValidateJob, wheel: Wheel, built: Mapping[str, Built], env: Mapping[str, str]) -> Said:
+def run_probe(
+    job: ValidateJob, wheel: Wheel, built: Mapping[str, BuiltExtension], env: Mapping[str, str]
+) -> ProbeOutput:
     """Run the probe, as often as it takes: a crash or a hang costs the check that it was at."""
-    cards = len(probe.cards()) if wheel.cuda else 0
+    cards = len(probe.list_gpus()) if wheel.cuda else 0
 
-    def once(left: Sequence[str]) -> Run:
-        argv = probe_argv(job, wheel, built, cards, left)
-        return _once(Command(argv, env, "the probe", log=job.log, timeout=job.timeout))
+    def run_remaining_checks(left: Sequence[str]) -> ProbeRun:
+        argv = build_probe_command(job, wheel, built, cards, left)
+        return _run_program(Command(argv, env, "the probe", log=job.log, timeout=job.timeout))
 
-    return probing.ask(once, [*_own(job), *(f"{name}: import" for name in _imports(job, built))])
+    return probing.collect_probe_output(
+        run_remaining_checks,
+        [*_list_probe_checks(job), *(f"{name}: import" for name in _list_imports(job, built))],
+    )
 
 
-def _once(command: Command) -> Run:
+def _run_program(command: Command) -> ProbeRun:
     lines: list[str] = []
     try:
-        shell.run(command, lines.append)
+        shell.run_command(command, lines.append)
     except (CommandFailedError, MissingToolError) as error:
         hung = isinstance(error, CommandFailedError) and error.code == _TIMED_OUT
         too_long = f"took longer than {command.timeout:.0f} s and was ended"
-        return Run(tuple(lines), too_long if hung else error.what, hung)
-    return Run(tuple(lines))
+        return ProbeRun(tuple(lines), too_long if hung else error.message, hung)
+    return ProbeRun(tuple(lines))
 
 
-def probe_argv(
+def build_probe_command(
     job: ValidateJob,
     wheel: Wheel,
-    built: Mapping[str, Built],
+    built: Mapping[str, BuiltExtension],
     cards: int,
     left: Sequence[str] | None = None,
 ) -> tuple[str, ...]:
@@ -74,18 +79,20 @@ def probe_argv(
         "cards": cards,
         "imports": {
             name: modules
-            for name, modules in _imports(job, built).items()
+            for name, modules in _list_imports(job, built).items()
             if left is None or f"{name}: import" in left
         },
     }
-    return (wheel.python, "-X", "faulthandler", str(_PROBE), json.dumps(given))
+    return (wheel.python, "-X", "faulthandler", str(_PROBE_SCRIPT), json.dumps(given))
 
 
-def _own(job: ValidateJob) -> list[str]:
-    return [name for name in _BY_PROBE if name in job.checks]
+def _list_probe_checks(job: ValidateJob) -> list[str]:
+    return [name for name in _PROBE_CHECKS if name in job.checks]
 
 
-def _imports(job: ValidateJob, built: Mapping[str, Built]) -> dict[str, tuple[str, ...]]:
+def _list_imports(
+    job: ValidateJob, built: Mapping[str, BuiltExtension]
+) -> dict[str, tuple[str, ...]]:
     if "extensions" not in job.checks:
         return {}
     return {
@@ -93,56 +100,73 @@ def _imports(job: ValidateJob, built: Mapping[str, Built]) -> dict[str, tuple[st
     }
 
 
-def probe_checks(
-    job: ValidateJob, wheel: Wheel, said: Said, built: Mapping[str, Built]
-) -> list[Check]:
+def collect_probe_checks(
+    job: ValidateJob, wheel: Wheel, said: ProbeOutput, built: Mapping[str, BuiltExtension]
+) -> list[ValidationResult]:
     """The probe's own checks, and the archs that torch names, judged against the targets."""
-    expected = ["import", *_own(job), *(f"{name}: import" for name in _imports(job, built))]
-    lost = {name: how.detail for name, how in said.lost.items()}
-    found = [*from_probe(expected, said.lines, lost, said.left), *_archs(job, wheel, said)]
-    if EXIT in lost:
-        found.append(Check(EXIT, "failed", f"after the last check {lost[EXIT]}"))
+    expected = [
+        "import",
+        *_list_probe_checks(job),
+        *(f"{name}: import" for name in _list_imports(job, built)),
+    ]
+    lost = {name: how.detail for name, how in said.crashes.items()}
+    found = [
+        *build_probe_checks(expected, said.lines, lost, said.stop_reason),
+        *_check_archs(job, wheel, said),
+    ]
+    if EXIT_CHECK in lost:
+        found.append(
+            ValidationResult(EXIT_CHECK, "failed", f"after the last check {lost[EXIT_CHECK]}")
+        )
     if "gpu" in lost:
-        found = _no_answer(found, lost["gpu"])
-    if wheel.cuda and said.no_gpu == _NO_CUDA:
-        found = without_cuda(found, wheel.cuda, job.again)
-    knowledge = load(Path(job.knowledge))
+        found = _fail_device_check(found, lost["gpu"])
+    if wheel.cuda and said.no_gpu_reason == _NO_CUDA:
+        found = fail_without_cuda(found, wheel.cuda, job.build_command)
+    knowledge = load_knowledge(Path(job.knowledge))
     told = [
-        diagnosed(knowledge, check, said.lost[check.name].said if check.name in lost else "")
+        add_diagnosis(
+            knowledge, check, said.crashes[check.name].output if check.name in lost else ""
+        )
         for check in found
     ]
-    return [*told, *_unreachable(built)]
+    return [*told, *_list_unreachable_checks(built)]
 
 
-def _no_answer(found: list[Check], how: str) -> list[Check]:
+def _fail_device_check(found: list[ValidationResult], how: str) -> list[ValidationResult]:
     """Where the card itself is not found in time, `device` is the check that has failed."""
     rest = [check for check in found if check.name != "device"]
-    return [*rest, Check("device", "failed", f"looking for the card {how}")]
+    return [*rest, ValidationResult("device", "failed", f"looking for the card {how}")]
 
 
-def _unreachable(built: Mapping[str, Built]) -> list[Check]:
+def _list_unreachable_checks(built: Mapping[str, BuiltExtension]) -> list[ValidationResult]:
     return [
-        Check(f"{name}: import", "not run", "its source could not be reached")
+        ValidationResult(f"{name}: import", "not run", "its source could not be reached")
         for name, one in built.items()
         if one.status == "unreachable"
     ]
 
 
-def _archs(job: ValidateJob, wheel: Wheel, said: Said) -> list[Check]:
+def _check_archs(job: ValidateJob, wheel: Wheel, said: ProbeOutput) -> list[ValidationResult]:
     if "archs" not in job.checks:
         return []
-    if said.no_gpu == _NO_CUDA:
-        return [Check("archs", "not run", _NO_CUDA)]
+    if said.no_gpu_reason == _NO_CUDA:
+        return [ValidationResult("archs", "not run", _NO_CUDA)]
     if "archs" not in said.lines:
-        return [Check("archs", "not run", said.left or "the probe ended before it")]
-    code = compiled_for(said.lines["archs"]["detail"])
-    knowledge = load(Path(job.knowledge))
-    return [covering(knowledge, "archs", code, job.targets, "torch's arch list", wheel.cuda)]
+        return [
+            ValidationResult("archs", "not run", said.stop_reason or "the probe ended before it")
+        ]
+    code = parse_arch_flags(said.lines["archs"]["detail"])
+    knowledge = load_knowledge(Path(job.knowledge))
+    return [check_coverage(knowledge, "archs", code, job.targets, "torch's arch list", wheel.cuda)]
 
 
-def smoke_checks(
-    job: ValidateJob, said: Said, built: Mapping[str, Built], python: str, env: Mapping[str, str]
-) -> list[Check]:
+def run_smoke_checks(
+    job: ValidateJob,
+    said: ProbeOutput,
+    built: Mapping[str, BuiltExtension],
+    python: str,
+    env: Mapping[str, str],
+) -> list[ValidationResult]:
     """Each extension's script, where it is built and there is what it needs."""
     if "extensions" not in job.checks:
         return []
@@ -151,30 +175,32 @@ def smoke_checks(
         if name not in built:
             continue
         what, log = f"{name}: smoke check", job.log.with_name(f"validate-{name}.log")
-        if reason := _not_possible(smoke, built[name], replace(said, hung=hung)):
-            checks.append(Check(what, "not run", reason))
+        if reason := _find_skip_reason(smoke, built[name], replace(said, hung=hung)):
+            checks.append(ValidationResult(what, "not run", reason))
             continue
-        run = _once(Command((python, str(smoke.script)), env, what, None, log, job.timeout))
+        run = _run_program(Command((python, str(smoke.script)), env, what, None, log, job.timeout))
         hung += run.hung and smoke.gpu
-        checks.append(_smoke(job, what, run, log))
+        checks.append(_build_smoke_check(job, what, run, log))
     return checks
 
 
-def _smoke(job: ValidateJob, what: str, run: Run, log: PurePath) -> Check:
+def _build_smoke_check(
+    job: ValidateJob, what: str, run: ProbeRun, log: PurePath
+) -> ValidationResult:
     """Exit 0 passes, and the last line tells how; a script that took too long has failed."""
-    if not run.ended:
+    if not run.failure:
         last = next((line for line in reversed(run.lines) if line.strip()), "exit 0")
-        return Check(what, "passed", last)
-    failed = Check(what, "failed", run.ended)
-    told = diagnosed(load(Path(job.knowledge)), failed, "\n".join(run.lines))
+        return ValidationResult(what, "passed", last)
+    failed = ValidationResult(what, "failed", run.failure)
+    told = add_diagnosis(load_knowledge(Path(job.knowledge)), failed, "\n".join(run.lines))
     return told if told.remedy else replace(told, remedy=f"see {log}")
 
 
-def _not_possible(smoke: SmokeCheck, built: Built, said: Said) -> str:
+def _find_skip_reason(smoke: SmokeCheck, built: BuiltExtension, said: ProbeOutput) -> str:
     if built.status == "unreachable":
         return "its source could not be reached"
-    if smoke.gpu and (said.left == probing.HUNG or said.hung >= probing.HANGS):
-        return probing.HUNG
-    if smoke.gpu and said.no_gpu is None:
+    if smoke.gpu and (said.stop_reason == probing.GPU_HUNG or said.hung >= probing.MAX_HANGS):
+        return probing.GPU_HUNG
+    if smoke.gpu and said.no_gpu_reason is None:
         return "the probe did not get as far as the card"
-    return (said.no_gpu or "") if smoke.gpu else ""
+    return (said.no_gpu_reason or "") if smoke.gpu else ""

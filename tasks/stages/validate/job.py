@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from tasks.core.model import Arch, Check, Stage, System
+from tasks.core.model import Arch, Stage, System, ValidationResult
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class ValidateJob:
     targets: tuple[Arch, ...]
     deps: PurePath
     wheel: PurePath
-    surface: PurePath
+    abi_manifest: PurePath
     environment: PurePath
     extensions: Mapping[str, PurePath]
     smokes: Mapping[str, SmokeCheck]
@@ -48,7 +48,7 @@ class ValidateJob:
     log: PurePath
 
     @property
-    def again(self) -> str:
+    def build_command(self) -> str:
         """The command that builds what is looked at."""
         return f"doit build profile={self.profile}"
 
@@ -65,5 +65,5 @@ class Validation:
     schema: int
     torch: str
     counts: Mapping[str, int]
-    checks: tuple[Check, ...]
+    checks: tuple[ValidationResult, ...]
     warnings: tuple[str, ...] = ()

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
-from tasks.core.model import Check
+from tasks.core.model import ValidationResult
 from tasks.stages.validate.job import Validation
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def document(profile: str, found: Validation) -> str:
+def format_junit(profile: str, found: Validation) -> str:
     """The report: a failure holds what to do as its text, what was not run the reason."""
     counts = {
         "tests": len(found.checks),
@@ -29,28 +29,35 @@ def document(profile: str, found: Validation) -> str:
     suite = ET.SubElement(root, "testsuite", {"name": f"torchyard.{profile}", **numbers})
     properties = ET.SubElement(suite, "properties")
     for name, value in (("profile", profile), ("torch", found.torch)):
-        ET.SubElement(properties, "property", {"name": name, "value": _text(value)})
+        ET.SubElement(
+            properties, "property", {"name": name, "value": _remove_invalid_characters(value)}
+        )
     for check in found.checks:
-        _case(suite, profile, check)
+        _add_testcase(suite, profile, check)
     if found.warnings:
-        ET.SubElement(suite, "system-err").text = _text("\n".join(found.warnings))
+        ET.SubElement(suite, "system-err").text = _remove_invalid_characters(
+            "\n".join(found.warnings)
+        )
     ET.indent(root)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
-def _case(suite: ET.Element, profile: str, check: Check) -> None:
-    where = {"classname": f"torchyard.{profile}", "name": _text(check.name)}
+def _add_testcase(suite: ET.Element, profile: str, check: ValidationResult) -> None:
+    where = {"classname": f"torchyard.{profile}", "name": _remove_invalid_characters(check.name)}
     case = ET.SubElement(suite, "testcase", where)
     match check.status:
         case "passed":
-            ET.SubElement(case, "system-out").text = _text(check.detail)
+            ET.SubElement(case, "system-out").text = _remove_invalid_characters(check.detail)
         case "not run":
-            ET.SubElement(case, "skipped", {"message": _text(check.detail)})
+            ET.SubElement(case, "skipped", {"message": _remove_invalid_characters(check.detail)})
         case "failed":
-            told = {"message": _text(check.detail), "type": check.cause or "failed"}
-            ET.SubElement(case, "failure", told).text = _text(check.remedy)
+            told = {
+                "message": _remove_invalid_characters(check.detail),
+                "type": check.cause or "failed",
+            }
+            ET.SubElement(case, "failure", told).text = _remove_invalid_characters(check.remedy)
 
 
-def _text(text: str) -> str:
+def _remove_invalid_characters(text: str) -> str:
     """Without what no XML file may hold, such as the colours of a terminal."""
     return _NOT_XML.sub("", text)

@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from typing import get_args
 
 from tasks.core.model import Layout, Stage
-from tasks.core.resolution import Choice
+from tasks.core.resolution import Resolution
 from tasks.settings.schema import Settings
-from tasks.settings.values import Check
+from tasks.settings.values import ValidationCheckName
 from tasks.stages.validate.job import SmokeCheck, ValidateJob
 
 RECIPE = 2
-CHECKS: tuple[str, ...] = get_args(Check)
+CHECKS: tuple[str, ...] = get_args(ValidationCheckName)
 
 
-def plan(settings: Settings, layout: Layout, choice: Choice, stages: Sequence[Stage]) -> Stage:
+def plan(settings: Settings, layout: Layout, choice: Resolution, stages: Sequence[Stage]) -> Stage:
     """The stage that looks at everything that `stages` left. It runs each time it is asked for, and
     builds nothing: it has no `reads`, since doit would refuse to run it where one is missing.
     """
     only = settings.validation.only
-    built = [stage.job.name for stage in stages if stage.room == "extensions"]  # companions, too
+    built = [stage.job.name for stage in stages if stage.kind == "extensions"]  # companions, too
     names = dict.fromkeys([*built, *(item.name for item in settings.extensions)])
     job = ValidateJob(
         profile=layout.profile,
@@ -28,11 +28,11 @@ def plan(settings: Settings, layout: Layout, choice: Choice, stages: Sequence[St
         checks=CHECKS if only == "all" else tuple(name for name in CHECKS if name in only),
         timeout=settings.validation.timeout,
         targets=choice.targets,
-        deps=layout.manifest("deps"),
-        wheel=layout.manifest("wheel"),
-        surface=layout.manifest("surface"),
-        environment=layout.manifest("extension-env"),
-        extensions={name: layout.manifest(f"extensions:{name}") for name in names},
+        deps=layout.compute_manifest_path("deps"),
+        wheel=layout.compute_manifest_path("wheel"),
+        abi_manifest=layout.compute_manifest_path("surface"),
+        environment=layout.compute_manifest_path("extension-env"),
+        extensions={name: layout.compute_manifest_path(f"extensions:{name}") for name in names},
         smokes={
             item.name: SmokeCheck(layout.root / item.smoke.script, item.smoke.gpu)
             for item in settings.extensions
@@ -43,21 +43,21 @@ def plan(settings: Settings, layout: Layout, choice: Choice, stages: Sequence[St
         knowledge=layout.config / "knowledge",
         templates=layout.templates / "libtorch",
         work=layout.build / "validate",
-        manifest=layout.manifest("validate"),
+        manifest=layout.compute_manifest_path("validate"),
         junit=layout.build / "validate.xml",
         log=layout.logs / "validate.log",
     )
     return Stage(
         name="validate",
-        room="validate",
+        kind="validate",
         doc="check what was built, torch and its extensions; GPU checks where there is a card",
         job=job,
-        inputs={
+        fingerprint={
             "recipe": RECIPE,
             "checks": list(job.checks),
             "targets": [str(arch) for arch in job.targets],
         },
-        leaves=(job.manifest,),
-        also=(job.junit,),
-        asks="always",
+        outputs=(job.manifest,),
+        extra_outputs=(job.junit,),
+        uptodate_check="always",
     )

@@ -10,70 +10,76 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tasks.stages.validate.checks import reported
+from tasks.stages.validate.checks import parse_probe_lines
 
-HANGS = 2  # of one card are enough
-_FIRST = ("import", "gpu", "archs")  # what each process says before it makes a check
-HUNG = "the card hung before"
-EXIT = "exit"  # the name of what happens after the last check
+MAX_HANGS = 2  # of one card are enough
+_FIRST_LINES = ("import", "gpu", "archs")  # what each process says before it makes a check
+GPU_HUNG = "the card hung before"
+EXIT_CHECK = "exit"  # the name of what happens after the last check
 
 
 @dataclass(frozen=True)
-class Run:
+class ProbeRun:
     """One process: all that it printed, and how it ended ("" where it ended well)."""
 
     lines: tuple[str, ...]
-    ended: str = ""
+    failure: str = ""
     hung: bool = False
 
 
 @dataclass(frozen=True)
-class Lost:
+class ProbeCrash:
     """How a process ended at a check, and all that it printed."""
 
     detail: str
-    said: str
+    output: str
 
 
 @dataclass(frozen=True)
-class Said:
+class ProbeOutput:
     """What was reported, by name, and which checks ended their process; `hung` of them took too
     long. `left` is why those that are missing were not asked for again.
     """
 
     lines: Mapping[str, Mapping[str, str]]
-    lost: Mapping[str, Lost] = field(default_factory=dict)
-    left: str = ""
+    crashes: Mapping[str, ProbeCrash] = field(default_factory=dict)
+    stop_reason: str = ""
     hung: int = 0
 
     @property
-    def no_gpu(self) -> str | None:
+    def no_gpu_reason(self) -> str | None:
         """Why there is no card to try, "" where there is one, None where that was not told."""
         return self.lines["gpu"]["detail"] if "gpu" in self.lines else None
 
 
-def ask(once: Callable[[Sequence[str]], Run], checks: Sequence[str]) -> Said:
+def collect_probe_output(
+    once: Callable[[Sequence[str]], ProbeRun], checks: Sequence[str]
+) -> ProbeOutput:
     """Every check of the program in its order, by as many processes as that takes. `once` is given
     the checks that are to be made.
     """
     lines: dict[str, Mapping[str, str]] = {}
-    lost: dict[str, Lost] = {}
+    lost: dict[str, ProbeCrash] = {}
     hung, left = 0, list(checks)
     while True:
         run = once(left)
-        now = reported(run.lines)
+        now = parse_probe_lines(run.lines)
         lines.update(now)
-        at = next((name for name in (*_FIRST, *left) if name not in now), None)
+        at = next((name for name in (*_FIRST_LINES, *left) if name not in now), None)
         no_torch = lines.get("import", {}).get("status") == "failed" or at == "import"
         if at is not None and not (no_torch and "import" in now):
-            lost[at] = Lost(run.ended or "it ended without a word on it", "\n".join(run.lines))
+            lost[at] = ProbeCrash(
+                run.failure or "it ended without a word on it", "\n".join(run.lines)
+            )
             hung += run.hung
-        elif run.ended and at is None:
-            lost[EXIT] = Lost(run.ended, "\n".join(run.lines))
+        elif run.failure and at is None:
+            lost[EXIT_CHECK] = ProbeCrash(run.failure, "\n".join(run.lines))
         left = left[left.index(at) + 1 :] if at in left else []
         if no_torch:
-            return Said(lines, lost, "torch does not import", hung)
-        if at in _FIRST or hung >= HANGS:
-            return Said(lines, lost, HUNG if hung else "the card could not be asked", hung)
+            return ProbeOutput(lines, lost, "torch does not import", hung)
+        if at in _FIRST_LINES or hung >= MAX_HANGS:
+            return ProbeOutput(
+                lines, lost, GPU_HUNG if hung else "the card could not be asked", hung
+            )
         if not left:
-            return Said(lines, lost, "", hung)
+            return ProbeOutput(lines, lost, "", hung)

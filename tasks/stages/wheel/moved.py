@@ -4,39 +4,39 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.core.dependencies import unlike
-from tasks.core.errors import BuildError
+from tasks.core.dependencies import describe_version_mismatches
+from tasks.core.errors import TorchyardError
 from tasks.stages.wheel.job import BuiltJob, ExistingJob, PrebuiltJob, Wheel
 from tasks.system import manifests
 from tasks.system.python import frozen, pythons
 
-Job = PrebuiltJob | BuiltJob | ExistingJob
+WheelJob = PrebuiltJob | BuiltJob | ExistingJob
 
 
-def moved(job: Job) -> bool:
+def is_stale(job: WheelJob) -> bool:
     """Whether the torch that was left is not there any more, or is another one: a person's pip may
     have been at work, or torchyard.lock holds another one.
     """
     try:
-        last = manifests.read(job.wheel, Wheel)
-    except BuildError:
+        last = manifests.read_manifest(job.wheel, Wheel)
+    except TorchyardError:
         return True
     if last.kind == "libtorch":
         return not Path(last.folder).is_dir()
-    found = pythons.torch_in([Path(last.folder).parent])
-    return found is None or found.version != last.version or bool(_unlike(job, last))
+    found = pythons.find_torch([Path(last.folder).parent])
+    return found is None or found.version != last.version or bool(_find_lock_differences(job, last))
 
 
-def unlocked(job: Job) -> tuple[str, ...]:
+def list_unlocked(job: WheelJob) -> tuple[str, ...]:
     """What torchyard.lock holds and is not there."""
-    return _unlike(job, manifests.read(job.wheel, Wheel))
+    return _find_lock_differences(job, manifests.read_manifest(job.wheel, Wheel))
 
 
-def _unlike(job: Job, last: Wheel) -> tuple[str, ...]:
+def _find_lock_differences(job: WheelJob, last: Wheel) -> tuple[str, ...]:
     if isinstance(job, ExistingJob):
         return ()
-    here = frozen.versions(Path(last.folder).parent) if job.locked else {}
+    here = frozen.read_package_versions(Path(last.folder).parent) if job.locked else {}
     wanted = job.locked_sha256 if isinstance(job, PrebuiltJob) else ""
     found = last.artifact.sha256 if last.artifact else ""
     other = (f"torch with sha256 {wanted[:12]}… is locked",) if wanted not in ("", found) else ()
-    return (*other, *unlike(job.locked, here))
+    return (*other, *describe_version_mismatches(job.locked, here))

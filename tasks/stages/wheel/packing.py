@@ -17,105 +17,120 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.core.deps_model import Deps
-from tasks.core.errors import BuildError, CommandFailedError
+from tasks.core.deps_model import DepsManifest
+from tasks.core.errors import CommandFailedError, TorchyardError
 from tasks.core.model import Command
-from tasks.jobs.ninja.ninja import follow
-from tasks.stages.compile.job import ASSEMBLY, OPTION, Compiled
+from tasks.jobs.ninja.ninja import create_line_handler
+from tasks.stages.compile.job import ASSEMBLY_FOLDER, BUILD_OPTION, CompileResult
 from tasks.stages.env.job import Environment
 from tasks.stages.source.job import SourceTree
 from tasks.stages.wheel import bringing
 from tasks.stages.wheel.job import BuiltJob
-from tasks.stages.wheel.portable import NOTHING, Portable, described
+from tasks.stages.wheel.portable import NO_REQUIREMENTS, CudaRequirements, add_requirements
 from tasks.system import files, manifests, shell
-from tasks.system.voice import tick
+from tasks.system.voice import show_progress
 from tasks.wheels.files import repack, wheelfile
-from tasks.wheels.files.enclose import enclose
-from tasks.wheels.provenance.made import Made, dated
-from tasks.wheels.provenance.sbom import PLACE, sbom
+from tasks.wheels.files.enclose import add_dist_info_files
+from tasks.wheels.provenance.made import BuildInputs, add_source_date
+from tasks.wheels.provenance.sbom import SBOM_PATH, build_sbom
 
 # of a tree whose own bdist_wheel knows no such option
-_REFUSED = re.compile(r"error: option --\S+ not recognized")
+_UNKNOWN_OPTION = re.compile(r"error: option --\S+ not recognized")
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedWheel:
     """A finished wheel, its RECORD, and what it got to work without a toolkit."""
 
     wheel: Path
     recorded: Mapping[str, str]
-    portable: Portable
+    portable: CudaRequirements
 
 
-def pack(job: BuiltJob, compiled: Compiled, made: Made, deps: Deps, before: Path | None) -> Packed:
+def pack_wheel(
+    job: BuiltJob,
+    compiled: CompileResult,
+    made: BuildInputs,
+    deps: DepsManifest,
+    before: Path | None,
+) -> PackedWheel:
     """The finished wheel, every byte of it checked; `before` is the last good one. What it was
     `made` from is in it.
 
     Raises `CommandFailedError`, `BadArtifactError`, and `BuildError` where no wheel came out.
     """
-    wheel = _make(job, compiled, made)
-    added = {PLACE: sbom(made).encode()}
-    with wheelfile.opened(wheel) as archive:
-        recorded = wheelfile.record(archive)
-    wanted = bringing.look(job, deps, wheel, recorded)
-    if not repack.is_stored(wheel) and wanted == NOTHING:
-        tick(f"checking {wheel.name}")
-        enclose(wheel, added)
-        return Packed(wheel, wheelfile.verify(wheel, deps.python_version), NOTHING)
-    tick(f"compressing {wheel.name}")
+    wheel = _build_wheel(job, compiled, made)
+    added = {SBOM_PATH: build_sbom(made).encode()}
+    with wheelfile.open_wheel(wheel) as archive:
+        recorded = wheelfile.read_record(archive)
+    wanted = bringing.find_cuda_requirements(job, deps, wheel, recorded)
+    if not repack.is_uncompressed(wheel) and wanted == NO_REQUIREMENTS:
+        show_progress(f"checking {wheel.name}")
+        add_dist_info_files(wheel, added)
+        return PackedWheel(
+            wheel, wheelfile.verify_wheel(wheel, deps.python_version), NO_REQUIREMENTS
+        )
+    show_progress(f"compressing {wheel.name}")
     wheelfile.require_tags(wheel, deps.python_version)
-    added |= metadata_of(wheel, wanted)
-    instead = bringing.instead(job, deps, wheel, recorded, wanted)
-    packed = repack.repack(wheel, before, added, instead)
-    bringing.remember(job, recorded, packed, wanted)
-    return Packed(wheel, packed, wanted)
+    added |= build_metadata(wheel, wanted)
+    instead = bringing.prepare_patched_libraries(job, deps, wheel, recorded, wanted)
+    packed = repack.compress_wheel(wheel, before, added, instead)
+    bringing.record_patched_libraries(job, recorded, packed, wanted)
+    return PackedWheel(wheel, packed, wanted)
 
 
-def metadata_of(wheel: Path, wanted: Portable) -> dict[str, bytes]:
+def build_metadata(wheel: Path, wanted: CudaRequirements) -> dict[str, bytes]:
     """METADATA with the requirements, by its name in dist-info; nothing where there are none."""
     if not wanted.requires:
         return {}
-    with wheelfile.opened(wheel) as archive:
-        text = archive.read(wheelfile.described(archive, "METADATA")).decode("utf-8")
-    return {"METADATA": described(text, wanted.requires).encode("utf-8")}
+    with wheelfile.open_wheel(wheel) as archive:
+        text = archive.read(wheelfile.find_dist_info_file(archive, "METADATA")).decode("utf-8")
+    return {"METADATA": add_requirements(text, wanted.requires).encode("utf-8")}
 
 
-def _make(job: BuiltJob, compiled: Compiled, made: Made) -> Path:
+def _build_wheel(job: BuiltJob, compiled: CompileResult, made: BuildInputs) -> Path:
     files.remove_owned(job.landing)
-    landing = files.own(job.landing)
+    landing = files.create_owned_folder(job.landing)
     more = {"PYTORCH_BUILD_VERSION": made.version, "PYTORCH_BUILD_NUMBER": "0"}
     try:
-        run(job, compiled, landing, more)
+        run_backend(job, compiled, landing, more)
     except CommandFailedError as error:
-        if not _REFUSED.search(error.said):
+        if not _UNKNOWN_OPTION.search(error.output):
             raise
-        run(job, compiled, landing, more, plain=True)
+        run_backend(job, compiled, landing, more, plain=True)
     wheels = list(landing.glob("*.whl"))
     if len(wheels) != 1:
-        raise BuildError(
+        raise TorchyardError(
             f"the build left {len(wheels)} wheels and not one",
-            where=str(job.log),
-            todo="read the end of that log",
+            location=str(job.log),
+            hint="read the end of that log",
         )
     return wheels[0]
 
 
-def run(
-    job: BuiltJob, compiled: Compiled, dest: Path, more: Mapping[str, str], *, plain: bool = False
+def run_backend(
+    job: BuiltJob,
+    compiled: CompileResult,
+    dest: Path,
+    more: Mapping[str, str],
+    *,
+    plain: bool = False,
 ) -> None:
     """Run the backend's command for the wheel, or the libraries, with `more` variables."""
-    env = manifests.read(job.env, Environment).over(shell.host_env())
+    env = manifests.read_manifest(job.env, Environment).build_child_environment(
+        shell.build_host_env()
+    )
     env.update({**compiled.variables, **more})
-    env = dated(env, manifests.read(job.source, SourceTree).date)
-    argv = compiled.wheel_argv(dest, plain=plain)
+    env = add_source_date(env, manifests.read_manifest(job.source, SourceTree).date)
+    argv = compiled.build_wheel_command(dest, plain=plain)
     command = Command(argv, env, "make the wheel", cwd=Path(compiled.tree), log=job.log)
-    with files.lock(Path(compiled.build)):
-        _forget_gone(compiled)
-        with _laid_out(compiled):
-            shell.run(command, follow())
+    with files.lock_folder(Path(compiled.build)):
+        _remove_stale_modules(compiled)
+        with _stage_built_files(compiled):
+            shell.run_command(command, create_line_handler())
 
 
-def _forget_gone(compiled: Compiled) -> None:
+def _remove_stale_modules(compiled: CompileResult) -> None:
     """setuptools copies what it packs, and leaves the copy of a module that the sources have no
     more. One that it makes elsewhere it copies again.
     """
@@ -126,25 +141,27 @@ def _forget_gone(compiled: Compiled) -> None:
 
 
 @contextmanager
-def _laid_out(compiled: Compiled) -> Iterator[None]:
+def _stage_built_files(compiled: CompileResult) -> Iterator[None]:
     """What is built lies where setuptools copies it to, each file a link to the one it would be
     copied from. setuptools unlinks a file before it writes another in its place.
     """
-    if not any(part.startswith(f"-C{OPTION}") for part in compiled.wheel):
+    if not any(part.startswith(f"-C{BUILD_OPTION}") for part in compiled.wheel):
         yield
         return
-    place = Path(compiled.build) / ASSEMBLY
-    files.remove_owned(files.own(place))  # a kill may have left it without its mark, and empty
+    place = Path(compiled.build) / ASSEMBLY_FOLDER
+    files.remove_owned(
+        files.create_owned_folder(place)
+    )  # a kill may have left it without its mark, and empty
     built = [path for path in place.parent.glob("lib.*") if path.is_dir()]
     try:
         if len(built) == 1:  # of several interpreters none is known to be the right one
-            _link(built[0], files.own(place) / "wheel")
+            _link_tree(built[0], files.create_owned_folder(place) / "wheel")
         yield
     finally:
         files.remove_owned(place)
 
 
-def _link(source: Path, target: Path) -> None:
+def _link_tree(source: Path, target: Path) -> None:
     try:
         shutil.copytree(source, target, copy_function=os.link)
     except (OSError, shutil.Error):  # a file system without links: setuptools then copies

@@ -4,48 +4,57 @@ from __future__ import annotations
 
 from typing import Any
 
-from tasks.core.digest import plain
+from tasks.core.digest import convert_to_json
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Json, Layout, Stage
-from tasks.core.resolution import Choice, takes_packages
+from tasks.core.resolution import Resolution, should_use_cuda_packages
 from tasks.knowledge import Knowledge
-from tasks.knowledge.releases import release
+from tasks.knowledge.releases import find_release
 from tasks.settings.schema import Settings
-from tasks.stages.wheel.job import BuiltJob, ExistingJob, PrebuiltJob, Reading
+from tasks.stages.wheel.job import AbiReadOptions, BuiltJob, ExistingJob, PrebuiltJob
 
 RECIPE = 3
 
 
-def plan(settings: Settings, layout: Layout, choice: Choice, knowledge: Knowledge) -> Stage:
+def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Knowledge) -> Stage:
     """The stage that leaves an installed torch."""
-    reading = _reading(layout, choice, knowledge)
+    reading = _build_abi_options(layout, choice, knowledge)
     match choice.strategy:
         case "prebuilt":
-            job = _prebuilt(settings, layout, choice, reading)
-            return _stage(layout, job, ("deps",), "fetch the official wheel")
+            job = _build_prebuilt_job(settings, layout, choice, reading)
+            return _build_stage(layout, job, ("deps",), "fetch the official wheel")
         case "existing":
             doc = "record the torch that is installed already"
-            return _stage(layout, _existing(layout, choice, reading), ("deps",), doc)
+            return _build_stage(
+                layout, _build_existing_job(layout, choice, reading), ("deps",), doc
+            )
     reads = ("deps", "source", "env", "compile")
-    built = _built(settings, layout, choice, reading)
-    return _stage(layout, built, reads, "build the wheel, check it and install it")
+    built = _build_source_job(settings, layout, choice, reading)
+    return _build_stage(layout, built, reads, "build the wheel, check it and install it")
 
 
-def _stage(layout: Layout, job: Any, reads: tuple[str, ...], doc: str) -> Stage:
-    inputs = {name: value for name, value in plain(job).items() if name in _SHOWN}  # type: ignore[union-attr]
+def _build_stage(layout: Layout, job: Any, reads: tuple[str, ...], doc: str) -> Stage:
+    inputs = {
+        name: value for name, value in convert_to_json(job).items() if name in _FINGERPRINT_FIELDS
+    }  # type: ignore[union-attr]
     return Stage(
         name="wheel",
-        room="wheel",
+        kind="wheel",
         doc=doc,
         job=job,
-        inputs={"recipe": RECIPE, "kind": type(job).__name__, **inputs, **_only_if_set(job)},
-        leaves=(layout.manifest("wheel"), layout.manifest("surface")),
-        reads=tuple(layout.manifest(name) for name in reads),
-        asks="moved",
+        fingerprint={
+            "recipe": RECIPE,
+            "kind": type(job).__name__,
+            **inputs,
+            **_build_optional_inputs(job),
+        },
+        outputs=(layout.compute_manifest_path("wheel"), layout.compute_manifest_path("surface")),
+        inputs=tuple(layout.compute_manifest_path(name) for name in reads),
+        uptodate_check="moved",
     )
 
 
-def _only_if_set(job: Any) -> dict[str, Json]:
+def _build_optional_inputs(job: Any) -> dict[str, Json]:
     """Return inputs that only some wheels have, so that no other wheel is rebuilt. Only a prebuilt
     wheel is checked against the targets; a built one has them in its version.
     """
@@ -54,7 +63,7 @@ def _only_if_set(job: Any) -> dict[str, Json]:
     return {"by_packages": True} if getattr(job, "by_packages", False) else {}
 
 
-_SHOWN = frozenset(
+_FINGERPRINT_FIELDS = frozenset(
     [
         "requirement",
         "index",
@@ -71,18 +80,20 @@ _SHOWN = frozenset(
     ]
 )
 
-_ASKED = {"python", "target", "toolkit", "torch", "source", "build", "wheel"}
+_RECORDED_SECTIONS = {"python", "target", "toolkit", "torch", "source", "build", "wheel"}
 
 
-def _reading(layout: Layout, choice: Choice, knowledge: Knowledge) -> Reading:
+def _build_abi_options(layout: Layout, choice: Resolution, knowledge: Knowledge) -> AbiReadOptions:
     try:
-        standard = release(knowledge, choice.torch).cxx_std
+        standard = find_release(knowledge, choice.torch).cxx_std
     except KnowledgeError:
         standard = None
-    return Reading(standard, layout.build / "wheel-symbols.json", layout.surfaces)
+    return AbiReadOptions(standard, layout.build / "wheel-symbols.json", layout.abi_fingerprints)
 
 
-def _prebuilt(settings: Settings, layout: Layout, choice: Choice, reading: Reading) -> PrebuiltJob:
+def _build_prebuilt_job(
+    settings: Settings, layout: Layout, choice: Resolution, reading: AbiReadOptions
+) -> PrebuiltJob:
     local = f"+{settings.torch.local}" if settings.torch.local else ""
     return PrebuiltJob(
         requirement=f"torch=={choice.torch}{local}",
@@ -92,41 +103,43 @@ def _prebuilt(settings: Settings, layout: Layout, choice: Choice, reading: Readi
         wheelhouse=layout.wheelhouse,
         landing=layout.build / "landing",
         reading=reading,
-        deps=layout.manifest("deps"),
+        deps=layout.compute_manifest_path("deps"),
         log=layout.logs / "wheel.log",
-        wheel=layout.manifest("wheel"),
+        wheel=layout.compute_manifest_path("wheel"),
         system=choice.system,
         knowledge=layout.config / "knowledge",
         targets=choice.targets,
     )
 
 
-def _existing(layout: Layout, choice: Choice, reading: Reading) -> ExistingJob:
+def _build_existing_job(layout: Layout, choice: Resolution, reading: AbiReadOptions) -> ExistingJob:
     return ExistingJob(
         python=choice.python.path,
         folder=choice.python.torch.folder if choice.python.torch else "",
         version=choice.torch,
         reading=reading,
-        deps=layout.manifest("deps"),
+        deps=layout.compute_manifest_path("deps"),
         log=layout.logs / "wheel.log",
-        wheel=layout.manifest("wheel"),
+        wheel=layout.compute_manifest_path("wheel"),
     )
 
 
 # so that a Debug and a Release build of one commit are two wheels; both sort below the commit, and
 # who asks an index for the release alone gets that of Release
-_TYPES = {"Debug": ".debug", "RelWithDebInfo": ".debinfo"}
+_BUILD_TYPE_SUFFIXES = {"Debug": ".debug", "RelWithDebInfo": ".debinfo"}
 
 
-def _label(settings: Settings, choice: Choice) -> str:
-    return choice.label + _TYPES.get(settings.build.type, "")
+def _format_local_label(settings: Settings, choice: Resolution) -> str:
+    return choice.label + _BUILD_TYPE_SUFFIXES.get(settings.build.type, "")
 
 
-def _built(settings: Settings, layout: Layout, choice: Choice, reading: Reading) -> BuiltJob:
+def _build_source_job(
+    settings: Settings, layout: Layout, choice: Resolution, reading: AbiReadOptions
+) -> BuiltJob:
     asked = settings.wheel.local_version
     return BuiltJob(
         release=choice.torch,
-        local={"auto": _label(settings, choice), "none": None}.get(asked, asked),
+        local={"auto": _format_local_label(settings, choice), "none": None}.get(asked, asked),
         local_is_whole=asked not in {"auto", "none"},
         cuda=choice.cuda,
         wheelhouse=layout.wheelhouse,
@@ -136,16 +149,18 @@ def _built(settings: Settings, layout: Layout, choice: Choice, reading: Reading)
         content=layout.build / "wheel-content.json",
         libraries=layout.build / "wheel-libraries.json",
         linkages=layout.build / "wheel-linkages.json",
-        as_made=layout.build / "wheel-linkages-as-made.json",
+        original_linkages=layout.build / "wheel-linkages-as-made.json",
         patched=layout.build / "wheel-patched.json",
         reading=reading,
-        deps=layout.manifest("deps"),
-        source=layout.manifest("source"),
-        env=layout.manifest("env"),
-        compiled=layout.manifest("compile"),
+        deps=layout.compute_manifest_path("deps"),
+        source=layout.compute_manifest_path("source"),
+        env=layout.compute_manifest_path("env"),
+        compiled=layout.compute_manifest_path("compile"),
         log=layout.logs / "wheel.log",
-        wheel=layout.manifest("wheel"),
-        asked=settings.model_dump(mode="json", include=_ASKED, exclude={"source": {"mirrors"}}),
+        wheel=layout.compute_manifest_path("wheel"),
+        settings=settings.model_dump(
+            mode="json", include=_RECORDED_SECTIONS, exclude={"source": {"mirrors"}}
+        ),
         targets=choice.targets,
-        by_packages=takes_packages(choice, settings.wheel.cuda),
+        by_packages=should_use_cuda_packages(choice, settings.wheel.cuda),
     )

@@ -15,17 +15,21 @@ from email.parser import HeaderParser
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tasks.core.dependencies import applying, readable
-from tasks.wheels.linking.cudapackages import declared, majors_for, of_distribution
-from tasks.wheels.linking.linkage import is_driver
-from tasks.wheels.linking.loading import Need
+from tasks.core.dependencies import parse_requirements, select_applicable_requirements
+from tasks.wheels.linking.cudapackages import (
+    find_declared_requirement,
+    find_package_by_distribution,
+    parse_distribution_majors,
+)
+from tasks.wheels.linking.linkage import is_driver_library
+from tasks.wheels.linking.loading import LibraryNeed
 from tasks.wheels.linking.values import Linkage
 
-_MARKER = 'platform_system == "Linux"'
+_LINUX_MARKER = 'platform_system == "Linux"'
 
 
 @dataclass(frozen=True)
-class Brought:
+class CudaPackage:
     """A package that has a library: the requirement for it, and the library's folder below
     site-packages.
     """
@@ -35,7 +39,7 @@ class Brought:
 
 
 @dataclass(frozen=True)
-class Portable:
+class CudaRequirements:
     """What a wheel gets. `requires` are requirements, `paths` the RPATH of each library that has to
     have another one, `promised` the files below site-packages that the requirements bring, and
     `left` the libraries of the toolkit that no package is known for.
@@ -44,37 +48,41 @@ class Portable:
     requires: tuple[str, ...] = ()
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     promised: frozenset[str] = frozenset()
-    left: tuple[str, ...] = ()
+    unpackaged: tuple[str, ...] = ()
 
 
-NOTHING = Portable()
+NO_REQUIREMENTS = CudaRequirements()
 
 
-def portable(
+def resolve_cuda_requirements(
     held: Mapping[str, Linkage],
-    needs: Sequence[Need],
-    bringer: Callable[[Need], Brought | None],
+    needs: Sequence[LibraryNeed],
+    bringer: Callable[[LibraryNeed], CudaPackage | None],
     of_toolkit: Callable[[str], bool],
-) -> Portable:
+) -> CudaRequirements:
     """For the libraries `held` by a wheel; `needs` are theirs, by their names there, and those of
     all that comes in through them, by its place.
 
     `bringer` tells which package has what was found, `of_toolkit` whether a folder is one of the
     toolkit: nothing of the wheel is to lead there, as long as all of it comes from elsewhere.
     """
-    found = {need.name: by for need in needs if not is_driver(need.name) and (by := bringer(need))}
-    left = sorted(set(_left(needs, found, of_toolkit)))
+    found = {
+        need.name: by
+        for need in needs
+        if not is_driver_library(need.name) and (by := bringer(need))
+    }
+    left = sorted(set(_find_unpackaged(needs, found, of_toolkit)))
     beyond = [found[n.name].folder for n in needs if n.library not in held and n.name in found]
     paths = {}
     for name, linkage in held.items():
         own = [found[need].folder for need in linkage.needed if need in found]
         before = (*linkage.rpath, *linkage.runpath)
         kept = [path for path in before if left or not of_toolkit(path)]
-        leading = _leading(name, [*own, *beyond]) if own else []
+        leading = _format_origin_paths(name, [*own, *beyond]) if own else []
         after = tuple(dict.fromkeys([*leading, *kept]))
         if after != before or (own and linkage.runpath):
             paths[name] = after
-    return Portable(
+    return CudaRequirements(
         tuple(sorted({by.requirement for by in found.values()})),
         paths,
         frozenset(f"{by.folder}/{name}" for name, by in found.items()),
@@ -82,36 +90,42 @@ def portable(
     )
 
 
-def _left(
-    needs: Iterable[Need], found: Mapping[str, Brought], of_toolkit: Callable[[str], bool]
+def _find_unpackaged(
+    needs: Iterable[LibraryNeed],
+    found: Mapping[str, CudaPackage],
+    of_toolkit: Callable[[str], bool],
 ) -> Iterator[str]:
     for need in needs:
-        known = need.name in found or is_driver(need.name)
+        known = need.name in found or is_driver_library(need.name)
         if need.place and not known and of_toolkit(posixpath.dirname(need.place)):
             yield need.name
 
 
-def _leading(library: str, folders: Iterable[str]) -> list[str]:
+def _format_origin_paths(library: str, folders: Iterable[str]) -> list[str]:
     """`torch/lib/libtorch_cuda.so`, `nvidia/cu13/lib` → `$ORIGIN/../../nvidia/cu13/lib`."""
     start = posixpath.dirname(library)
     return [f"$ORIGIN/{posixpath.relpath(folder, start)}" for folder in sorted(set(folders))]
 
 
-def described(metadata: str, requires: Iterable[str]) -> str:
+def add_requirements(metadata: str, requires: Iterable[str]) -> str:
     """METADATA with these requirements after its own; what it declares already is left alone."""
     listed = HeaderParser().parsestr(metadata).get_all("Requires-Dist", [])
-    told = applying(readable(listed), "linux")
+    told = select_applicable_requirements(parse_requirements(listed), "linux")
     new = [one for one in requires if not _is_declared(Requirement(one), told)]
     head, separator, body = metadata.partition("\n\n")
     lines = head.rstrip("\n").split("\n")
     last = max((n for n, line in enumerate(lines) if line.startswith("Requires-Dist:")), default=-1)
     place = last + 1 if last >= 0 else len(lines)
-    lines[place:place] = [f"Requires-Dist: {one}; {_MARKER}" for one in new]
+    lines[place:place] = [f"Requires-Dist: {one}; {_LINUX_MARKER}" for one in new]
     return "\n".join(lines) + (separator or "\n") + body
 
 
 def _is_declared(asked: Requirement, told: Sequence[Requirement]) -> bool:
-    if found := of_distribution(asked.name):
-        return bool(declared(found, told, majors_for(canonicalize_name(asked.name))))
+    if found := find_package_by_distribution(asked.name):
+        return bool(
+            find_declared_requirement(
+                found, told, parse_distribution_majors(canonicalize_name(asked.name))
+            )
+        )
     name = canonicalize_name(asked.name)
     return any(canonicalize_name(one.name) == name for one in told)

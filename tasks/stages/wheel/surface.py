@@ -16,142 +16,157 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from tasks.core.deps_model import Deps
-from tasks.core.digest import canonical, sha256_text
-from tasks.core.errors import BadArtifactError, BuildError
-from tasks.core.model import TorchFound
+from tasks.core.deps_model import DepsManifest
+from tasks.core.digest import compute_text_sha256, format_canonical_json
+from tasks.core.errors import BadArtifactError, TorchyardError
+from tasks.core.model import InstalledTorch
 from tasks.knowledge import cppextension
 from tasks.stages import surfaces
-from tasks.stages.wheel.job import Parts, Reading, Surface
+from tasks.stages.wheel.job import AbiDetails, AbiFingerprint, AbiReadOptions
 from tasks.system import files, manifests
-from tasks.system.voice import tick
+from tasks.system.voice import show_progress
 from tasks.wheels.binaries import symbols
 from tasks.wheels.files import recordfile, wheelfile
-from tasks.wheels.linking.values import Exported, ExportedBy
+from tasks.wheels.linking.values import ExportedSymbols, ExportedSymbolsCache
 
-_READER = 1  # raised where symbols.exported comes to tell another thing of a library
+_SYMBOL_READER_VERSION = 1  # raised where symbols.exported comes to tell another thing of a library
 # The last has the flags that cpp_extension compiles with
-_HEADERS = ("torch/include/", "torch/share/cmake/", f"torch/{cppextension.PLACE}")
+_HEADER_PREFIXES = (
+    "torch/include/",
+    "torch/share/cmake/",
+    f"torch/{cppextension.CPP_EXTENSION_PATH}",
+)
 # Of what CppExtension and CUDAExtension link; .lib are Windows' import libraries
-_LINKED = re.compile(
+_LINKED_LIBRARY = re.compile(
     r"torch/lib/(?:lib)?(?:c10(?:_cuda)?|torch(?:_cpu|_python|_cuda\w*)?)"
     r"\.(?:so(?:\.[\d.]+)?|dylib|lib)"
 )
-_C10 = re.compile(r"torch/lib/libc10\.so(?:\.[\d.]+)?")
-_OF_C10 = ("_ZN3c10", "_ZNK3c10")
+_C10_LIBRARY = re.compile(r"torch/lib/libc10\.so(?:\.[\d.]+)?")
+_C10_SYMBOLS = ("_ZN3c10", "_ZNK3c10")
 
 
-def surface(found: TorchFound, deps: Deps, reading: Reading) -> Surface:
+def read_abi_fingerprint(
+    found: InstalledTorch, deps: DepsManifest, reading: AbiReadOptions
+) -> AbiFingerprint:
     """The surface of an installed torch; its parts are kept for people.
 
     Raises `BadArtifactError` where a library cannot be read.
     """
-    tick("looking at what extensions compile and link against")
+    show_progress("looking at what extensions compile and link against")
     folder = Path(found.folder)
-    listed = _listed(folder)
-    headers = {name: digest for name, digest in listed.items() if name.startswith(_HEADERS)}
-    libraries = {name: digest for name, digest in listed.items() if _LINKED.fullmatch(name)}
-    names = cache(lambda name: _names(folder.parent / name))
-    exported = _exported(folder.parent, libraries, names, reading)
-    made = Surface(
+    listed = _list_torch_files(folder)
+    headers = {name: digest for name, digest in listed.items() if name.startswith(_HEADER_PREFIXES)}
+    libraries = {name: digest for name, digest in listed.items() if _LINKED_LIBRARY.fullmatch(name)}
+    names = cache(lambda name: _read_symbol_names(folder.parent / name))
+    exported = _read_exports(folder.parent, libraries, names, reading)
+    made = AbiFingerprint(
         release=found.version.partition("+")[0],
         cuda=found.cuda,
         python_tag="cp" + "".join(deps.python_version.split(".")[:2]),
-        headers=_digest(headers),
-        symbols=_digest({name: one.digest for name, one in exported.items()}),
-        cxx11_abi=next((exported[name].cxx11_abi for name in exported if _C10.match(name)), None),
-        cxx_standard=_standard(folder) or reading.cxx_standard,
+        headers=_compute_digest(headers),
+        symbols=_compute_digest({name: one.digest for name, one in exported.items()}),
+        cxx11_abi=next(
+            (exported[name].cxx11_abi for name in exported if _C10_LIBRARY.match(name)), None
+        ),
+        cxx_standard=_read_cxx_standard(folder) or reading.cxx_standard,
         identity=deps.identity,
     )
-    if not surfaces.known(reading.surfaces, made.name):
-        parts = Parts(made, headers, {name: names(name) or () for name in libraries})
-        surfaces.keep(reading.surfaces, parts)
+    if not surfaces.has_stored_parts(reading.abi_folder, made.name):
+        parts = AbiDetails(made, headers, {name: names(name) or () for name in libraries})
+        surfaces.store_fingerprint_parts(reading.abi_folder, parts)
     return made
 
 
-def _listed(folder: Path) -> Mapping[str, str]:
+def _list_torch_files(folder: Path) -> Mapping[str, str]:
     """Files and their digests, by RECORD where it lists the libraries."""
-    recorded = wheelfile.installed_record(folder.parent, "torch")
-    if any(_LINKED.fullmatch(name) for name in recorded):
+    recorded = wheelfile.read_installed_record(folder.parent, "torch")
+    if any(_LINKED_LIBRARY.fullmatch(name) for name in recorded):
         return recorded
-    return dict(_looked_at(folder))
+    return dict(_scan_torch_files(folder))
 
 
-def _looked_at(folder: Path) -> Iterator[tuple[str, str]]:
-    flags = folder / cppextension.PLACE
+def _scan_torch_files(folder: Path) -> Iterator[tuple[str, str]]:
+    flags = folder / cppextension.CPP_EXTENSION_PATH
     for place in (folder / "include", folder / "share" / "cmake", folder / "lib", flags):
         for path in sorted(place.rglob("*")) or [place]:
             name = path.relative_to(folder.parent).as_posix()
             if not path.is_file():
                 continue
-            if name.startswith(_HEADERS):
-                yield name, recordfile.encoded(bytes.fromhex(files.artifact(path).sha256))
-            elif _LINKED.fullmatch(name):
+            if name.startswith(_HEADER_PREFIXES):
+                yield (
+                    name,
+                    recordfile.encode_digest(bytes.fromhex(files.read_artifact(path).sha256)),
+                )
+            elif _LINKED_LIBRARY.fullmatch(name):
                 found = path.stat()
                 yield name, f"{path.name}:{found.st_size}:{found.st_mtime_ns}"
 
 
-def _exported(
+def _read_exports(
     site: Path,
     libraries: Mapping[str, str],
     names: Callable[[str], tuple[str, ...] | None],
-    reading: Reading,
-) -> dict[str, Exported]:
+    reading: AbiReadOptions,
+) -> dict[str, ExportedSymbols]:
     """What each library exports; those that the last torch had in the same bytes are not read."""
-    before = _known(reading)
+    before = _read_known_exports(reading)
     found = {
-        name: before[digest] if digest in before else _judged(site / name, names(name))
+        name: before[digest] if digest in before else _summarize_exports(site / name, names(name))
         for name, digest in libraries.items()
     }
     kept = {libraries[name]: one for name, one in found.items() if libraries[name]}
     if kept != before:
-        manifests.publish(reading.symbols, ExportedBy(_READER, kept))
+        manifests.write_manifest(
+            reading.symbols, ExportedSymbolsCache(_SYMBOL_READER_VERSION, kept)
+        )
     return found
 
 
-def _known(reading: Reading) -> Mapping[str, Exported]:
+def _read_known_exports(reading: AbiReadOptions) -> Mapping[str, ExportedSymbols]:
     try:
-        before = manifests.read(reading.symbols, ExportedBy)
-    except BuildError:
+        before = manifests.read_manifest(reading.symbols, ExportedSymbolsCache)
+    except TorchyardError:
         return {}
-    return before.libraries if before.reader == _READER else {}
+    return before.libraries if before.reader == _SYMBOL_READER_VERSION else {}
 
 
-def _judged(path: Path, names: tuple[str, ...] | None) -> Exported:
+def _summarize_exports(path: Path, names: tuple[str, ...] | None) -> ExportedSymbols:
     if names is None:  # a format that is not read
-        return Exported(files.artifact(path).sha256, None)
-    return Exported(sha256_text("\n".join(names)), _cxx11_abi(names))
+        return ExportedSymbols(files.read_artifact(path).sha256, None)
+    return ExportedSymbols(compute_text_sha256("\n".join(names)), _detect_cxx11_abi(names))
 
 
-def _names(path: Path) -> tuple[str, ...] | None:
+def _read_symbol_names(path: Path) -> tuple[str, ...] | None:
     try:
-        names = symbols.exported(path)
+        names = symbols.read_exported_symbols(path)
     except OSError as error:
         raise BadArtifactError(
             f"a library of this torch cannot be opened: {error.strerror}",
-            where=str(path),
-            todo="install this torch again",
+            location=str(path),
+            hint="install this torch again",
         ) from error
     return None if names is None else tuple(sorted(names))
 
 
-def _cxx11_abi(names: tuple[str, ...]) -> bool | None:
+def _detect_cxx11_abi(names: tuple[str, ...]) -> bool | None:
     """`torchCheckFail(…, std::string const&)` is mangled `…RKNSt7__cxx1112basic_string…`, and of
     the older ABI `…RKSs`.
     """
-    own = [name for name in names if name.startswith(_OF_C10)]
+    own = [name for name in names if name.startswith(_C10_SYMBOLS)]
     if any("St7__cxx11" in name for name in own):
         return True
     return False if any(name.endswith("Ss") for name in own) else None
 
 
-def _standard(folder: Path) -> int | None:
+def _read_cxx_standard(folder: Path) -> int | None:
     try:
-        text = (folder / cppextension.PLACE).read_text(encoding="utf-8", errors="replace")
+        text = (folder / cppextension.CPP_EXTENSION_PATH).read_text(
+            encoding="utf-8", errors="replace"
+        )
     except OSError:
         return None
-    return cppextension.parse(text).standard
+    return cppextension.parse_cpp_extension(text).standard
 
 
-def _digest(of: Mapping[str, str]) -> str:
-    return sha256_text(canonical(of))
+def _compute_digest(of: Mapping[str, str]) -> str:
+    return compute_text_sha256(format_canonical_json(of))

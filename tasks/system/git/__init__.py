@@ -7,38 +7,49 @@ caller's business.
 
 from __future__ import annotations
 
-from tasks.system.git.checkout import clone_at, is_at
+from tasks.system.git.checkout import clone_at_ref, is_at_ref
 from tasks.system.git.conflicts import find_conflicts, require_merged
-from tasks.system.git.ownwork import own_work
-from tasks.system.git.patches import applies, apply, is_as_committed
-from tasks.system.git.patching import restore
-from tasks.system.git.reach import reachable
-from tasks.system.git.remote import commit_of, tell_of_newer
-from tasks.system.git.seed import seed
-from tasks.system.git.state import GitState, date, is_checkout, is_clean, state, unignored
-from tasks.system.git.submodules import moved_submodules, stale_submodules, update_submodules
+from tasks.system.git.ownwork import list_local_changes
+from tasks.system.git.patches import apply_patch, can_apply_patch, is_as_committed
+from tasks.system.git.patching import restore_patched_files
+from tasks.system.git.reach import is_reachable
+from tasks.system.git.remote import report_newer_commit, resolve_remote_commit
+from tasks.system.git.seed import copy_reference_clone
+from tasks.system.git.state import (
+    GitState,
+    is_checkout,
+    is_clean,
+    list_unignored_files,
+    read_commit_time,
+    read_git_state,
+)
+from tasks.system.git.submodules import (
+    list_changed_submodules,
+    list_stale_submodules,
+    update_submodules,
+)
 
 __all__ = [
     "GitState",
-    "applies",
-    "apply",
-    "clone_at",
-    "commit_of",
-    "date",
+    "can_apply_patch",
+    "apply_patch",
+    "clone_at_ref",
+    "resolve_remote_commit",
+    "read_commit_time",
     "find_conflicts",
     "is_as_committed",
-    "is_at",
+    "is_at_ref",
     "is_checkout",
     "is_clean",
-    "moved_submodules",
-    "own_work",
-    "reachable",
+    "list_changed_submodules",
+    "list_local_changes",
+    "is_reachable",
     "require_merged",
-    "restore",
-    "seed",
-    "stale_submodules",
-    "state",
-    "tell_of_newer",
-    "unignored",
+    "restore_patched_files",
+    "copy_reference_clone",
+    "list_stale_submodules",
+    "read_git_state",
+    "report_newer_commit",
+    "list_unignored_files",
     "update_submodules",
 ]

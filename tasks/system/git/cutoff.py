@@ -13,104 +13,127 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 
-from tasks.core.errors import BuildError
+from tasks.core.errors import TorchyardError
 from tasks.system import removal
-from tasks.system.git.halfdone import changed, put_in_order
-from tasks.system.git.locks import unlock
-from tasks.system.git.note import UnderWay, alive, cut_off, last_sign, note, write
-from tasks.system.git.standing import is_whole, moved, stands, stored
-from tasks.system.git.state import is_checkout, submodule_lines
-from tasks.system.voice import say, warn
+from tasks.system.git.halfdone import list_changed_files, repair_partial_checkout
+from tasks.system.git.locks import remove_stale_locks
+from tasks.system.git.note import (
+    UpdateNote,
+    find_last_write_time,
+    find_note_path,
+    keep_note_current,
+    read_update_note,
+    write_update_note,
+)
+from tasks.system.git.standing import (
+    find_submodule_repositories,
+    find_user_changed_submodules,
+    is_complete_checkout,
+    read_submodule_head,
+)
+from tasks.system.git.state import is_checkout, list_submodule_status
+from tasks.system.voice import print_line, print_warning
 
 
 @contextmanager
-def under_way(tree: PurePath, paths: Sequence[str] = ()) -> Iterator[None]:
+def track_submodule_update(tree: PurePath, paths: Sequence[str] = ()) -> Iterator[None]:
     """Mend what was cut off, and say that the submodules `paths` are being changed now."""
-    mend(tree)
+    repair_interrupted_update(tree)
     top, began = Path(tree), time.time()
-    there = tuple(_there(top, paths))
-    clean = tuple(path for path in there if is_whole(top / path) and not changed(top / path))
-    heads = {path: stands(top / path) for path in there}
-    now = UnderWay(paths, tuple(_fresh(top, paths)), clean, None, heads, began)
-    write(tree, now)
+    there = tuple(_list_present_submodules(top, paths))
+    clean = tuple(
+        path
+        for path in there
+        if is_complete_checkout(top / path) and not list_changed_files(top / path)
+    )
+    heads = {path: read_submodule_head(top / path) for path in there}
+    now = UpdateNote(paths, tuple(_list_uncloned_submodules(top, paths)), clean, None, heads, began)
+    write_update_note(tree, now)
     try:
-        with alive(tree):
+        with keep_note_current(tree):
             yield
-    except BuildError:
-        write(tree, UnderWay(now.paths, now.fresh, now.clean, time.time(), heads, began))
+    except TorchyardError:
+        write_update_note(
+            tree, UpdateNote(now.paths, now.fresh, now.clean, time.time(), heads, began)
+        )
         raise
-    note(tree).unlink(missing_ok=True)
+    find_note_path(tree).unlink(missing_ok=True)
 
 
-def unfinished(tree: PurePath) -> tuple[str, ...]:
+def list_unfinished_submodules(tree: PurePath) -> tuple[str, ...]:
     """The submodules that were being brought along when that was cut off, without those that a
     person moved since.
     """
-    last = cut_off(tree)
-    return not_moved(tree, last.paths) if last else ()
+    last = read_update_note(tree)
+    return exclude_user_changes(tree, last.paths) if last else ()
 
 
-def not_moved(tree: PurePath, paths: Sequence[str]) -> tuple[str, ...]:
+def exclude_user_changes(tree: PurePath, paths: Sequence[str]) -> tuple[str, ...]:
     """Of `paths` those where, after a git of ours was cut off, a person moved nothing."""
-    last = cut_off(tree)
+    last = read_update_note(tree)
     if last is None:
         return tuple(paths)
-    off = moved(Path(tree), last)
-    known = {path for _, path, _ in submodule_lines(tree)}
+    off = find_user_changed_submodules(Path(tree), last)
+    known = {path for _, path, _ in list_submodule_status(tree)}
     within = {path for path in known for one in off if f"{one}/".startswith(f"{path}/")}
     return tuple(path for path in paths if path in known - within)
 
 
-def mend(tree: PurePath) -> None:
+def repair_interrupted_update(tree: PurePath) -> None:
     """Leave the repository so that git can go on.
 
     Raises `LostEditsError` where only a person can say whose a file is.
     """
-    last = cut_off(tree)
+    last = read_update_note(tree)
     if last is None:
         return
-    unlock(tree, last)
-    until = last_sign(tree, last)
+    remove_stale_locks(tree, last)
+    until = find_last_write_time(tree, last)
     for path in last.fresh:
-        _finish(Path(tree), path, until)
-    off = moved(Path(tree), last)
+        _repair_fresh_clone(Path(tree), path, until)
+    off = find_user_changed_submodules(Path(tree), last)
     for path in last.clean:
         if path not in off:
-            put_in_order(Path(tree), path, until)
+            repair_partial_checkout(Path(tree), path, until)
 
 
-def _there(tree: Path, paths: Sequence[str]) -> Iterator[str]:
+def _list_present_submodules(tree: Path, paths: Sequence[str]) -> Iterator[str]:
     """Those that are there, and what they hold in turn."""
     for path in paths:
         inner = tree / path
         if is_checkout(inner):
             yield path
-            yield from (f"{path}/{one}" for one in _there(inner, tuple(stored(inner))))
+            yield from (
+                f"{path}/{one}"
+                for one in _list_present_submodules(
+                    inner, tuple(find_submodule_repositories(inner))
+                )
+            )
 
 
-def _fresh(tree: Path, paths: Sequence[str]) -> Iterator[str]:
-    for path, place in stored(tree).items():
+def _list_uncloned_submodules(tree: Path, paths: Sequence[str]) -> Iterator[str]:
+    for path, place in find_submodule_repositories(tree).items():
         inner = tree / path
         is_empty = not inner.is_dir() or not any(inner.iterdir())
         if path in paths and is_empty and not place.exists():
             yield path
 
 
-def _finish(tree: Path, path: str, until: float) -> None:
+def _repair_fresh_clone(tree: Path, path: str, until: float) -> None:
     """Nothing was there before it: what is not whole gives way, and is cloned anew."""
-    inner, place = tree / path, stored(tree).get(path)
-    if is_checkout(inner) and is_whole(inner):
-        put_in_order(tree, path, until)
-        for one in stored(inner):
-            _finish(inner, one, until)
+    inner, place = tree / path, find_submodule_repositories(tree).get(path)
+    if is_checkout(inner) and is_complete_checkout(inner):
+        repair_partial_checkout(tree, path, until)
+        for one in find_submodule_repositories(inner):
+            _repair_fresh_clone(inner, one, until)
     elif place and (place.exists() or is_checkout(inner)):
-        say(f"{path} had been cloned in part: it is cloned anew")
-        ours = is_checkout(inner) and not _is_newer(inner, until)
-        _clear(inner, ".git", ours=ours)
-        _clear(place, "HEAD", ours=not _is_newer(place, until))
+        print_line(f"{path} had been cloned in part: it is cloned anew")
+        ours = is_checkout(inner) and not _has_newer_files(inner, until)
+        _clear_folder(inner, ".git", ours=ours)
+        _clear_folder(place, "HEAD", ours=not _has_newer_files(place, until))
 
 
-def _clear(place: Path, last: str, *, ours: bool) -> None:
+def _clear_folder(place: Path, last: str, *, ours: bool) -> None:
     """Make room: what may be a person's keeps all that it is, under another name."""
     if not place.is_dir() or not any(place.iterdir()):
         return
@@ -121,9 +144,9 @@ def _clear(place: Path, last: str, *, ours: bool) -> None:
     while (aside := place.with_name(f"{place.name}.{number}")).exists():
         number += 1
     place.rename(aside)
-    warn(f"what was in {place} is now {aside}; remove it when nothing in it is needed")
+    print_warning(f"what was in {place} is now {aside}; remove it when nothing in it is needed")
 
 
-def _is_newer(place: Path, until: float) -> bool:
+def _has_newer_files(place: Path, until: float) -> bool:
     """Whether anything below changed after our git's end."""
     return any(path.lstat().st_mtime > until for path in place.rglob("*"))

@@ -8,28 +8,28 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 
-from tasks.system.git.note import UnderWay, last_sign, note
-from tasks.system.voice import warn
+from tasks.system.git.note import UpdateNote, find_last_write_time, find_note_path
+from tasks.system.voice import print_warning
 
 
-def unlock(tree: PurePath, last: UnderWay) -> None:
+def remove_stale_locks(tree: PurePath, last: UpdateNote) -> None:
     """Remove the locks from between the start of our git and its KILL, where no git is at work.
 
     A git that ended by itself removed its own. What is in doubt is named.
     """
-    locks = tuple(_within(tree, last))
+    locks = tuple(_find_update_locks(tree, last))
     if not locks:
         return
-    if last.ended is None and not _is_at_work(Path(tree)):
+    if last.ended is None and not _is_git_running(Path(tree)):
         for lock in locks:
             lock.unlink(missing_ok=True)
         return
     for lock in locks:
-        warn(f"{lock} may be another git's: remove it when no git is at work in {tree}")
+        print_warning(f"{lock} may be another git's: remove it when no git is at work in {tree}")
 
 
-def _within(tree: PurePath, last: UnderWay) -> Iterator[Path]:
-    place, until = note(tree).parent, last_sign(tree, last)
+def _find_update_locks(tree: PurePath, last: UpdateNote) -> Iterator[Path]:
+    place, until = find_note_path(tree).parent, find_last_write_time(tree, last)
     for lock in place.rglob("*.lock"):
         if "worktrees" in lock.relative_to(place).parts:
             continue  # of another work tree, where our git was not
@@ -38,11 +38,11 @@ def _within(tree: PurePath, last: UnderWay) -> Iterator[Path]:
                 yield lock
 
 
-def _is_at_work(tree: Path) -> bool:
+def _is_git_running(tree: Path) -> bool:
     """Whether a git works in this tree, or one of which that cannot be known."""
     import psutil  # noqa: PLC0415 - only after a run that was killed
 
-    places = (tree.resolve(), note(tree).parent.resolve())
+    places = (tree.resolve(), find_note_path(tree).parent.resolve())
     for process in psutil.process_iter(["name"]):
         if not (process.info["name"] or "").startswith("git"):
             continue

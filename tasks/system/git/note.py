@@ -15,14 +15,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePath
 
 from tasks.system import files
-from tasks.system.git.state import place_of
+from tasks.system.git.state import find_git_folder
 
-_NOTE = "torchyard-under-way.json"
-_BEAT = 1.0  # seconds
+_NOTE_FILE = "torchyard-under-way.json"
+_NOTE_INTERVAL = 1.0  # seconds
 
 
 @dataclass(frozen=True)
-class UnderWay:
+class UpdateNote:
     """Submodules by their paths: those that were asked for, those that were not there at all, those
     that had no edits, and where each that was there stood. `began` and `ended`, when it failed, are
     seconds since 1970; `ended` is None where nobody could say.
@@ -36,42 +36,46 @@ class UnderWay:
     began: float | None = None
 
 
-def cut_off(tree: PurePath) -> UnderWay | None:
+def read_update_note(tree: PurePath) -> UpdateNote | None:
     """What was under way here, None where all of it came to its end."""
     try:
-        return UnderWay(**json.loads(note(tree).read_text(encoding="utf-8")))
+        return UpdateNote(**json.loads(find_note_path(tree).read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError):
-        return UnderWay()
+        return UpdateNote()
 
 
-def note(tree: PurePath) -> Path:
+def find_note_path(tree: PurePath) -> Path:
     """Where it lies."""
-    return place_of(Path(tree)) / _NOTE
+    return find_git_folder(Path(tree)) / _NOTE_FILE
 
 
-def write(tree: PurePath, now: UnderWay) -> None:
+def write_update_note(tree: PurePath, now: UpdateNote) -> None:
     """Put it there."""
-    files.write_atomic(note(tree), json.dumps(asdict(now)))
+    files.write_atomic(find_note_path(tree), json.dumps(asdict(now)))
 
 
-def last_sign(tree: PurePath, last: UnderWay) -> float:
+def find_last_write_time(tree: PurePath, last: UpdateNote) -> float:
     """Until when our git can have written, in seconds since 1970."""
-    return last.ended if last.ended is not None else note(tree).stat().st_mtime + 2 * _BEAT
+    return (
+        last.ended
+        if last.ended is not None
+        else find_note_path(tree).stat().st_mtime + 2 * _NOTE_INTERVAL
+    )
 
 
 @contextmanager
-def alive(tree: PurePath) -> Iterator[None]:
+def keep_note_current(tree: PurePath) -> Iterator[None]:
     """Set the note's time every second meanwhile."""
-    over, path = threading.Event(), note(tree)
+    over, path = threading.Event(), find_note_path(tree)
 
-    def beat() -> None:
-        while not over.wait(_BEAT):
+    def touch_note() -> None:
+        while not over.wait(_NOTE_INTERVAL):
             with contextlib.suppress(OSError):
                 os.utime(path)
 
-    beating = threading.Thread(target=beat, name="git under way", daemon=True)
+    beating = threading.Thread(target=touch_note, name="git under way", daemon=True)
     beating.start()
     try:
         yield

@@ -14,64 +14,75 @@ from pathlib import Path, PurePath
 
 from tasks.core.errors import CommandFailedError, MissingToolError
 from tasks.system import shell
-from tasks.system.git.command import command
-from tasks.system.git.state import ask, head_of, place_of, submodules_of
+from tasks.system.git.command import build_git_command
+from tasks.system.git.state import (
+    capture_git_output,
+    find_git_folder,
+    list_checked_out_submodules,
+    read_head_commit,
+)
 
-_NO_COMMIT = re.compile(
+_NON_COMMIT_ENTRY = re.compile(
     r"(?:checkout|reset|clone|branch)\b|[^:]*rebase[^:]*\((?:start|finish|abort)\)"
     r"|.*: fast-forward$",
     re.IGNORECASE,
 )
-_STATUS = ("--porcelain", "-z", "--no-renames", "--ignore-submodules=untracked")
+_STATUS_OPTIONS = ("--porcelain", "-z", "--no-renames", "--ignore-submodules=untracked")
 
 
-def own_work(tree: PurePath, patches: Sequence[PurePath] = ()) -> tuple[str, ...]:
+def list_local_changes(tree: PurePath, patches: Sequence[PurePath] = ()) -> tuple[str, ...]:
     """Its kinds, in words; none where there is none. `patches` are those of ours in the tree."""
     try:
-        if not head_of(Path(tree)):
+        if not read_head_commit(Path(tree)):
             return ()  # it was never checked out to its end
-        return tuple(dict.fromkeys(_kinds(Path(tree), patches)))
+        return tuple(dict.fromkeys(_iterate_change_kinds(Path(tree), patches)))
     except (CommandFailedError, MissingToolError, OSError):
         return ("what git cannot read",)
 
 
-def _kinds(tree: Path, patches: Sequence[PurePath]) -> Iterator[str]:
-    if _edited(tree, patches):
+def _iterate_change_kinds(tree: Path, patches: Sequence[PurePath]) -> Iterator[str]:
+    if _has_edits(tree, patches):
         yield "edits"
-    for place in (tree, *(tree / path for path, _ in submodules_of(tree))):
-        if _committed(place):
+    for place in (tree, *(tree / path for path, _ in list_checked_out_submodules(tree))):
+        if _has_local_commits(place):
             yield "commits"
-        if ask(place, "stash", "list"):
+        if capture_git_output(place, "stash", "list"):
             yield "stashes"
-        if any((place_of(place) / "worktrees").glob("*")):
+        if any((find_git_folder(place) / "worktrees").glob("*")):
             yield "other work trees"
 
 
-def _edited(tree: Path, patches: Sequence[PurePath]) -> bool:
+def _has_edits(tree: Path, patches: Sequence[PurePath]) -> bool:
     """Against a copy of the index that has the patches, too; what is staged is in the index."""
-    staged = any(entry[0] not in " ?" for entry in _status(tree))
+    staged = any(entry[0] not in " ?" for entry in _read_status_entries(tree))
     with tempfile.TemporaryDirectory() as folder:
         index = Path(folder) / "index"
-        shutil.copyfile(place_of(tree) / "index", index)
+        shutil.copyfile(find_git_folder(tree) / "index", index)
         for patch in patches:
-            _ask(tree, index, "apply", "--cached", "--whitespace=nowarn", "--", str(patch))
-        return staged or any(entry[1] != " " for entry in _status(tree, index))
+            _capture_with_index(
+                tree, index, "apply", "--cached", "--whitespace=nowarn", "--", str(patch)
+            )
+        return staged or any(entry[1] != " " for entry in _read_status_entries(tree, index))
 
 
-def _status(tree: Path, index: Path | None = None) -> list[str]:
-    said = _ask(tree, index or place_of(tree) / "index", "status", *_STATUS)
+def _read_status_entries(tree: Path, index: Path | None = None) -> list[str]:
+    said = _capture_with_index(
+        tree, index or find_git_folder(tree) / "index", "status", *_STATUS_OPTIONS
+    )
     return [entry for entry in said.split("\0") if entry]
 
 
-def _ask(tree: Path, index: Path, *args: str) -> str:
+def _capture_with_index(tree: Path, index: Path, *args: str) -> str:
     """What git prints where its index is that one."""
-    asked = command(*args, what=f"look for edits in {tree}", at=tree)
-    return shell.capture(replace(asked, env={**asked.env, "GIT_INDEX_FILE": str(index)}))
+    asked = build_git_command(*args, what=f"look for edits in {tree}", at=tree)
+    return shell.capture_output(replace(asked, env={**asked.env, "GIT_INDEX_FILE": str(index)}))
 
 
-def _committed(tree: Path) -> bool:
+def _has_local_commits(tree: Path) -> bool:
     """Whether a commit was made here that no branch of a remote has, as far as is known here."""
-    log = ask(tree, "log", "--walk-reflogs", "--format=%H %gs", "HEAD").splitlines()
+    log = capture_git_output(tree, "log", "--walk-reflogs", "--format=%H %gs", "HEAD").splitlines()
     moves = (line.partition(" ") for line in log)
-    made = {commit for commit, _, how in moves if not _NO_COMMIT.match(how)}
-    return bool(made) and bool(ask(tree, "rev-list", "-n1", *sorted(made), "--not", "--remotes"))
+    made = {commit for commit, _, how in moves if not _NON_COMMIT_ENTRY.match(how)}
+    return bool(made) and bool(
+        capture_git_output(tree, "rev-list", "-n1", *sorted(made), "--not", "--remotes")
+    )

@@ -10,9 +10,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from tasks.system.git.command import is_local
+from tasks.system.git.command import is_local_url
 
-_PORTS = {
+_DEFAULT_PORTS = {
     "https": 443,
     "http": 80,
     "ssh": 22,
@@ -21,33 +21,33 @@ _PORTS = {
     "socks5": 1080,
     "socks5h": 1080,
 }
-_SCP = re.compile(r"(?:[^@/:]+@)?(?P<host>[^/:]+):")
+_SCP_ADDRESS = re.compile(r"(?:[^@/:]+@)?(?P<host>[^/:]+):")
 
 
-def reachable(url: str, timeout: float = 1.0) -> bool:
+def is_reachable(url: str, timeout: float = 1.0) -> bool:
     """Whether the URL's host, or its proxy, takes a TCP connection within `timeout` seconds.
 
     A path on this machine is reachable where it exists.
     """
-    if is_local(url):
+    if is_local_url(url):
         return Path(url2pathname(urlsplit(url).path) if url.startswith("file:") else url).exists()
-    host, port = address(url)
-    return bool(host) and _connects(host, port, timeout)
+    host, port = resolve_host_port(url)
+    return bool(host) and _can_connect(host, port, timeout)
 
 
-def address(url: str) -> tuple[str, int]:
+def resolve_host_port(url: str) -> tuple[str, int]:
     """Host and port that a client of `url` connects to first; "" and 0 for no URL of git's."""
     if "://" not in url:
-        found = _SCP.match(url)
+        found = _SCP_ADDRESS.match(url)
         return (found["host"], 22) if found else ("", 0)
     parts = urlsplit(url)
-    proxy = _proxy(parts.scheme, parts.hostname or "")
+    proxy = _find_proxy(parts.scheme, parts.hostname or "")
     if proxy:
         parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-    return parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
+    return parts.hostname or "", parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
 
 
-def _proxy(scheme: str, host: str) -> str:
+def _find_proxy(scheme: str, host: str) -> str:
     if scheme not in ("http", "https") or urllib.request.proxy_bypass(host):
         return ""
     proxies = urllib.request.getproxies()
@@ -55,7 +55,7 @@ def _proxy(scheme: str, host: str) -> str:
 
 
 @cache
-def _connects(host: str, port: int, timeout: float) -> bool:
+def _can_connect(host: str, port: int, timeout: float) -> bool:
     try:
         with socket.create_connection((host, port), timeout):
             return True

@@ -6,37 +6,37 @@ from collections.abc import Mapping
 
 from tasks.core.errors import CommandFailedError
 from tasks.system import shell
-from tasks.system.git.command import command, is_local
-from tasks.system.network.mirrors import mirrored
-from tasks.system.voice import say
+from tasks.system.git.command import build_git_command, is_local_url
+from tasks.system.network.mirrors import apply_mirror
+from tasks.system.voice import print_line
 
 
-def commit_of(url: str, ref: str, mirrors: Mapping[str, str]) -> str:
+def resolve_remote_commit(url: str, ref: str, mirrors: Mapping[str, str]) -> str:
     """The commit of a tag or branch, or HEAD; "" for what the repository has no name for, as a
     commit. Raises `CommandFailedError` where it does not answer.
     """
-    asked = command(
+    asked = build_git_command(
         *("ls-remote", "--quiet", "--", url, ref, f"{ref}^{{}}"),
         what=f"ask {url} for {ref}",
         mirrors=mirrors,
-        local=is_local(url),
+        local=is_local_url(url),
     )
-    lines = (line.split("\t") for line in shell.capture(asked).splitlines() if "\t" in line)
+    lines = (line.split("\t") for line in shell.capture_output(asked).splitlines() if "\t" in line)
     found = {name: commit for commit, name in lines}
     tag = f"refs/tags/{ref}"
     names = (ref, f"{tag}^{{}}", tag, f"refs/heads/{ref}")
     return next((found[name] for name in names if name in found), "")
 
 
-def tell_of_newer(url: str, ref: str, locked: str, mirrors: Mapping[str, str]) -> None:
+def report_newer_commit(url: str, ref: str, locked: str, mirrors: Mapping[str, str]) -> None:
     """Say that the ref has moved on from what torchyard.lock holds, where that is known without
     asking the network.
     """
-    if not locked or locked.startswith(ref) or not is_local(mirrored(url, mirrors)):
+    if not locked or locked.startswith(ref) or not is_local_url(apply_mirror(url, mirrors)):
         return
     try:
-        now = commit_of(url, ref, mirrors)
+        now = resolve_remote_commit(url, ref, mirrors)
     except CommandFailedError:
         return  # the repository may be gone: what is locked is here perhaps
     if now not in ("", locked):
-        say(f"torchyard.lock holds {ref} at {locked[:7]}; newer: doit lock --update")
+        print_line(f"torchyard.lock holds {ref} at {locked[:7]}; newer: doit lock --update")

@@ -19,15 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 PROC = Path("/proc" if sys.platform == "linux" else os.devnull)
-_MIB = 2**20
-_LIMITS = {1: ("memory.limit_in_bytes",), 2: ("memory.max", "memory.high")}
-_USED = {1: "memory.usage_in_bytes", 2: "memory.current"}
-_IDLE = {1: "total_inactive_file", 2: "inactive_file"}
-_ESCAPED = re.compile(r"\\([0-7]{3})")  # how mountinfo writes a space
+_BYTES_PER_MIB = 2**20
+_LIMIT_FILES = {1: ("memory.limit_in_bytes",), 2: ("memory.max", "memory.high")}
+_USAGE_FILES = {1: "memory.usage_in_bytes", 2: "memory.current"}
+_INACTIVE_KEYS = {1: "total_inactive_file", 2: "inactive_file"}
+_ESCAPED_CHARACTER = re.compile(r"\\([0-7]{3})")  # how mountinfo writes a space
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryReading:
     """In MiB, by the limit that leaves the least: the limit itself, and what is left of it."""
 
     limit_mib: int
@@ -35,7 +35,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Group:
+class ControlGroup:
     """A folder of a control group that may hold a limit, and its version."""
 
     folder: Path
@@ -43,71 +43,75 @@ class Group:
 
 
 @dataclass(frozen=True)
-class _Mount:
+class _CgroupMount:
     device: str
     root: PurePosixPath
     point: Path
     version: int
 
 
-def groups(proc: Path = PROC) -> tuple[Group, ...]:
+def find_control_groups(proc: Path = PROC) -> tuple[ControlGroup, ...]:
     """The control groups above this process that can limit its memory, the nearest first; none
     where the system has no such thing.
     """
     try:
-        mounts = tuple(_mounts((proc / "self" / "mountinfo").read_text(encoding="utf-8")))
-        own = dict(_paths((proc / "self" / "cgroup").read_text(encoding="utf-8")))
+        mounts = tuple(
+            _parse_cgroup_mounts((proc / "self" / "mountinfo").read_text(encoding="utf-8"))
+        )
+        own = dict(_parse_cgroup_paths((proc / "self" / "cgroup").read_text(encoding="utf-8")))
     except OSError:
         return ()
     return tuple(
         group
         for version, path in own.items()
-        for mount in _once(mount for mount in mounts if mount.version == version)
-        for group in _above(mount, path)
-        if any((group.folder / name).exists() for name in _LIMITS[version])
+        for mount in _drop_repeated_mounts(mount for mount in mounts if mount.version == version)
+        for group in _list_parent_groups(mount, path)
+        if any((group.folder / name).exists() for name in _LIMIT_FILES[version])
     )
 
 
-def measure(above: tuple[Group, ...], proc: Path = PROC) -> Memory:
+def measure_memory(above: tuple[ControlGroup, ...], proc: Path = PROC) -> MemoryReading:
     """What is there now; `above` comes from `groups`, which a running process asks once."""
-    return min(_readings(above, proc), key=lambda memory: memory.available_mib)
+    return min(_list_memory_readings(above, proc), key=lambda memory: memory.available_mib)
 
 
-def limit_mib(above: tuple[Group, ...], proc: Path = PROC) -> int:
+def find_memory_limit(above: tuple[ControlGroup, ...], proc: Path = PROC) -> int:
     """The least limit there is, which stays the same from run to run: that of `measure` is the one
     which leaves the least at the moment.
     """
-    return min(memory.limit_mib for memory in _readings(above, proc))
+    return min(memory.limit_mib for memory in _list_memory_readings(above, proc))
 
 
-def _readings(above: tuple[Group, ...], proc: Path) -> list[Memory]:
-    return [_machine(proc), *filter(None, map(_of_group, above))]
+def _list_memory_readings(above: tuple[ControlGroup, ...], proc: Path) -> list[MemoryReading]:
+    return [_read_machine_memory(proc), *filter(None, map(_read_group_memory, above))]
 
 
-def _machine(proc: Path) -> Memory:
+def _read_machine_memory(proc: Path) -> MemoryReading:
     try:
         text = (proc / "meminfo").read_text(encoding="utf-8")
     except OSError:
         import psutil  # noqa: PLC0415 - only where there is no /proc
 
         memory = psutil.virtual_memory()
-        return Memory(memory.total // _MIB, memory.available // _MIB)
-    sizes = {name: int(rest.split()[0]) for name, _, rest in _lines(text, ":")}
-    return Memory(sizes["MemTotal"] // 1024, sizes["MemAvailable"] // 1024)
+        return MemoryReading(memory.total // _BYTES_PER_MIB, memory.available // _BYTES_PER_MIB)
+    sizes = {name: int(rest.split()[0]) for name, _, rest in _split_lines(text, ":")}
+    return MemoryReading(sizes["MemTotal"] // 1024, sizes["MemAvailable"] // 1024)
 
 
-def _of_group(group: Group) -> Memory | None:
+def _read_group_memory(group: ControlGroup) -> MemoryReading | None:
     """None where the group has no limit, or is gone."""
-    limits = [_number(group.folder / name) for name in _LIMITS[group.version]]
+    limits = [_read_number(group.folder / name) for name in _LIMIT_FILES[group.version]]
     limit = min((value for value in limits if value is not None), default=None)
-    used = _number(group.folder / _USED[group.version])
+    used = _read_number(group.folder / _USAGE_FILES[group.version])
     if limit is None or used is None:
         return None
-    idle = _inactive(group.folder, _IDLE[group.version])
-    return Memory(limit // _MIB, max(0, limit - max(0, used - idle)) // _MIB)
+    idle = _read_inactive_bytes(group.folder, _INACTIVE_KEYS[group.version])
+    return MemoryReading(
+        limit // _BYTES_PER_MIB, max(0, limit - max(0, used - idle)) // _BYTES_PER_MIB
+    )
 
 
-def _number(path: Path) -> int | None:
+def _read_number(path: Path) -> int | None:
     """None for "max" and where there is no such file. v1 tells no limit as 2**63 less a page, which
     is never the least.
     """
@@ -117,19 +121,19 @@ def _number(path: Path) -> int | None:
         return None
 
 
-def _inactive(folder: Path, name: str) -> int:
+def _read_inactive_bytes(folder: Path, name: str) -> int:
     with contextlib.suppress(OSError):
-        for key, _, rest in _lines((folder / "memory.stat").read_text(encoding="ascii"), " "):
+        for key, _, rest in _split_lines((folder / "memory.stat").read_text(encoding="ascii"), " "):
             if key == name:
                 return int(rest)
     return 0
 
 
-def _lines(text: str, separator: str) -> Iterator[tuple[str, str, str]]:
+def _split_lines(text: str, separator: str) -> Iterator[tuple[str, str, str]]:
     return (line.partition(separator) for line in text.splitlines() if separator in line)
 
 
-def _paths(text: str) -> Iterator[tuple[int, PurePosixPath]]:
+def _parse_cgroup_paths(text: str) -> Iterator[tuple[int, PurePosixPath]]:
     """Version and path out of /proc/self/cgroup: `4:memory:/a` is v1, `0::/b` is v2."""
     for line in text.splitlines():
         number, controllers, path = line.split(":", 2)
@@ -139,31 +143,31 @@ def _paths(text: str) -> Iterator[tuple[int, PurePosixPath]]:
             yield 1, PurePosixPath(path)
 
 
-def _mounts(text: str) -> Iterator[_Mount]:
+def _parse_cgroup_mounts(text: str) -> Iterator[_CgroupMount]:
     """`31 23 0:28 ROOT POINT options … - TYPE source superoptions` (proc_pid_mountinfo(5))."""
     for line in text.splitlines():
         before, _, after = line.partition(" - ")
         kind, *_, options = after.split()
-        device, root, point = (_unescaped(field) for field in before.split()[2:5])
+        device, root, point = (_unescape_field(field) for field in before.split()[2:5])
         if kind == "cgroup2":
-            yield _Mount(device, PurePosixPath(root), Path(point), 2)
+            yield _CgroupMount(device, PurePosixPath(root), Path(point), 2)
         elif kind == "cgroup" and "memory" in options.split(","):
-            yield _Mount(device, PurePosixPath(root), Path(point), 1)
+            yield _CgroupMount(device, PurePosixPath(root), Path(point), 1)
 
 
-def _unescaped(field: str) -> str:
-    return _ESCAPED.sub(lambda code: chr(int(code[1], 8)), field)
+def _unescape_field(field: str) -> str:
+    return _ESCAPED_CHARACTER.sub(lambda code: chr(int(code[1], 8)), field)
 
 
-def _once(mounts: Iterable[_Mount]) -> Iterable[_Mount]:
+def _drop_repeated_mounts(mounts: Iterable[_CgroupMount]) -> Iterable[_CgroupMount]:
     """The same tree mounted again, for a changed root, says nothing new."""
-    found: dict[tuple[str, PurePosixPath], _Mount] = {}
+    found: dict[tuple[str, PurePosixPath], _CgroupMount] = {}
     for mount in mounts:
         found.setdefault((mount.device, mount.root), mount)
     return found.values()
 
 
-def _above(mount: _Mount, path: PurePosixPath) -> Iterator[Group]:
+def _list_parent_groups(mount: _CgroupMount, path: PurePosixPath) -> Iterator[ControlGroup]:
     """The group's folder and all above it within the mount. In a container the path may be told as
     the host sees it while only the container's own part is mounted, or the other way round: what
     is mounted is then the group itself.
@@ -174,6 +178,6 @@ def _above(mount: _Mount, path: PurePosixPath) -> Iterator[Group]:
     if ".." in folder.parts or not folder.is_dir():
         folder = mount.point
     while folder != mount.point:
-        yield Group(folder, mount.version)
+        yield ControlGroup(folder, mount.version)
         folder = folder.parent
-    yield Group(mount.point, mount.version)
+    yield ControlGroup(mount.point, mount.version)

@@ -18,21 +18,21 @@ from typing import Any
 
 from tasks.core.errors import CommandFailedError, MissingToolError
 from tasks.core.model import Command, Gpu
-from tasks.knowledge.driver import Nvidia
+from tasks.knowledge.driver import NvidiaDriver
 from tasks.system import shell
 
-_WSL = "/usr/lib/wsl/lib/nvidia-smi"  # not on PATH in every distribution
-_QUERY = ("--query-gpu=name,compute_cap,memory.total", "--format=csv,noheader")
-_LIBRARY = "libnvidia-ml.so.1"  # as pynvml names it
-_PATIENCE = 5.0  # seconds; a driver in trouble can hold nvidia-smi for minutes
+_WSL_PROGRAM = "/usr/lib/wsl/lib/nvidia-smi"  # not on PATH in every distribution
+_QUERY_OPTIONS = ("--query-gpu=name,compute_cap,memory.total", "--format=csv,noheader")
+_NVML_LIBRARY = "libnvidia-ml.so.1"  # as pynvml names it
+_NVIDIA_SMI_TIMEOUT = 5.0  # seconds; a driver in trouble can hold nvidia-smi for minutes
 
 
-def look(*, run: bool = True) -> Nvidia:
+def query_driver(*, run: bool = True) -> NvidiaDriver:
     """The driver's answer, in some milliseconds where all is well. No driver is an empty answer.
     Without `run`, do not fall back to nvidia-smi.
     """
-    if not _has_library():
-        return _by_program("") if run else Nvidia()
+    if not _has_nvml():
+        return _query_nvidia_smi("") if run else NvidiaDriver()
     import pynvml  # noqa: PLC0415 - not for a profile that is pinned
 
     absent = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
@@ -40,81 +40,84 @@ def look(*, run: bool = True) -> Nvidia:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
         trouble = "" if error.value in absent else str(error)
-        return _by_program(trouble) if run else Nvidia(trouble=trouble)
+        return _query_nvidia_smi(trouble) if run else NvidiaDriver(trouble=trouble)
     try:
-        return _by_library(pynvml)
+        return _query_nvml(pynvml)
     except pynvml.NVMLError as error:
-        return _by_program(str(error)) if run else Nvidia(trouble=str(error))
+        return _query_nvidia_smi(str(error)) if run else NvidiaDriver(trouble=str(error))
     finally:
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
 
 
-def _has_library() -> bool:
+def _has_nvml() -> bool:
     """Whether Linux loads NVML: to import pynvml for nothing takes longer than all facts to read.
     Elsewhere it has places of its own, which pynvml knows.
     """
     if sys.platform != "linux":
         return True
     try:
-        ctypes.CDLL(_LIBRARY)
+        ctypes.CDLL(_NVML_LIBRARY)
     except OSError:
         return False
     return True
 
 
-def _by_library(nvml: Any) -> Nvidia:
-    found = [_card(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+def _query_nvml(nvml: Any) -> NvidiaDriver:
+    found = [_read_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
     cards = tuple(card for card in found if card)
-    driver = _text(_told(nvml, nvml.nvmlSystemGetDriverVersion, ""))
-    number = int(_told(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2, 0))  # 13020
+    driver = _decode_text(_read_or_default(nvml, nvml.nvmlSystemGetDriverVersion, ""))
+    number = int(_read_or_default(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2, 0))  # 13020
     cuda = f"{number // 1000}.{number % 1000 // 10}" if number else ""
-    return Nvidia(driver, cuda, cards, lost=len(found) - len(cards))
+    return NvidiaDriver(driver, cuda, cards, lost=len(found) - len(cards))
 
 
-def _card(nvml: Any, index: int) -> Gpu | None:
+def _read_gpu(nvml: Any, index: int) -> Gpu | None:
     """None where it does not answer (it fell off the bus). Those that share the system's memory
     (GB10, Jetson) have none of their own to tell.
     """
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        name = _text(nvml.nvmlDeviceGetName(handle))
+        name = _decode_text(nvml.nvmlDeviceGetName(handle))
         major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
     except nvml.NVMLError:
         return None
-    memory = _told(nvml, lambda: nvml.nvmlDeviceGetMemoryInfo(handle).total, 0)
+    memory = _read_or_default(nvml, lambda: nvml.nvmlDeviceGetMemoryInfo(handle).total, 0)
     return Gpu(name, f"{major}.{minor}", int(memory) // 2**20)
 
 
-def _told(nvml: Any, ask: Callable[[], Any], otherwise: Any) -> Any:
+def _read_or_default(nvml: Any, ask: Callable[[], Any], otherwise: Any) -> Any:
     try:
         return ask()
     except nvml.NVMLError:
         return otherwise
 
 
-def _text(told: str | bytes) -> str:
+def _decode_text(told: str | bytes) -> str:
     return told.decode() if isinstance(told, bytes) else str(told)
 
 
-def _by_program(trouble: str) -> Nvidia:
+def _query_nvidia_smi(trouble: str) -> NvidiaDriver:
     """By nvidia-smi. What it cannot say either is told as the library's `trouble`."""
-    program = shutil.which("nvidia-smi") or (_WSL if Path(_WSL).is_file() else "")
+    program = shutil.which("nvidia-smi") or (_WSL_PROGRAM if Path(_WSL_PROGRAM).is_file() else "")
     if not program:
-        return Nvidia(trouble=trouble)
+        return NvidiaDriver(trouble=trouble)
     command = Command(
-        (program, *_QUERY), shell.host_env(), "ask nvidia-smi for cards", timeout=_PATIENCE
+        (program, *_QUERY_OPTIONS),
+        shell.build_host_env(),
+        "ask nvidia-smi for cards",
+        timeout=_NVIDIA_SMI_TIMEOUT,
     )
     try:
-        lines = shell.capture(command).splitlines()
+        lines = shell.capture_output(command).splitlines()
     except (CommandFailedError, MissingToolError):
-        return Nvidia(trouble=trouble)
-    cards = [_row(line) for line in lines if line.strip()]
+        return NvidiaDriver(trouble=trouble)
+    cards = [_parse_gpu_row(line) for line in lines if line.strip()]
     known = tuple(card for card in cards if card)
-    return Nvidia(cards=known, lost=len(cards) - len(known))
+    return NvidiaDriver(gpus=known, lost=len(cards) - len(known))
 
 
-def _row(line: str) -> Gpu | None:
+def _parse_gpu_row(line: str) -> Gpu | None:
     """`NVIDIA GeForce RTX 5090, 12.0, 32607 MiB`; the size is "[N/A]" where memory is shared."""
     name, capability, memory = ([part.strip() for part in line.rsplit(",", 2)] + ["", ""])[:3]
     if not re.fullmatch(r"\d+\.\d+", capability):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import platform
 import sys
 
-from tasks.knowledge import FOLDER, load, packagemanagers
+from tasks.knowledge import KNOWLEDGE_FOLDER, load_knowledge, packagemanagers
 
 
-def systems() -> tuple[str, ...]:
+def list_system_names() -> tuple[str, ...]:
     """Return the names of this system, the most specific first: `ubuntu-24.04`, `ubuntu`, `debian`;
     () if they cannot be read.
     """
@@ -23,6 +23,8 @@ def systems() -> tuple[str, ...]:
     return (*filter(None, [release]), told["ID"], *told.get("ID_LIKE", "").split())
 
 
-def installing(asked: str, **words: str) -> str:
+def format_install_command(asked: str, **words: str) -> str:
     """`tasks.knowledge.packagemanagers.installing`, here."""
-    return packagemanagers.installing(load(FOLDER), systems(), asked, **words)
+    return packagemanagers.format_install_hint(
+        load_knowledge(KNOWLEDGE_FOLDER), list_system_names(), asked, **words
+    )

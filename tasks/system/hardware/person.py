@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def homes() -> tuple[str, ...]:
+def list_home_folders() -> tuple[str, ...]:
     """The home folder, as it is called and where it really is."""
     found = [os.environ.get(name, "") for name in ("HOME", "USERPROFILE")]
     with suppress(RuntimeError):  # neither a variable nor an account tells it
@@ -19,18 +19,18 @@ def homes() -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, (*found, *real))))
 
 
-def users() -> tuple[str, ...]:
+def list_user_names() -> tuple[str, ...]:
     """The names that this person goes by here; the one before sudo, too."""
-    return tuple(dict.fromkeys(filter(None, _users())))
+    return tuple(dict.fromkeys(filter(None, _iterate_user_names())))
 
 
-def _users() -> Iterator[str]:
+def _iterate_user_names() -> Iterator[str]:
     yield from (os.environ.get(name, "") for name in ("SUDO_USER", "USER", "USERNAME", "LOGNAME"))
     with suppress(OSError, KeyError, ImportError):  # a number without a name, in a container
         yield getpass.getuser()
 
 
-def hosts() -> tuple[str, ...]:
+def list_host_names() -> tuple[str, ...]:
     """The machine's name, and the first part of it."""
     name = platform.node()
     return tuple(dict.fromkeys(filter(None, (name, name.split(".")[0]))))

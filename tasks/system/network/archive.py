@@ -18,16 +18,16 @@ from pathlib import Path, PurePath
 
 from tasks.core.errors import BadArtifactError
 from tasks.system import files, space
-from tasks.system.network.escapes import Kind, Member, escape, links_of
+from tasks.system.network.escapes import ArchiveMember, MemberKind, explain_escape, find_link_places
 
 _MIB = 2**20
-_DAMAGE = (
+_DAMAGE_ERRORS = (
     *(tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, LZMAError),
     *(RuntimeError, NotImplementedError, OSError),
 )
 
 
-def extract(archive: PurePath, dest: PurePath) -> None:
+def extract_archive(archive: PurePath, dest: PurePath) -> None:
     """Unpack a tar or zip to `dest`, which must not exist; a single folder at its top is stripped.
 
     Raises `BadArtifactError` naming the member or the damage; nothing half unpacked is left.
@@ -37,9 +37,9 @@ def extract(archive: PurePath, dest: PurePath) -> None:
         raise FileExistsError(target)
     # the end of a tar may be that of a zip in it
     is_zip = zipfile.is_zipfile(source) and not tarfile.is_tarfile(source)
-    members = _listed(source, is_zip=is_zip)
+    members = _list_members(source, is_zip=is_zip)
     _refuse_escapes(source, members)
-    space.require(
+    space.require_disk_space(
         target.parent, sum(m.size for m in members) // _MIB + 1, f"unpacking {source.name}"
     )
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -47,31 +47,31 @@ def extract(archive: PurePath, dest: PurePath) -> None:
     shutil.rmtree(landing, ignore_errors=True)  # of a run that was killed
     landing.mkdir()
     try:
-        _unpack(source, landing, is_zip=is_zip)
-        files.move(_top(landing), target)
+        _unpack_archive(source, landing, is_zip=is_zip)
+        files.replace_path(_find_single_folder(landing), target)
     finally:
         shutil.rmtree(landing, ignore_errors=True)
 
 
-def _top(folder: Path) -> Path:
+def _find_single_folder(folder: Path) -> Path:
     inside = list(folder.iterdir())
     return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
 
 
-def _listed(source: Path, *, is_zip: bool) -> list[Member]:
+def _list_members(source: Path, *, is_zip: bool) -> list[ArchiveMember]:
     try:
-        return list(_zip_members(source) if is_zip else _tar_members(source))
-    except _DAMAGE as error:
-        raise _bad(source, f"cannot be read as an archive: {error}") from error
+        return list(_list_zip_members(source) if is_zip else _list_tar_members(source))
+    except _DAMAGE_ERRORS as error:
+        raise _build_archive_error(source, f"cannot be read as an archive: {error}") from error
 
 
-def _tar_members(source: Path) -> Iterator[Member]:
+def _list_tar_members(source: Path) -> Iterator[ArchiveMember]:
     with tarfile.open(source) as tar:
         for info in tar:
-            yield Member(info.name, _tar_kind(info), info.linkname, info.size)
+            yield ArchiveMember(info.name, _classify_tar_member(info), info.linkname, info.size)
 
 
-def _tar_kind(info: tarfile.TarInfo) -> Kind:
+def _classify_tar_member(info: tarfile.TarInfo) -> MemberKind:
     if info.isdir():
         return "folder"
     if info.issym():
@@ -81,40 +81,42 @@ def _tar_kind(info: tarfile.TarInfo) -> Kind:
     return "file" if info.isreg() else "device"
 
 
-def _zip_members(source: Path) -> Iterator[Member]:
+def _list_zip_members(source: Path) -> Iterator[ArchiveMember]:
     with zipfile.ZipFile(source) as archive:
         for info in archive.infolist():
             mode = stat.S_IFMT(info.external_attr >> 16)
             if info.is_dir():
-                yield Member(info.filename, "folder", "", 0)
+                yield ArchiveMember(info.filename, "folder", "", 0)
             elif mode == stat.S_IFLNK:
-                yield Member(info.filename, "symlink", archive.read(info).decode(), 0)
+                yield ArchiveMember(info.filename, "symlink", archive.read(info).decode(), 0)
             else:
-                kind: Kind = "file" if mode in (0, stat.S_IFREG) else "device"
-                yield Member(info.filename, kind, "", info.file_size)
+                kind: MemberKind = "file" if mode in (0, stat.S_IFREG) else "device"
+                yield ArchiveMember(info.filename, kind, "", info.file_size)
 
 
-def _refuse_escapes(source: Path, members: list[Member]) -> None:
-    links = links_of(members)
+def _refuse_escapes(source: Path, members: list[ArchiveMember]) -> None:
+    links = find_link_places(members)
     for member in members:
-        reason = escape(member, links)
+        reason = explain_escape(member, links)
         if reason:
-            raise _bad(source, f'its member "{member.name}" {reason}')
+            raise _build_archive_error(source, f'its member "{member.name}" {reason}')
 
 
-def _unpack(source: Path, landing: Path, *, is_zip: bool) -> None:
+def _unpack_archive(source: Path, landing: Path, *, is_zip: bool) -> None:
     try:
         if is_zip:
             _unpack_zip(source, landing)
         else:
             with tarfile.open(source) as tar:
-                tar.extraction_filter = getattr(tarfile, "data_filter", _as_it_is)  # from 3.11.4 on
+                tar.extraction_filter = getattr(
+                    tarfile, "data_filter", _keep_member
+                )  # from 3.11.4 on
                 tar.extractall(landing)  # noqa: S202 - every member was judged
-    except _DAMAGE as error:
-        raise _bad(source, f"cannot be unpacked: {error}") from error
+    except _DAMAGE_ERRORS as error:
+        raise _build_archive_error(source, f"cannot be unpacked: {error}") from error
 
 
-def _as_it_is(member: tarfile.TarInfo, _: str) -> tarfile.TarInfo:
+def _keep_member(member: tarfile.TarInfo, _: str) -> tarfile.TarInfo:
     return member
 
 
@@ -125,12 +127,12 @@ def _unpack_zip(source: Path, landing: Path) -> None:
         for info in archive.infolist():
             mode, path = info.external_attr >> 16, landing / info.filename
             if stat.S_ISLNK(mode):
-                _link(path, archive.read(info).decode())
+                _create_link(path, archive.read(info).decode())
             elif stat.S_ISREG(mode):
                 path.chmod(stat.S_IMODE(mode) & 0o755 | 0o600)
 
 
-def _link(path: Path, to: str) -> None:
+def _create_link(path: Path, to: str) -> None:
     """Windows lets not everyone make links: then a copy, as tarfile makes one."""
     path.unlink()
     try:
@@ -142,10 +144,10 @@ def _link(path: Path, to: str) -> None:
         (shutil.copytree if there.is_dir() else shutil.copy2)(there, path)
 
 
-def _bad(source: Path, what: str) -> BadArtifactError:
+def _build_archive_error(source: Path, what: str) -> BadArtifactError:
     return BadArtifactError(
         f"{source.name} {what}",
-        where=str(source),
-        todo="take the archive from where it was released, and check its sha256; "
+        location=str(source),
+        hint="take the archive from where it was released, and check its sha256; "
         "nothing of this one was unpacked",
     )

@@ -14,90 +14,94 @@ from pathlib import Path, PurePath
 from typing import IO
 from urllib.parse import unquote, urlsplit
 
-from tasks.core.errors import WITHOUT_NETWORK, FetchError, redact
+from tasks.core.errors import OFFLINE_HINT, FetchError, redact_secrets
 from tasks.system import files, space
 from tasks.system.network import insisting, offline
 
-_SCHEMES = ("https", "http", "file")
-_CHUNK = 2**20
-_TIMEOUT = 60.0  # seconds without a byte
-_BROKEN = (OSError, http.client.HTTPException)
+_URL_SCHEMES = ("https", "http", "file")
+_CHUNK_BYTES = 2**20
+_READ_TIMEOUT = 60.0  # seconds without a byte
+_CONNECTION_ERRORS = (OSError, http.client.HTTPException)
 
 
-def download(source: str, dest: PurePath, sha256: str | None, log: PurePath | None = None) -> Path:
+def download_file(
+    source: str, dest: PurePath, sha256: str | None, log: PurePath | None = None
+) -> Path:
     """Bring `source` (https, http or file URL, or a path) to `dest`, unless it is there already.
 
     Raises `FetchError` where it cannot be had, or has other bytes than `sha256`; those are not
     kept.
     """
-    target, url = Path(dest), _url(source)
-    if sha256 and target.is_file() and files.artifact(target).sha256 == sha256:
+    target, url = Path(dest), _build_url(source)
+    if sha256 and target.is_file() and files.read_artifact(target).sha256 == sha256:
         return target
     if offline.is_offline() and not url.startswith("file:"):
         raise FetchError(
-            f"{url} is not in the bundle", where="offline", todo="make it again: doit bundle"
+            f"{url} is not in the bundle", location="offline", hint="make it again: doit bundle"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     if not sha256:
         part.unlink(missing_ok=True)  # nothing would tell whether the two halves belong together
-    _note(log, f"fetch {url}")
-    _insist(url, part, sha256, log)
-    files.move(part, target)
+    _append_to_log(log, f"fetch {url}")
+    _download_with_retries(url, part, sha256, log)
+    files.replace_path(part, target)
     return target
 
 
-def _url(source: str) -> str:
+def _build_url(source: str) -> str:
     url = (
         source
         if "://" in source or source.startswith("file:")
         else Path(source).absolute().as_uri()
     )
-    if urlsplit(url).scheme not in _SCHEMES:
+    if urlsplit(url).scheme not in _URL_SCHEMES:
         raise FetchError(
-            f"{source} cannot be fetched", todo=f"give a path, or one of {', '.join(_SCHEMES)}"
+            f"{source} cannot be fetched", hint=f"give a path, or one of {', '.join(_URL_SCHEMES)}"
         )
     return url
 
 
-class _OtherBytesError(FetchError):
+class _WrongDigestError(FetchError):
     """What came is not what `sha256` names; `found` is what it is."""
 
     found = ""
 
 
-def _insist(url: str, part: Path, sha256: str | None, log: PurePath | None) -> None:
-    def once() -> None:
+def _download_with_retries(url: str, part: Path, sha256: str | None, log: PurePath | None) -> None:
+    def download_once() -> None:
         try:
-            _fetch(url, part)
-        except _BROKEN as error:
-            _note(log, f"error: {error}")
+            _fetch_part(url, part)
+        except _CONNECTION_ERRORS as error:
+            _append_to_log(log, f"error: {error}")
             raise
-        _check(part, sha256, url)
+        _check_digest(part, sha256, url)
 
     came = {""}  # digests of wrong files
 
-    def passing(error: Exception) -> str:
+    def explain_retry(error: Exception) -> str:
         """A byte can turn on its way; the same wrong file twice is the one that is there."""
-        if isinstance(error, _OtherBytesError):
+        if isinstance(error, _WrongDigestError):
             again = error.found in came or url.startswith("file:")
             came.add(error.found)
             return "" if again else "it came with another sha256"
-        return str(error) if isinstance(error, _BROKEN) and not _final(error) else ""
+        return (
+            str(error) if isinstance(error, _CONNECTION_ERRORS) and not _is_permanent(error) else ""
+        )
 
     try:
-        insisting.insist(redact(url), once, passing)
-    except _BROKEN as error:
+        insisting.retry_action(redact_secrets(url), download_once, explain_retry)
+    except _CONNECTION_ERRORS as error:
         more = ": it goes on where this stopped" if sha256 and part.exists() else ""
         raise FetchError(
             f"{url} cannot be fetched: {error}",
-            where=str(log or ""),
-            todo="check the URL, the network and the proxy, or give a mirror in the settings "
-            f"(source.mirrors), and run the same command again{more}; {WITHOUT_NETWORK}",
+            location=str(log or ""),
+            hint="check the URL, the network and the proxy, or give a mirror in the settings "
+            f"(source.mirrors), and run the same command again{more}; {OFFLINE_HINT}",
         ) from error
 
 
-def _final(error: Exception) -> bool:
+def _is_permanent(error: Exception) -> bool:
     """Whether asking again cannot help: the server said no, or the file is not there."""
     if isinstance(error, urllib.error.HTTPError):
         return error.code < 500 and error.code not in (408, 416, 429)
@@ -105,23 +109,23 @@ def _final(error: Exception) -> bool:
     return isinstance(reason, FileNotFoundError | IsADirectoryError | PermissionError)
 
 
-def _fetch(url: str, part: Path) -> None:
+def _fetch_part(url: str, part: Path) -> None:
     have = part.stat().st_size if part.exists() else 0
-    request = _request(url)
+    request = _build_request(url)
     if have:
         request.add_header("Range", f"bytes={have}-")
     try:
-        with urllib.request.build_opener().open(request, timeout=_TIMEOUT) as answer:
+        with urllib.request.build_opener().open(request, timeout=_READ_TIMEOUT) as answer:
             resumed = getattr(answer, "status", None) == 206
             with part.open("ab" if resumed else "wb") as stream:
-                _stream(answer, stream)
+                _copy_stream(answer, stream)
     except urllib.error.HTTPError as error:
         if error.code == 416:  # more is there than the server has: begin anew
             part.unlink(missing_ok=True)
         raise
 
 
-def _request(url: str) -> urllib.request.Request:
+def _build_request(url: str) -> urllib.request.Request:
     """urllib takes user and password for a part of the host, and tells them in its error: they go
     into a header, which no other host gets.
     """
@@ -135,24 +139,24 @@ def _request(url: str) -> urllib.request.Request:
     return request
 
 
-def _stream(answer: IO[bytes], stream: IO[bytes]) -> None:
+def _copy_stream(answer: IO[bytes], stream: IO[bytes]) -> None:
     length = getattr(answer, "length", None)
     received = 0
-    while chunk := answer.read(_CHUNK):
+    while chunk := answer.read(_CHUNK_BYTES):
         received += len(chunk)
         stream.write(chunk)
-        space.require(PurePath(stream.name).parent, 64, "the download")
+        space.require_disk_space(PurePath(stream.name).parent, 64, "the download")
     if length is not None and received < length:
         raise http.client.IncompleteRead(b"", length - received)
 
 
-def _check(part: Path, sha256: str | None, url: str) -> None:
-    found = files.artifact(part).sha256
+def _check_digest(part: Path, sha256: str | None, url: str) -> None:
+    found = files.read_artifact(part).sha256
     if sha256 and found != sha256:
         part.unlink()
-        error = _OtherBytesError(
+        error = _WrongDigestError(
             f"{url} has the wrong sha256: expected {sha256}, found {found}",
-            todo="take the digest from the release itself; where it is that, something on the way "
+            hint="take the digest from the release itself; where it is that, something on the way "
             "changes or cuts the file: run the same command again, or ask another mirror "
             "(source.mirrors). What came was not kept",
         )
@@ -160,8 +164,8 @@ def _check(part: Path, sha256: str | None, url: str) -> None:
         raise error
 
 
-def _note(log: PurePath | None, text: str) -> None:
+def _append_to_log(log: PurePath | None, text: str) -> None:
     if log:
         Path(log).parent.mkdir(parents=True, exist_ok=True)
         with Path(log).open("a", encoding="utf-8") as stream:
-            stream.write(f"{redact(text)}\n")
+            stream.write(f"{redact_secrets(text)}\n")

@@ -11,43 +11,45 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Literal
 
-Kind = Literal["file", "folder", "symlink", "hardlink", "device"]
-_TOP = PurePosixPath()
+MemberKind = Literal["file", "folder", "symlink", "hardlink", "device"]
+_ARCHIVE_TOP = PurePosixPath()
 
 
 @dataclass(frozen=True)
-class Member:
+class ArchiveMember:
     """One entry of an archive; `link` is a link's target, `size` in bytes."""
 
     name: str
-    kind: Kind
+    kind: MemberKind
     link: str = ""
     size: int = 0
 
 
-def links_of(members: Iterable[Member]) -> frozenset[str]:
+def find_link_places(members: Iterable[ArchiveMember]) -> frozenset[str]:
     """The places of all symbolic links."""
-    places = (_inside(member.name) for member in members if member.kind == "symlink")
+    places = (_resolve_inside(member.name) for member in members if member.kind == "symlink")
     return frozenset(place for place in places if place is not None)
 
 
-def escape(member: Member, links: Collection[str]) -> str:
+def explain_escape(member: ArchiveMember, links: Collection[str]) -> str:
     """Why a member must not be unpacked, "" where it may."""
     if member.kind == "device":
         return "is a device"
-    place = _inside(member.name)
+    place = _resolve_inside(member.name)
     if place is None:
         return "lies outside of the tree"
-    if _through(place, links):
+    if _is_behind_link(place, links):
         return "lies behind a link"
     if member.kind in ("symlink", "hardlink"):
-        start = PurePosixPath(place).parent if member.kind == "symlink" else _TOP
-        if _inside(member.link, start) is None or _detours(member.link, start, links):
+        start = PurePosixPath(place).parent if member.kind == "symlink" else _ARCHIVE_TOP
+        if _resolve_inside(member.link, start) is None or _has_link_detour(
+            member.link, start, links
+        ):
             return f'links out of the tree, to "{member.link}"'
     return ""
 
 
-def _inside(name: str, start: PurePosixPath = _TOP) -> str | None:
+def _resolve_inside(name: str, start: PurePosixPath = _ARCHIVE_TOP) -> str | None:
     """The place of `name` in the tree in one spelling, None where it is absolute or climbs out."""
     if PureWindowsPath(name).anchor or PurePosixPath(name).is_absolute():
         return None
@@ -62,12 +64,12 @@ def _inside(name: str, start: PurePosixPath = _TOP) -> str | None:
     return "/".join(parts)
 
 
-def _through(place: str, links: Collection[str]) -> bool:
+def _is_behind_link(place: str, links: Collection[str]) -> bool:
     return any(str(folder) in links for folder in PurePosixPath(place).parents)
 
 
-def _detours(link: str, start: PurePosixPath, links: Collection[str]) -> bool:
+def _has_link_detour(link: str, start: PurePosixPath, links: Collection[str]) -> bool:
     """Whether a link's target lies over another link, behind which ".." means elsewhere."""
     parts = PureWindowsPath(link).parts
-    ways = (_inside("/".join(parts[:end]), start) for end in range(1, len(parts)))
+    ways = (_resolve_inside("/".join(parts[:end]), start) for end in range(1, len(parts)))
     return any(way is None or way in links for way in ways)

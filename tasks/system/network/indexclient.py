@@ -15,12 +15,12 @@ from tasks.core.errors import CommandFailedError
 from tasks.core.model import Command
 from tasks.system import shell
 from tasks.system.network import credentials, insisting, ownindex
-from tasks.system.network.indexfaults import explained, passing
-from tasks.system.voice import say
+from tasks.system.network.indexfaults import explain_client_failure, find_retry_reason
+from tasks.system.voice import print_line
 
 # Seconds without a byte, and how often a connection, or a file that broke off, is tried again. A
 # pip that knows no --resume-retries (before 25.1) does not read it.
-PATIENCE = {
+CLIENT_DEFAULTS = {
     "UV_HTTP_TIMEOUT": "60",
     "UV_HTTP_RETRIES": "4",
     "PIP_DEFAULT_TIMEOUT": "60",
@@ -28,21 +28,23 @@ PATIENCE = {
     "PIP_RESUME_RETRIES": "10",
     "RUST_LOG": "uv_client::retry=debug",  # only so does uv say that it tried again
 }
-_OTHER_NAMES = {"UV_HTTP_TIMEOUT": "UV_REQUEST_TIMEOUT", "PIP_DEFAULT_TIMEOUT": "PIP_TIMEOUT"}
+_ALTERNATIVE_NAMES = {"UV_HTTP_TIMEOUT": "UV_REQUEST_TIMEOUT", "PIP_DEFAULT_TIMEOUT": "PIP_TIMEOUT"}
 # The same in pip's files, over which its variables count; uv reads these from variables alone
-_IN_FILES = {
+_PIP_FILE_KEYS = {
     "PIP_DEFAULT_TIMEOUT": ("timeout", "default-timeout"),
     "PIP_RETRIES": ("retries",),
     "PIP_RESUME_RETRIES": ("resume-retries",),
 }
 
-_UV = re.compile(
+_UV_RETRY = re.compile(
     r"Transient (?:\w+ while handling response from|request \w+ for) `(?P<url>[^`]+)`[;,] retrying"
 )
-_PIP = re.compile(r"Attempting to resume incomplete download \((?P<have>[^/]+)/(?P<all>[^,]+),")
+_PIP_RESUME = re.compile(
+    r"Attempting to resume incomplete download \((?P<have>[^/]+)/(?P<all>[^,]+),"
+)
 
 
-def run(
+def run_index_client(
     argv: Sequence[str],
     what: str,
     log: PurePath,
@@ -52,53 +54,55 @@ def run(
     """Run a client to its end. `env` is the whole environment, None for the host's and the client's
     own variables. A failure is explained by its kind, and one that may pass is tried once more.
     """
-    host = shell.package_env()
-    given = patient(host if env is None else env, in_files())
+    host = shell.build_installer_env()
+    given = add_client_defaults(host if env is None else env, find_pip_file_defaults())
     came: list[str] = []
 
-    def heard(line: str) -> None:
-        if again := retried(line, what):
-            say(again)
+    def report_line(line: str) -> None:
+        if again := format_retry_message(line, what):
+            print_line(again)
         on_line(line)
 
-    def once() -> None:
+    def run_once() -> None:
         # what came with other bytes lies in pip's cache
         fresh = {"PIP_NO_CACHE_DIR": "1"} if came else {}
         try:
-            with credentials.hide(argv, {**given, **fresh}) as (words, variables):
-                shell.run(Command(words, variables, what, log=log), heard)
+            with credentials.hide_passwords(argv, {**given, **fresh}) as (words, variables):
+                shell.run_command(Command(words, variables, what, log=log), report_line)
         except CommandFailedError as error:
-            raise explained(error) from error
+            raise explain_client_failure(error) from error
 
-    def may_pass(error: Exception) -> str:
-        reason = passing(error)
+    def record_retry_reason(error: Exception) -> str:
+        reason = find_retry_reason(error)
         came.append(reason)
         return reason
 
-    insisting.insist(what, once, may_pass, insisting.PAUSES[:1])
+    insisting.retry_action(what, run_once, record_retry_reason, insisting.RETRY_PAUSES[:1])
 
 
-def in_files() -> frozenset[str]:
+def find_pip_file_defaults() -> frozenset[str]:
     """The variables of our patience whose like a person has set in pip's files."""
-    return frozenset(name for name, keys in _IN_FILES.items() if ownindex.in_pips_files(*keys))
+    return frozenset(
+        name for name, keys in _PIP_FILE_KEYS.items() if ownindex.read_pip_file_setting(*keys)
+    )
 
 
-def patient(env: Mapping[str, str], said: Collection[str] = ()) -> dict[str, str]:
+def add_client_defaults(env: Mapping[str, str], said: Collection[str] = ()) -> dict[str, str]:
     """The environment with our patience where nobody has said another: in it, or elsewhere (`said`,
     names of variables). Pure.
     """
-    left = {n for n in PATIENCE if n in said or _OTHER_NAMES.get(n, n) in env}
-    return {**{n: value for n, value in PATIENCE.items() if n not in left}, **env}
+    left = {n for n in CLIENT_DEFAULTS if n in said or _ALTERNATIVE_NAMES.get(n, n) in env}
+    return {**{n: value for n, value in CLIENT_DEFAULTS.items() if n not in left}, **env}
 
 
-def retried(line: str, what: str) -> str:
+def format_retry_message(line: str, what: str) -> str:
     """What uv or pip says of a connection that broke or stalled, for people; "" for other lines.
     Pure.
     """
-    if told := _UV.search(line):
+    if told := _UV_RETRY.search(line):
         name = PurePosixPath(unquote(urlsplit(told["url"]).path)).name
         return f"{name or what}: the connection broke or stalled; uv fetches it again"
-    if told := _PIP.search(line):
+    if told := _PIP_RESUME.search(line):
         return (
             f"{what}: the connection broke or stalled; pip goes on at {told['have']} of "
             + (told["all"])

@@ -11,40 +11,40 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tasks.system.network import offline, ownindex
-from tasks.system.network.mirrors import DEFAULT_INDEX, mirrored_index
+from tasks.system.network.mirrors import DEFAULT_INDEX, apply_index_mirror
 
-_MARK = "_TORCHYARD_MIRRORS"
+_MIRRORS_VARIABLE = "_TORCHYARD_MIRRORS"
 
 
-def begin(mirrors: Mapping[str, str]) -> None:
+def set_index_mirrors(mirrors: Mapping[str, str]) -> None:
     """From now on uv and pip ask these mirrors; a default index of a person's own stays."""
-    os.environ[_MARK] = json.dumps(dict(mirrors))
-    place = mirrored_index(DEFAULT_INDEX, mirrors)
+    os.environ[_MIRRORS_VARIABLE] = json.dumps(dict(mirrors))
+    place = apply_index_mirror(DEFAULT_INDEX, mirrors)
     if place == DEFAULT_INDEX:
         return
-    if not ownindex.of_uv():
+    if not ownindex.find_uv_index():
         os.environ["UV_DEFAULT_INDEX"] = place
-    if not ownindex.of_pip():
+    if not ownindex.find_pip_index():
         os.environ["PIP_INDEX_URL"] = place
 
 
-def beside(index: str) -> tuple[str, ...]:
+def build_extra_index_options(index: str) -> tuple[str, ...]:
     """Options that add an index URL or a folder of wheels to the default index."""
     if not index or offline.is_offline():
         return ()
-    place = _place(index)
+    place = _resolve_index_place(index)
     return ("--find-links", place) if Path(place).is_dir() else ("--extra-index-url", place)
 
 
-def alone(index: str) -> tuple[str, ...]:
+def build_only_index_options(index: str) -> tuple[str, ...]:
     """Options that look into that index and no other; "" is the default one."""
     if not index or offline.is_offline():
         return ()
-    place = _place(index)
+    place = _resolve_index_place(index)
     if Path(place).is_dir():
         return ("--no-index", "--find-links", place)
     return ("--index-url", place)
 
 
-def _place(index: str) -> str:
-    return mirrored_index(index, json.loads(os.environ.get(_MARK, "{}")))
+def _resolve_index_place(index: str) -> str:
+    return apply_index_mirror(index, json.loads(os.environ.get(_MIRRORS_VARIABLE, "{}")))

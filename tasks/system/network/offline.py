@@ -7,26 +7,26 @@ from pathlib import Path
 
 from tasks.system import files
 
-_MARK = "_TORCHYARD_OFFLINE"
+_OFFLINE_FLAG = "_TORCHYARD_OFFLINE"
 # Of these a person may have their own, and they would name other places
-_PLACES = (
+_INDEX_PLACE_VARIABLES = (
     *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL"),
     *("UV_EXTRA_INDEX_URL", "UV_TORCH_BACKEND", "UV_NO_CONFIG"),
 )
 
 
-def begin(wheels: Path) -> None:
+def start_offline_mode(wheels: Path) -> None:
     """From now on uv and pip look into the folder `wheels` alone, and git reads local repositories
     alone.
     """
-    for name in _PLACES:
+    for name in _INDEX_PLACE_VARIABLES:
         os.environ.pop(name, None)
     where = wheels.absolute().as_uri()
     # uv has no variable for no-index, and offline it would take other versions from its cache
     config = wheels.with_name(f"{wheels.name}-uv.toml").absolute()
     files.write_atomic(config, "no-index = true\n")
     os.environ |= {
-        _MARK: str(wheels),
+        _OFFLINE_FLAG: str(wheels),
         "PIP_NO_INDEX": "1",
         "PIP_FIND_LINKS": where,
         "PIP_CONFIG_FILE": os.devnull,
@@ -39,4 +39,4 @@ def begin(wheels: Path) -> None:
 
 def is_offline() -> bool:
     """Whether that was said."""
-    return _MARK in os.environ
+    return _OFFLINE_FLAG in os.environ

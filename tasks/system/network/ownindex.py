@@ -13,41 +13,47 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-OF_UV = ("UV_DEFAULT_INDEX", "UV_INDEX_URL")
-OF_PIP = ("PIP_INDEX_URL",)
-_SECTIONS = ("install", "download", "global")  # of the commands that we run, then of all
-_ETC = Path("/etc")
-_PIPS, _OLD = ("pip.ini", "pip") if sys.platform == "win32" else ("pip.conf", ".pip")
+UV_INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL")
+PIP_INDEX_VARIABLES = ("PIP_INDEX_URL",)
+_PIP_SECTIONS = ("install", "download", "global")  # of the commands that we run, then of all
+_SYSTEM_CONFIG = Path("/etc")
+_PIP_FILE, _OLD_PIP_FOLDER = ("pip.ini", "pip") if sys.platform == "win32" else ("pip.conf", ".pip")
 
 
-def of_pip() -> str:
+def find_pip_index() -> str:
     """By its variable, else its files; "" where nothing is set."""
-    return _named(OF_PIP) or in_pips_files("index-url")
+    return _read_first_variable(PIP_INDEX_VARIABLES) or read_pip_file_setting("index-url")
 
 
-def of_uv() -> str:
+def find_uv_index() -> str:
     """By its variables, else its files; "" where nothing is set."""
-    return _named(OF_UV) or next(filter(None, map(_in_uvs, files_of_uv())), "")
+    return _read_first_variable(UV_INDEX_VARIABLES) or next(
+        filter(None, map(_read_uv_default_index, list_uv_files())), ""
+    )
 
 
 def read_uv_indexes() -> dict[str, str]:
     """Return the URL of each named index in uv's files; the first of a name is used."""
-    tables = [one for path in files_of_uv() for one in _indexes(_settings(path))]
+    tables = [
+        one for path in list_uv_files() for one in _list_index_tables(_read_uv_settings(path))
+    ]
     return {str(one["name"]): str(one.get("url")) for one in reversed(tables) if "name" in one}
 
 
-def in_pips_files(*keys: str) -> str:
+def read_pip_file_setting(*keys: str) -> str:
     """The value of the first of these keys that is set for a command of ours; "" where none is."""
-    read = [*map(_sections, files_of_pip())]
-    values = (one.get(f"{section}.{key}") for section in _SECTIONS for one in read for key in keys)
+    read = [*map(_read_pip_file, list_pip_files())]
+    values = (
+        one.get(f"{section}.{key}") for section in _PIP_SECTIONS for one in read for key in keys
+    )
     return next(filter(None, values), "")
 
 
-def _named(variables: Iterable[str]) -> str:
+def _read_first_variable(variables: Iterable[str]) -> str:
     return next((os.environ[name] for name in variables if os.environ.get(name)), "")
 
 
-def _sections(path: Path) -> dict[str, str]:
+def _read_pip_file(path: Path) -> dict[str, str]:
     """`section.key` → value, with keys as pip takes them: index_url and --index-url are the same as
     index-url.
     """
@@ -63,56 +69,58 @@ def _sections(path: Path) -> dict[str, str]:
     }
 
 
-def _in_uvs(path: Path) -> str:
+def _read_uv_default_index(path: Path) -> str:
     """The [[index]] that is the default, else `index-url`, that of [pip] first."""
-    told = _settings(path)
-    default = [one.get("url") for one in _indexes(told) if one.get("default") is True]
-    found = (*default, _table(told, "pip").get("index-url"), told.get("index-url"))
+    told = _read_uv_settings(path)
+    default = [one.get("url") for one in _list_index_tables(told) if one.get("default") is True]
+    found = (*default, _select_table(told, "pip").get("index-url"), told.get("index-url"))
     return next((url for url in found if url and isinstance(url, str)), "")
 
 
-def _indexes(settings: dict[str, Any]) -> list[dict[str, Any]]:
+def _list_index_tables(settings: dict[str, Any]) -> list[dict[str, Any]]:
     listed = settings.get("index")
     return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
 
 
-def _settings(path: Path) -> dict[str, Any]:
+def _read_uv_settings(path: Path) -> dict[str, Any]:
     """Of a uv.toml, or of [tool.uv] in a pyproject.toml."""
     try:
         told = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeError, tomllib.TOMLDecodeError):
         return {}
-    return _table(_table(told, "tool"), "uv") if path.name == "pyproject.toml" else told
+    return (
+        _select_table(_select_table(told, "tool"), "uv") if path.name == "pyproject.toml" else told
+    )
 
 
-def _table(told: dict[str, Any], key: str) -> dict[str, Any]:
+def _select_table(told: dict[str, Any], key: str) -> dict[str, Any]:
     found = told.get(key)
     return found if isinstance(found, dict) else {}
 
 
-def files_of_pip() -> Iterator[Path]:
+def list_pip_files() -> Iterator[Path]:
     """The one that counts most first; none where pip is told to read none."""
     named = os.environ.get("PIP_CONFIG_FILE", "")
     if named == os.devnull:
         return
     if named:
         yield Path(named)
-    yield Path(sys.prefix) / _PIPS
+    yield Path(sys.prefix) / _PIP_FILE
     if not Path(named).is_file():
-        yield from _persons_of_pip()
-    yield _ETC / _PIPS
-    for folder in reversed([*_shared()]):
-        yield folder / "pip" / _PIPS
+        yield from _list_user_pip_files()
+    yield _SYSTEM_CONFIG / _PIP_FILE
+    for folder in reversed([*_list_shared_folders()]):
+        yield folder / "pip" / _PIP_FILE
 
 
-def _persons_of_pip() -> Iterator[Path]:
-    home, config = _home()
+def _list_user_pip_files() -> Iterator[Path]:
+    home, config = _find_home_folders()
     if roaming := os.environ.get("APPDATA"):
-        yield Path(roaming) / "pip" / _PIPS
-    yield from (config / "pip" / _PIPS, home / _OLD / _PIPS)
+        yield Path(roaming) / "pip" / _PIP_FILE
+    yield from (config / "pip" / _PIP_FILE, home / _OLD_PIP_FOLDER / _PIP_FILE)
 
 
-def files_of_uv() -> Iterator[Path]:
+def list_uv_files() -> Iterator[Path]:
     """The one that counts most first; none where uv is told to read none. uv is run in the folder
     that we are in.
     """
@@ -122,30 +130,30 @@ def files_of_uv() -> Iterator[Path]:
         yield Path(named)
         return
     here = Path.cwd()
-    yield from [*filter(None, map(_of_project, (here, *here.parents)))][:1]
+    yield from [*filter(None, map(_find_project_uv_file, (here, *here.parents)))][:1]
     if roaming := os.environ.get("APPDATA"):
         yield Path(roaming) / "uv" / "uv.toml"
-    yield _home()[1] / "uv" / "uv.toml"
-    shared = (folder / "uv" / "uv.toml" for folder in (*_shared(), _ETC))
+    yield _find_home_folders()[1] / "uv" / "uv.toml"
+    shared = (folder / "uv" / "uv.toml" for folder in (*_list_shared_folders(), _SYSTEM_CONFIG))
     yield from [path for path in shared if path.is_file()][:1]
 
 
-def _of_project(folder: Path) -> Path | None:
+def _find_project_uv_file(folder: Path) -> Path | None:
     """The file with settings for uv, where the folder has one; those above it do not count then."""
     if (plain := folder / "uv.toml").is_file():
         return plain
     project = folder / "pyproject.toml"
-    return project if project.is_file() and _settings(project) else None
+    return project if project.is_file() and _read_uv_settings(project) else None
 
 
-def _shared() -> Iterator[Path]:
+def _list_shared_folders() -> Iterator[Path]:
     """Folders of settings of the whole machine, the one that counts most for uv first."""
     if data := os.environ.get("PROGRAMDATA"):
         yield Path(data)
-    listed = os.environ.get("XDG_CONFIG_DIRS") or str(_ETC / "xdg")
+    listed = os.environ.get("XDG_CONFIG_DIRS") or str(_SYSTEM_CONFIG / "xdg")
     yield from (Path(folder) for folder in listed.split(os.pathsep) if folder)
 
 
-def _home() -> tuple[Path, Path]:
+def _find_home_folders() -> tuple[Path, Path]:
     home = Path(os.path.expanduser("~"))  # noqa: PTH111 - it knows what to do without a home
     return home, Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")

@@ -22,22 +22,26 @@ assert sys.platform == "win32"  # noqa: S101 - so mypy leaves the rest alone on 
 
 _NEW_GROUP, _SUSPENDED = 0x200, 0x4  # CREATE_NEW_PROCESS_GROUP, CREATE_SUSPENDED
 _KILL_ON_CLOSE = 0x2000  # JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
-_LIMITS = 9  # JobObjectExtendedLimitInformation
-_EXIT = 1  # of those who are ended
-OPTIONS: dict[str, Any] = {"creationflags": _NEW_GROUP | _SUSPENDED}
+_EXTENDED_LIMIT_INFORMATION = 9  # JobObjectExtendedLimitInformation
+_ENDED_EXIT_CODE = 1  # of those who are ended
+POPEN_OPTIONS: dict[str, Any] = {"creationflags": _NEW_GROUP | _SUSPENDED}
 
-_create = kernel32.call("CreateJobObjectW", kernel32.POINTER, kernel32.TEXT, gives=kernel32.HANDLE)
-_set = kernel32.call(
+_create_job_object = kernel32.declare_function(
+    "CreateJobObjectW", kernel32.POINTER, kernel32.TEXT, gives=kernel32.HANDLE
+)
+_set_job_information = kernel32.declare_function(
     "SetInformationJobObject", kernel32.HANDLE, ctypes.c_int, kernel32.POINTER, kernel32.DWORD
 )
-_assign = kernel32.call("AssignProcessToJobObject", kernel32.HANDLE, kernel32.HANDLE)
-_terminate = kernel32.call("TerminateJobObject", kernel32.HANDLE, kernel32.UINT)
-_resume = kernel32.native("NtResumeProcess", kernel32.HANDLE)
+_assign_process = kernel32.declare_function(
+    "AssignProcessToJobObject", kernel32.HANDLE, kernel32.HANDLE
+)
+_terminate_job = kernel32.declare_function("TerminateJobObject", kernel32.HANDLE, kernel32.UINT)
+_resume_process = kernel32.declare_native_function("NtResumeProcess", kernel32.HANDLE)
 
-_jobs: dict[Popen[str], int] = {}  # a handle each
+_job_handles: dict[Popen[str], int] = {}  # a handle each
 
 
-class _Limits(ctypes.Structure):
+class _JobLimits(ctypes.Structure):
     """JOBOBJECT_EXTENDED_LIMIT_INFORMATION, of which only the flags are set."""
 
     _fields_ = (
@@ -52,7 +56,7 @@ class _Limits(ctypes.Structure):
     )
 
 
-def begin(child: Popen[str], *, serves: bool) -> None:
+def begin_child(child: Popen[str], *, serves: bool) -> None:
     """It was started suspended; it runs from now on, in a job unless it `serves` others: a server
     cannot leave a job, as it leaves a group.
     """
@@ -60,33 +64,33 @@ def begin(child: Popen[str], *, serves: bool) -> None:
     try:
         if not serves:
             with contextlib.suppress(OSError):
-                _jobs[child] = _with(process)
+                _job_handles[child] = _create_job_for(process)
     finally:
-        _resume(process)
+        _resume_process(process)
 
 
-def end(child: Popen[str], grace: float) -> None:
+def end_child(child: Popen[str], grace: float) -> None:
     """End who is left, its leader so many seconds after it was asked to stop."""
     try:
         if child.poll() is None:
-            interrupt(child)
+            interrupt_child(child)
             with contextlib.suppress(TimeoutExpired):
                 child.wait(grace)
     finally:
-        _end_all(child)
+        _end_job(child)
 
 
-def _end_all(child: Popen[str]) -> None:
-    if child in _jobs:
-        _terminate(_jobs[child], _EXIT)
+def _end_job(child: Popen[str]) -> None:
+    if child in _job_handles:
+        _terminate_job(_job_handles[child], _ENDED_EXIT_CODE)
     elif child.poll() is None:
-        _end_tree(child.pid)
+        _end_process_tree(child.pid)
     child.wait()
-    if handle := _jobs.pop(child, 0):
-        kernel32.close(handle)
+    if handle := _job_handles.pop(child, 0):
+        kernel32.close_handle(handle)
 
 
-def interrupt(child: Popen[str]) -> None:
+def interrupt_child(child: Popen[str]) -> None:
     """Tell it to stop; without a console nobody can be told.
 
     Pythons before 3.13 report that as a SystemError (https://github.com/python/cpython/issues/87128)
@@ -95,20 +99,22 @@ def interrupt(child: Popen[str]) -> None:
         child.send_signal(signal.CTRL_BREAK_EVENT)
 
 
-def _with(process: int) -> int:
+def _create_job_for(process: int) -> int:
     """A job that the process is in."""
-    limits = _Limits(flags=_KILL_ON_CLOSE)
-    handle = _create(None, None)
+    limits = _JobLimits(flags=_KILL_ON_CLOSE)
+    handle = _create_job_object(None, None)
     try:
-        _set(handle, _LIMITS, ctypes.byref(limits), ctypes.sizeof(limits))
-        _assign(handle, process)
+        _set_job_information(
+            handle, _EXTENDED_LIMIT_INFORMATION, ctypes.byref(limits), ctypes.sizeof(limits)
+        )
+        _assign_process(handle, process)
     except BaseException:
-        kernel32.close(handle)
+        kernel32.close_handle(handle)
         raise
     return handle
 
 
-def _end_tree(pid: int) -> None:
+def _end_process_tree(pid: int) -> None:
     import psutil  # noqa: PLC0415 - only where there is no job
 
     with contextlib.suppress(psutil.NoSuchProcess):

@@ -13,14 +13,14 @@ from typing import Any
 
 assert sys.platform != "win32"  # noqa: S101 - so mypy leaves the rest alone there
 
-OPTIONS: dict[str, Any] = {"start_new_session": True}
+POPEN_OPTIONS: dict[str, Any] = {"start_new_session": True}
 
 
-def begin(child: Popen[str], *, serves: bool) -> None:
+def begin_child(child: Popen[str], *, serves: bool) -> None:
     """It leads its group already, and whoever serves others has left that."""
 
 
-def end(child: Popen[str], grace: float) -> None:
+def end_child(child: Popen[str], grace: float) -> None:
     """End the processes that are left, with `grace` seconds between two signals. TERM and KILL also
     go to those that left the group: Ninja waits for its compilers, which react slowly to INT when
     memory is full.
@@ -28,23 +28,25 @@ def end(child: Popen[str], grace: float) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         if number != signal.SIGINT and child.poll() is None:
             _signal_session(child.pid, number)
-        if not _send(child, number):
+        if not _signal_group(child, number):
             break
         with contextlib.suppress(TimeoutExpired):
             child.wait(grace)
-        if _gone(lambda: _is_led(child.pid), grace if number != signal.SIGINT else 0.5):
+        if _wait_until_gone(
+            lambda: _has_live_members(child.pid), grace if number != signal.SIGINT else 0.5
+        ):
             break
     child.wait()
     if child.returncode:
         _end_session(child.pid, grace)
 
 
-def interrupt(child: Popen[str]) -> None:
+def interrupt_child(child: Popen[str]) -> None:
     """Tell it to stop."""
-    _send(child, signal.SIGINT)
+    _signal_group(child, signal.SIGINT)
 
 
-def _send(child: Popen[str], number: int) -> bool:
+def _signal_group(child: Popen[str], number: int) -> bool:
     """False where there is nobody left to be told."""
     try:
         os.killpg(child.pid, number)
@@ -53,7 +55,7 @@ def _send(child: Popen[str], number: int) -> bool:
     return True
 
 
-def _gone(at_work: Callable[[], object], patience: float) -> bool:
+def _wait_until_gone(at_work: Callable[[], object], patience: float) -> bool:
     """Whether nobody is at work any more, within so many seconds."""
     pause = threading.Event()
     for _ in range(int(patience / 0.05)):
@@ -63,13 +65,13 @@ def _gone(at_work: Callable[[], object], patience: float) -> bool:
     return False
 
 
-def _is_led(group: int) -> bool:
+def _has_live_members(group: int) -> bool:
     """Whether anyone of the group still runs; one that only waits to be reaped does not."""
     try:
         os.killpg(group, 0)
     except OSError:
         return False
-    return bool(_alive(group, os.getpgid))
+    return bool(_find_live_processes(group, os.getpgid))
 
 
 def _end_session(leader: int, grace: float) -> None:
@@ -78,13 +80,13 @@ def _end_session(leader: int, grace: float) -> None:
     """
     for number in (signal.SIGTERM, signal.SIGKILL):
         left = _signal_session(leader, number)
-        if not left or _gone(lambda: _alive(leader, os.getsid), grace):
+        if not left or _wait_until_gone(lambda: _find_live_processes(leader, os.getsid), grace):
             return
 
 
 def _signal_session(leader: int, number: int) -> list[int]:
     """Signal every process of the session and continue stopped ones; return their ids."""
-    left = _alive(leader, os.getsid)
+    left = _find_live_processes(leader, os.getsid)
     for pid in left:
         with contextlib.suppress(OSError):
             os.kill(pid, number)
@@ -92,7 +94,7 @@ def _signal_session(leader: int, number: int) -> list[int]:
     return left
 
 
-def _alive(leader: int, leader_of: Callable[[int], int]) -> list[int]:
+def _find_live_processes(leader: int, leader_of: Callable[[int], int]) -> list[int]:
     """Processes of that leader's group, or session."""
     import psutil  # noqa: PLC0415 - only where a child left someone behind
 

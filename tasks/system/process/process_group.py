@@ -16,35 +16,37 @@ if sys.platform == "win32":
 else:
     from tasks.system.process import posixgroup as group
 
-GRACE = 5.0  # seconds between asking and killing
-_live: set[subprocess.Popen[str]] = set()
+GRACE_SECONDS = 5.0  # seconds between asking and killing
+_live_children: set[subprocess.Popen[str]] = set()
 
 
-def start(argv: Sequence[str], *, serves: bool = False, **options: Any) -> subprocess.Popen[str]:
+def start_child(
+    argv: Sequence[str], *, serves: bool = False, **options: Any
+) -> subprocess.Popen[str]:
     """A child in a group of its own, which `end` is to be called for whatever happens. Where it
     `serves` others, what it leaves at work outlives it.
     """
-    child: subprocess.Popen[str] = subprocess.Popen(argv, **group.OPTIONS, **options)
-    _live.add(child)
+    child: subprocess.Popen[str] = subprocess.Popen(argv, **group.POPEN_OPTIONS, **options)
+    _live_children.add(child)
     try:
-        group.begin(child, serves=serves)
+        group.begin_child(child, serves=serves)
     except BaseException:  # on Windows it would wait for ever to be begun
-        _live.discard(child)
+        _live_children.discard(child)
         child.kill()
         child.wait()
         raise
     return child
 
 
-def end(child: subprocess.Popen[str]) -> None:
+def end_group(child: subprocess.Popen[str]) -> None:
     """End what is left of the group, the leader's children included, and wait for it; where it did
     not end well, also who had left the group, as each of Ninja's jobs does.
     """
-    group.end(child, GRACE)
-    _live.discard(child)
+    group.end_child(child, GRACE_SECONDS)
+    _live_children.discard(child)
 
 
 def interrupt_all() -> None:
     """Tell every child at work to stop, also those that another thread waits for. Does not wait."""
-    for child in tuple(_live):
-        group.interrupt(child)
+    for child in tuple(_live_children):
+        group.interrupt_child(child)

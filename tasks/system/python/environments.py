@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from tasks.core.errors import CommandFailedError, MissingToolError
 from tasks.core.model import Command
 from tasks.system import shell
-from tasks.system.hardware.packagemanager import installing
+from tasks.system.hardware.packagemanager import format_install_command
 from tasks.system.network import indexclient
 
 
@@ -25,35 +25,37 @@ def find_uv() -> str | None:
         return shutil.which("uv")
 
 
-def scripts_folder(venv: PurePath) -> Path:
+def find_scripts_folder(venv: PurePath) -> Path:
     """Where a venv keeps its programs."""
     return Path(venv) / ("Scripts" if sys.platform == "win32" else "bin")
 
 
-def program_in(scripts: PurePath, name: str) -> Path:
+def build_program_path(scripts: PurePath, name: str) -> Path:
     """A program of such a folder. Python 3.11 does not look for `name.exe` where the folder is
     given with it.
     """
     return Path(scripts) / (f"{name}.exe" if sys.platform == "win32" else name)
 
 
-def python_of(venv: PurePath) -> Path:
+def find_venv_python(venv: PurePath) -> Path:
     """The interpreter of a venv."""
-    return program_in(scripts_folder(venv), "python")
+    return build_program_path(find_scripts_folder(venv), "python")
 
 
 def create_venv(venv: PurePath, base: str, uv: str | None, log: PurePath) -> None:
     """Make a venv of the interpreter `base`, with pip in it."""
     what = "make the build environment"
     try:
-        indexclient.run(venv_argv(venv, base, uv), what, log)  # uv fetches pip for it
+        indexclient.run_index_client(
+            build_venv_argv(venv, base, uv), what, log
+        )  # uv fetches pip for it
     except CommandFailedError as error:
         linux = sys.platform == "linux"
-        hint = installing("venv") if linux else "reinstall Python with its venv"
-        raise MissingToolError(error.what, where=error.where, todo=hint) from error
+        hint = format_install_command("venv") if linux else "reinstall Python with its venv"
+        raise MissingToolError(error.message, location=error.location, hint=hint) from error
 
 
-def venv_argv(venv: PurePath, base: str, uv: str | None) -> tuple[str, ...]:
+def build_venv_argv(venv: PurePath, base: str, uv: str | None) -> tuple[str, ...]:
     """The command for it. Pure."""
     if not uv:
         return (base, "-m", "venv", str(venv))
@@ -61,11 +63,11 @@ def venv_argv(venv: PurePath, base: str, uv: str | None) -> tuple[str, ...]:
     return (uv, "venv", *options, "--python", base, str(venv))
 
 
-def site_packages(python: str) -> Path:
+def find_site_packages(python: str) -> Path:
     """Where an interpreter keeps compiled packages."""
     query = "import sysconfig; print(sysconfig.get_path('platlib'))"
     return Path(
-        shell.capture(
-            Command((python, "-c", query), shell.host_env(), "find site-packages")
+        shell.capture_output(
+            Command((python, "-c", query), shell.build_host_env(), "find site-packages")
         ).strip()
     )

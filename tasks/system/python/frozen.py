@@ -13,13 +13,13 @@ from pathlib import Path, PurePath
 
 from packaging.utils import canonicalize_name
 
-from tasks.core.dependencies import holds, readable
+from tasks.core.dependencies import is_requirement_applicable, parse_requirements
 
-_PATTERNS = ("lib/python*/site-packages", "Lib/site-packages")
+_SITE_PATTERNS = ("lib/python*/site-packages", "Lib/site-packages")
 
 
 @dataclass(frozen=True)
-class Frozen:
+class InstalledPackage:
     """A distribution that is installed. `tags` are those of the wheel that it came in, `requires`
     what its metadata asks for.
     """
@@ -36,17 +36,17 @@ class Frozen:
         return f"{self.name}=={self.version}"
 
 
-def site_of(venv: PurePath) -> Path:
+def find_site_folder(venv: PurePath) -> Path:
     """Where an environment of ours keeps its packages; no process is asked."""
-    return next(sites(venv), Path(venv) / "lib")
+    return next(list_site_folders(venv), Path(venv) / "lib")
 
 
-def sites(prefix: PurePath) -> Iterator[Path]:
+def list_site_folders(prefix: PurePath) -> Iterator[Path]:
     """The folders for packages that lie below a Python's prefix, of any version and system."""
-    return (path for pattern in _PATTERNS for path in Path(prefix).glob(pattern))
+    return (path for pattern in _SITE_PATTERNS for path in Path(prefix).glob(pattern))
 
 
-def versions(site: PurePath) -> dict[str, str]:
+def read_package_versions(site: PurePath) -> dict[str, str]:
     """Normalized name → version, by the names of the folders that installers leave: it is asked in
     each run.
     """
@@ -56,18 +56,18 @@ def versions(site: PurePath) -> dict[str, str]:
     return {canonicalize_name(name): version for name, _, version in pairs}
 
 
-def frozen(site: PurePath) -> Mapping[str, Frozen]:
+def read_installed_packages(site: PurePath) -> Mapping[str, InstalledPackage]:
     """Everything that lies there, by normalized name."""
     if not Path(site).is_dir():
         return {}
-    found = map(_read, importlib.metadata.distributions(path=[str(site)]))
+    found = map(_read_package, importlib.metadata.distributions(path=[str(site)]))
     return {one.name: one for one in found if one.name}
 
 
-def _read(item: importlib.metadata.Distribution) -> Frozen:
+def _read_package(item: importlib.metadata.Distribution) -> InstalledPackage:
     lines = (item.read_text("WHEEL") or "").splitlines()
     tags = (line.partition(":")[2].strip() for line in lines if line.startswith("Tag:"))
-    return Frozen(
+    return InstalledPackage(
         name=canonicalize_name(item.metadata["Name"] or ""),
         version=item.version,
         tags=frozenset(tags),
@@ -76,11 +76,11 @@ def _read(item: importlib.metadata.Distribution) -> Frozen:
     )
 
 
-def asked_by(roots: Iterable[str], here: Mapping[str, Frozen]) -> set[str]:
+def resolve_required_names(roots: Iterable[str], here: Mapping[str, InstalledPackage]) -> set[str]:
     """The names of what the requirements `roots` bring here with their extras, and what that
     brings. Pure.
     """
-    waiting, found = list(readable(roots)), set[tuple[str, frozenset[str]]]()
+    waiting, found = list(parse_requirements(roots)), set[tuple[str, frozenset[str]]]()
     while waiting:
         wanted = waiting.pop()
         if (name := canonicalize_name(wanted.name)) not in here:
@@ -88,6 +88,8 @@ def asked_by(roots: Iterable[str], here: Mapping[str, Frozen]) -> set[str]:
         one = (name, frozenset(wanted.extras))
         if one not in found:
             found.add(one)
-            theirs = readable(here[name].requires)
-            waiting += (asked for asked in theirs if holds(asked, {}, wanted.extras))
+            theirs = parse_requirements(here[name].requires)
+            waiting += (
+                asked for asked in theirs if is_requirement_applicable(asked, {}, wanted.extras)
+            )
     return {name for name, _ in found}

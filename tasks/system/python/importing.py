@@ -10,10 +10,10 @@ from tasks.core.errors import CommandFailedError
 from tasks.core.model import Command
 from tasks.system import shell
 
-TIMEOUT = 600.0  # seconds: far more than a cold disk needs, so that a hang ends
-_RAISED = re.compile(r"[\w.]*(?:Error|Exception|Interrupt|Exit)\b")  # how a traceback ends
+IMPORT_TIMEOUT = 600.0  # seconds: far more than a cold disk needs, so that a hang ends
+_EXCEPTION_LINE = re.compile(r"[\w.]*(?:Error|Exception|Interrupt|Exit)\b")  # how a traceback ends
 # `ImportError: libcuda.so.1: cannot open shared object file: No such file or directory`
-_NO_DRIVER = re.compile(
+_MISSING_DRIVER = re.compile(
     r"\blib(?:cuda|nvidia-[\w-]+|nvcuvid|nvoptix|cudadebugger)\.so\S*: cannot open shared"
     r"|NVIDIA driver|active drivers|No CUDA GPUs are available"
     r"|Unknown compute capability"  # tiny-cuda-nn
@@ -21,7 +21,7 @@ _NO_DRIVER = re.compile(
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportResult:
     """What an import printed, and how it ended: `problem` is "" where it went well, and `error` has
     the log. `lacks_driver`: it needs the driver of a card, which this machine need not have.
     """
@@ -31,24 +31,24 @@ class Imported:
     error: CommandFailedError | None = None
 
     @property
-    def lacks_driver(self) -> bool:
+    def needs_driver(self) -> bool:
         """Whether a machine with a card might import it."""
-        return bool(_NO_DRIVER.search(self.problem))
+        return bool(_MISSING_DRIVER.search(self.problem))
 
 
-def attempt(python: str, code: str, command: Command) -> Imported:
+def try_import(python: str, code: str, command: Command) -> ImportResult:
     """Run `code` as `command` says but for its argv; its `cwd` should hold no modules, -c takes
     those first.
     """
     argv = (python, "-X", "faulthandler", "-c", code)
     lines: list[str] = []
     try:
-        shell.run(replace(command, argv=argv, timeout=TIMEOUT), lines.append)
+        shell.run_command(replace(command, argv=argv, timeout=IMPORT_TIMEOUT), lines.append)
     except CommandFailedError as error:
-        return Imported(tuple(lines), raised(lines) or error.what, error)
-    return Imported(tuple(lines))
+        return ImportResult(tuple(lines), find_raised_exception(lines) or error.message, error)
+    return ImportResult(tuple(lines))
 
 
-def raised(lines: Sequence[str]) -> str:
+def find_raised_exception(lines: Sequence[str]) -> str:
     """The exception that ended it; those before it in a traceback led to it."""
-    return next((line for line in reversed(lines) if _RAISED.match(line)), "")
+    return next((line for line in reversed(lines) if _EXCEPTION_LINE.match(line)), "")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
-from tasks.core.model import Locked
+from tasks.core.model import LockedPackages
 from tasks.system import files
 from tasks.system.network import indexclient, indexes
 
@@ -36,7 +36,7 @@ sys.exit(main())
 
 
 @dataclass(frozen=True)
-class Download:
+class DownloadRequest:
     """A wheel, or an sdist, to fetch into the folder `landing`, for the interpreter `python`.
 
     `index` (a URL, or a folder of wheels) is where to look, "" the default index. An sdist's
@@ -52,7 +52,7 @@ class Download:
 
 
 @dataclass(frozen=True)
-class Extra:
+class InstallOptions:
     """What goes with an install: constraints ("name==1.2"), an index beside the default one,
     requirement files, and options that uv and pip share.
     """
@@ -64,7 +64,7 @@ class Extra:
 
 
 @dataclass(frozen=True)
-class Packages:
+class PackageInstaller:
     """The packages of one interpreter. `target` is a folder to install into instead (build tools
     beside it).
     """
@@ -74,51 +74,59 @@ class Packages:
     log: PurePath
     target: PurePath | None = None
 
-    def install(self, requirements: Sequence[str], extra: Extra = Extra(), what: str = "") -> None:
+    def install_requirements(
+        self, requirements: Sequence[str], extra: InstallOptions = InstallOptions(), what: str = ""
+    ) -> None:
         """Install requirements: names, or paths of wheels. What is there already stays."""
         if extra.constraints:
             text = "".join(f"{pin}\n" for pin in extra.constraints)
-            files.write_atomic(self._constraints(), text)
-        argv = self.install_argv(requirements, extra)
+            files.write_atomic(self._build_constraints_path(), text)
+        argv = self.build_install_argv(requirements, extra)
         what = what or f"install {', '.join(requirements) or 'requirements'}"
-        indexclient.run(argv, what, self.log)
+        indexclient.run_index_client(argv, what, self.log)
 
-    def install_locked(self, locked: Locked, index: str = "") -> None:
+    def install_locked(self, locked: LockedPackages, index: str = "") -> None:
         """Install exactly these, each of a file with one of its digests. What is there already in
         that version stays. `BadArtifactError` where the index gives other bytes.
         """
         if not locked:
             return
         listed = self.log.with_name(f"{PurePath(self.log).stem}-locked.txt")
-        files.write_atomic(listed, with_digests(locked))
+        files.write_atomic(listed, format_hashed_requirements(locked))
         options = ("--require-hashes", "--no-deps")
-        extra = Extra(index=index, files=(listed,), options=options)
-        argv = self.install_argv((), extra)
-        indexclient.run(argv, "install what torchyard.lock holds", self.log)
+        extra = InstallOptions(index=index, files=(listed,), options=options)
+        argv = self.build_install_argv((), extra)
+        indexclient.run_index_client(argv, "install what torchyard.lock holds", self.log)
 
-    def install_argv(self, requirements: Sequence[str], extra: Extra = Extra()) -> tuple[str, ...]:
+    def build_install_argv(
+        self, requirements: Sequence[str], extra: InstallOptions = InstallOptions()
+    ) -> tuple[str, ...]:
         """The command for it; of what is here it knows whether an index is a folder."""
         return (
-            *self._tool("install"),
+            *self._build_tool_argv("install"),
             *(("--target", str(self.target)) if self.target else ()),
-            *(("-c", str(self._constraints())) if extra.constraints else ()),
-            *indexes.beside(extra.index),
+            *(("-c", str(self._build_constraints_path())) if extra.constraints else ()),
+            *indexes.build_extra_index_options(extra.index),
             *extra.options,
             *(part for path in extra.files for part in ("-r", str(path))),
             *requirements,
         )
 
-    def install_wheel(self, wheel: PurePath, extra: Extra = Extra()) -> None:
+    def install_wheel(self, wheel: PurePath, extra: InstallOptions = InstallOptions()) -> None:
         """Install a wheel file, also over another build of the same version."""
         what = f"install {wheel.name}"
         if self.uv:
             again = ("--reinstall-package", wheel.name.partition("-")[0])
-            self.install([str(wheel)], replace(extra, options=(*extra.options, *again)), what)
+            self.install_requirements(
+                [str(wheel)], replace(extra, options=(*extra.options, *again)), what
+            )
             return
-        self.install([str(wheel)], extra, what)
-        self.install([str(wheel)], Extra(options=("--force-reinstall", "--no-deps")), what)
+        self.install_requirements([str(wheel)], extra, what)
+        self.install_requirements(
+            [str(wheel)], InstallOptions(options=("--force-reinstall", "--no-deps")), what
+        )
 
-    def _tool(self, verb: str) -> tuple[str, ...]:
+    def _build_tool_argv(self, verb: str) -> tuple[str, ...]:
         if self.uv:
             return (
                 self.uv,
@@ -130,31 +138,37 @@ class Packages:
             )
         return (self.python, "-m", "pip", verb, "--disable-pip-version-check")
 
-    def _constraints(self) -> PurePath:
+    def _build_constraints_path(self) -> PurePath:
         return self.log.with_name("constraints.txt")
 
 
-def with_digests(locked: Locked) -> str:
+def format_hashed_requirements(locked: LockedPackages) -> str:
     """As a requirements file: a line each, with `--hash` for every digest."""
     digests = {pin: "".join(f" --hash=sha256:{one}" for one in locked[pin]) for pin in locked}
     return "".join(f"{pin}{digests[pin]}\n" for pin in sorted(locked))
 
 
-def download(job: Download) -> Path:
+def download_distribution(job: DownloadRequest) -> Path:
     """Fetch one wheel or sdist, nothing else. pip checks the digest that the index gives. No code
     of an sdist is run.
 
     Raises `FetchError` where there is none.
     """
     files.remove_owned(job.landing)
-    files.own(job.landing)
-    indexclient.run(download_argv(job), f"fetch {job.requirement}", job.log)
+    files.create_owned_folder(job.landing)
+    indexclient.run_index_client(build_download_argv(job), f"fetch {job.requirement}", job.log)
     return next(path for path in Path(job.landing).iterdir() if path.name != files.TAG)
 
 
-def download_argv(job: Download) -> tuple[str, ...]:
+def build_download_argv(job: DownloadRequest) -> tuple[str, ...]:
     """The command for it; of what is here it knows whether an index is a folder."""
     form = ("--no-binary=:all:", "--no-build-isolation") if job.sdist else ("--only-binary=:all:",)
     pip = ("-c", _PIP_WITHOUT_SETUP) if job.sdist else ("-m", "pip")
     argv = (job.python, *pip, "download", "--no-deps", *form, "--progress-bar", "off")
-    return (*argv, "-d", str(job.landing), *indexes.alone(job.index), job.requirement)
+    return (
+        *argv,
+        "-d",
+        str(job.landing),
+        *indexes.build_only_index_options(job.index),
+        job.requirement,
+    )

@@ -11,36 +11,36 @@ import sys
 from pathlib import Path
 
 from tasks.core.errors import CommandFailedError, MissingToolError, SettingsError
-from tasks.core.model import Command, Interpreter, TorchFound
-from tasks.core.resolution import UnmetError
-from tasks.knowledge.versions import major_minor
+from tasks.core.model import Command, InstalledTorch, Interpreter
+from tasks.core.resolution import UnsatisfiableError
+from tasks.knowledge.versions import format_major_minor
 from tasks.system import shell
-from tasks.system.hardware.packagemanager import installing
+from tasks.system.hardware.packagemanager import format_install_command
 
-_ASSIGNED = re.compile(r"^(__version__|cuda)\b[^=\n]*=\s*['\"]([^'\"]+)['\"]", re.MULTILINE)
-_OF_VENV = re.compile(r"^version(?:_info)? *= *(\d+\.\d+\.\d+)", re.MULTILINE)
-_VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
+_ASSIGNED_STRING = re.compile(r"^(__version__|cuda)\b[^=\n]*=\s*['\"]([^'\"]+)['\"]", re.MULTILINE)
+_VENV_VERSION = re.compile(r"^version(?:_info)? *= *(\d+\.\d+\.\d+)", re.MULTILINE)
+_PYTHON_VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
 
 
-def interpreter(asked: str) -> Interpreter:
+def find_interpreter(asked: str) -> Interpreter:
     """The Python of that name, version or path. `auto` is the one that runs doit, seen through its
     venv.
     """
-    path = _base_python() if asked == "auto" else _find_python(asked)
+    path = _find_base_python() if asked == "auto" else _find_python(asked)
     query = (
         "import sys; print('%d.%d.%d' % sys.version_info[:3]); print(sys.executable); "
         "print(*sys.path, sep='\\n')"
     )
     try:
-        version, real, *folders = shell.capture(
-            Command((path, "-c", query), shell.host_env(), "ask Python its version")
+        version, real, *folders = shell.capture_output(
+            Command((path, "-c", query), shell.build_host_env(), "ask Python its version")
         ).splitlines()
     except (CommandFailedError, MissingToolError, ValueError) as error:
-        raise _no_python(asked) from error
+        raise _build_python_error(asked) from error
     return Interpreter(
         str(Path(path).absolute()) if asked != "auto" else real,
         version,
-        torch_in([Path(f) for f in folders if f]),
+        find_torch([Path(f) for f in folders if f]),
     )
 
 
@@ -50,24 +50,28 @@ def read_interpreter(asked: str) -> Interpreter:
     """
     ours = ".".join(map(str, sys.version_info[:3]))
     if asked == "auto":
-        path, version = Path(_base_python()), ours
-    elif _VERSION.fullmatch(asked):
+        path, version = Path(_find_base_python()), ours
+    elif _PYTHON_VERSION.fullmatch(asked):
         path = Path(shutil.which(f"python{asked}") or f"python{asked}")
         version = asked if asked.count(".") > 1 else f"{asked}.0"
     else:
-        path = Path(_named(asked)).absolute()
+        path = Path(_resolve_python_path(asked)).absolute()
         if not path.is_file():
-            raise _no_python(asked)
-        version = _version_by_files(path) or ours
-    folders = [folder for place in (path, path.resolve()) for folder in _packages(place, version)]
-    return Interpreter(str(path), version, torch_in(folders))
+            raise _build_python_error(asked)
+        version = _read_version_from_files(path) or ours
+    folders = [
+        folder
+        for place in (path, path.resolve())
+        for folder in _list_package_folders(place, version)
+    ]
+    return Interpreter(str(path), version, find_torch(folders))
 
 
-def _version_by_files(python: Path) -> str:
+def _read_version_from_files(python: Path) -> str:
     """Return the version from pyvenv.cfg, the file's name or its folders; "" if none has it."""
     prefix = python.parent.parent
     if (venv := prefix / "pyvenv.cfg").is_file():
-        match = _OF_VENV.search(venv.read_text(encoding="utf-8", errors="replace"))
+        match = _VENV_VERSION.search(venv.read_text(encoding="utf-8", errors="replace"))
         if match:
             return match[1]
     places = (prefix, python.parent)
@@ -77,27 +81,27 @@ def _version_by_files(python: Path) -> str:
     return next((one[1] + (one[2] or ".0") for one in found if one), "")
 
 
-def _packages(python: Path, version: str) -> list[Path]:
+def _list_package_folders(python: Path, version: str) -> list[Path]:
     """Return the folders that may hold the packages of the interpreter at that path."""
-    prefix, lib = python.parent.parent, f"lib/python{major_minor(version)}"
+    prefix, lib = python.parent.parent, f"lib/python{format_major_minor(version)}"
     debian = [prefix / "lib/python3/dist-packages", prefix / "local" / lib / "dist-packages"]
     windows = [python.parent / "Lib/site-packages", prefix / "Lib/site-packages"]
     return [prefix / lib / "site-packages", *debian, *windows]
 
 
-def _base_python() -> str:
+def _find_base_python() -> str:
     return getattr(sys, "_base_executable", "") or sys.executable
 
 
-def _no_python(asked: str) -> SettingsError:
+def _build_python_error(asked: str) -> SettingsError:
     return SettingsError(
         f'"{asked}" is not a Python that runs here',
-        where="python",
-        todo='write a version ("3.12") or a path',
+        location="python",
+        hint='write a version ("3.12") or a path',
     )
 
 
-def _named(asked: str) -> str:
+def _resolve_python_path(asked: str) -> str:
     """Return the path of a Python given by a path or a command name."""
     path = Path(asked).expanduser()
     if path.name != asked:  # "./python" is not the one on PATH
@@ -106,49 +110,49 @@ def _named(asked: str) -> str:
 
 
 def _find_python(asked: str) -> str:
-    if not _VERSION.fullmatch(asked):
-        return _named(asked)
-    for found in (shutil.which(f"python{asked}"), _known_to_uv(asked)):
-        if found and _runs(found):
+    if not _PYTHON_VERSION.fullmatch(asked):
+        return _resolve_python_path(asked)
+    for found in (shutil.which(f"python{asked}"), _find_uv_python(asked)):
+        if found and _can_run(found):
             return found
-    minor = major_minor(asked)  # no system has a package of a patch
+    minor = format_major_minor(asked)  # no system has a package of a patch
     looser = "" if asked == minor else f' and set python: "{minor}"'
-    raise UnmetError(
+    raise UnsatisfiableError(
         f"there is no Python {asked} here",
-        where="python",
-        todo=f"{installing('python', python=minor)}{looser}, or write the path of one",
+        location="python",
+        hint=f"{format_install_command('python', python=minor)}{looser}, or write the path of one",
     )
 
 
-def _runs(python: str) -> bool:
+def _can_run(python: str) -> bool:
     """A shim of a version manager can be on PATH with nothing behind it."""
     try:
-        shell.capture(Command((python, "-c", ""), shell.host_env(), "try Python"))
+        shell.capture_output(Command((python, "-c", ""), shell.build_host_env(), "try Python"))
     except (CommandFailedError, MissingToolError):
         return False
     return True
 
 
-def _known_to_uv(version: str) -> str | None:
+def _find_uv_python(version: str) -> str | None:
     from tasks.system.python.environments import find_uv  # noqa: PLC0415 - rarely needed
 
     uv = find_uv()
     argv = (uv or "uv", "python", "find", "--no-python-downloads", version)
-    env = shell.package_env()
+    env = shell.build_installer_env()
     try:
-        return shell.capture(Command(argv, env, "look for Python")).strip()
+        return shell.capture_output(Command(argv, env, "look for Python")).strip()
     except (CommandFailedError, MissingToolError):
         return None
 
 
-def torch_in(folders: list[Path]) -> TorchFound | None:
+def find_torch(folders: list[Path]) -> InstalledTorch | None:
     """The torch in the first of these folders that has one, by its version.py."""
     for folder in folders:
         version = folder / "torch" / "version.py"
         if version.is_file():
             text = version.read_text(encoding="utf-8")
-            found = dict(_ASSIGNED.findall(text))
-            return TorchFound(
+            found = dict(_ASSIGNED_STRING.findall(text))
+            return InstalledTorch(
                 found.get("__version__", ""), found.get("cuda"), str(folder / "torch")
             )
     return None

@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from tasks.core.formatting import bar
-from tasks.core.formatting.duration import elapsed
-from tasks.core.formatting.lines import hanging
+from tasks.core.formatting.duration import format_duration
+from tasks.core.formatting.lines import wrap_with_hanging_indent
 from tasks.core.model import Plan, Stage
 from tasks.system.terminal.screen import Screen
-from tasks.system.typed import for_profile
-from tasks.system.voice import speaker
+from tasks.system.typed import add_profile_argument
+from tasks.system.voice import read_output_stage
 
 if TYPE_CHECKING:
-    from tasks.core.progress import Minutes, Progress
+    from tasks.core.progress import Progress, ProgressThrottle
 
-VERBS = {
+STAGE_VERBS = {
     "deps": ("Preparing", "Prepared"),
     "source": ("Reading", "Read"),
     "env": ("Rendering", "Rendered"),
@@ -38,18 +38,18 @@ VERBS = {
     "validate": ("Validating", "Validated"),
 }
 Outcome = Literal["changed", "unchanged", "skipped"]
-_BUILDING = ("compile", "wheel", "extensions", "install")
-_WIDTH = 12
+_BUILDING_KINDS = ("compile", "wheel", "extensions", "install")
+_VERB_COLUMNS = 12
 
 
-def _no_minutes() -> Minutes:
-    from tasks.core.progress import Minutes  # noqa: PLC0415 - only where something is at work
+def _create_minutes() -> ProgressThrottle:
+    from tasks.core.progress import ProgressThrottle  # noqa: PLC0415 - only where something is at work
 
-    return Minutes()
+    return ProgressThrottle()
 
 
 @dataclass(frozen=True)
-class _Said:
+class _LastOutput:
     """What the stage at work said last, and when."""
 
     text: str
@@ -58,14 +58,14 @@ class _Said:
 
 
 @dataclass
-class _Work:
+class _RunningStage:
     """A stage at work."""
 
-    doing: str
-    what: str
+    verb: str
+    subject: str
     started: float
-    said: _Said
-    minutes: Minutes = field(default_factory=_no_minutes)
+    last_output: _LastOutput
+    minutes: ProgressThrottle = field(default_factory=_create_minutes)
 
 
 class Console:
@@ -87,152 +87,178 @@ class Console:
         self.interrupted = False
         self._headed = False
         self._has_built = False  # before this run or in it
-        self._works: dict[str, _Work] = {}
+        self._works: dict[str, _RunningStage] = {}
         self._lock = threading.RLock()  # stages begin and end in threads of their own
 
-    def head(self) -> None:
+    def print_header(self) -> None:
         """Profile, strategy, target, torch, toolkit and places, each with its reason: once, before
         any work.
         """
         if self._headed or self.plan is None:
             return
         self._headed = True
-        built = [path for room in _BUILDING for one in self.plan.of(room) for path in one.leaves]
+        built = [
+            path
+            for room in _BUILDING_KINDS
+            for one in self.plan.find_stages(room)
+            for path in one.outputs
+        ]
         self._has_built = any(Path(path).is_file() for path in built)
         for key, value in self.plan.headline:
-            self._line(key, value, style="")
+            self._write_status_line(key, value, style="")
         for warning in (*self.plan.warnings, *self.notices()):
-            self.warn(warning)
+            self.print_warning(warning)
 
-    def begin(self, stage: Stage, reason: str) -> None:
+    def begin_stage(self, stage: Stage, reason: str) -> None:
         """A stage starts."""
         self.ran += 1
-        doing, what, now = VERBS[stage.room][0], _subject(stage), time.monotonic()
+        doing, what, now = STAGE_VERBS[stage.kind][0], _describe_subject(stage), time.monotonic()
         with self._lock:
-            self._works[stage.name] = _Work(doing, what, now, _Said(reason, None, now))
+            self._works[stage.name] = _RunningStage(
+                doing, what, now, _LastOutput(reason, None, now)
+            )
             if not self.screen.live:
-                self._line(doing, f"{what} ({reason})")
+                self._write_status_line(doing, f"{what} ({reason})")
             elif len(self._works) == 1:
-                self.screen.follow(self._moving)
+                self.screen.start_live_lines(self._draw_running_stages)
 
-    def end(self, stage: Stage, reason: str, outcome: Outcome) -> None:
+    def end_stage(self, stage: Stage, reason: str, outcome: Outcome) -> None:
         """A stage is done. One that only looked and found nothing moved says so."""
-        took = self._rest(stage.name)
-        self._has_built |= stage.room in _BUILDING and outcome != "skipped"
-        done, what = VERBS[stage.room][1], _subject(stage)
+        took = self._remove_running_stage(stage.name)
+        self._has_built |= stage.kind in _BUILDING_KINDS and outcome != "skipped"
+        done, what = STAGE_VERBS[stage.kind][1], _describe_subject(stage)
         if outcome == "skipped":
             self.ran -= 1
-            self._line("Skipped", stage.name, style="1;33")
-        elif outcome == "unchanged" and stage.asks == "always" and stage.room != "validate":
+            self._write_status_line("Skipped", stage.name, style="1;33")
+        elif (
+            outcome == "unchanged" and stage.uptodate_check == "always" and stage.kind != "validate"
+        ):
             self.ran -= 1
-            self._line("Unchanged", f"{stage.name} in {took}", style="")
+            self._write_status_line("Unchanged", f"{stage.name} in {took}", style="")
         else:
             why = f" ({reason})" if self.screen.live else ""
-            self._line(done, f"{what} in {took}{why}")
+            self._write_status_line(done, f"{what} in {took}{why}")
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """A line to keep."""
-        self._line("", self._named(self._for_profile(text)), style="")
+        self._write_status_line("", self._prefix_stage_name(self._add_profile(text)), style="")
 
-    def show(self, text: str) -> None:
+    def print_report(self, text: str) -> None:
         """Lines of a report, as they are."""
-        self.screen.write(self._fitted(text))
+        self.screen.write_lines(self._wrap_text(text))
 
-    def warn(self, text: str) -> None:
+    def print_warning(self, text: str) -> None:
         """A line that must not be missed."""
-        self._line("Warning", self._named(self._for_profile(text)), style="1;33")
+        self._write_status_line(
+            "Warning", self._prefix_stage_name(self._add_profile(text)), style="1;33"
+        )
 
-    def tick(self, text: str, progress: Progress | None = None) -> None:
+    def show_progress(self, text: str, progress: Progress | None = None) -> None:
         """What the stage at work does, and how far it is."""
         # A child's last words may come when its stage is over. And who calls reads its output: if
         # a closed pipe or terminal ended that, the child would wait for ever.
         with contextlib.suppress(OSError, ValueError):
-            if work := self._speaking():
-                self._follow(work, text, progress)
+            if work := self._find_current_stage():
+                self._update_progress(work, text, progress)
 
-    def fail(self, name: str, message: str, verb: str = "Failed") -> None:
+    def report_failure(self, name: str, message: str, verb: str = "Failed") -> None:
         """A stage failed, or the run could not begin: what, where, what to do."""
         self.failed = True
-        self._rest(name)
-        self._line(verb, name, style="1;31")
-        self.screen.write(self._fitted(message.rstrip()))
+        self._remove_running_stage(name)
+        self._write_status_line(verb, name, style="1;31")
+        self.screen.write_lines(self._wrap_text(message.rstrip()))
 
-    def close(self) -> None:
+    def print_summary(self) -> None:
         """The last line of a run that had something to build."""
         self._works.clear()
-        self.screen.settle()
-        took = elapsed(time.monotonic() - self.started)
+        self.screen.stop_live_lines()
+        took = format_duration(time.monotonic() - self.started)
         if self.interrupted:
             again = "nothing is lost: the same command goes on from here"
-            self._line("Interrupted", f"after {took}; {again}", style="1;33")
+            self._write_status_line("Interrupted", f"after {took}; {again}", style="1;33")
         elif self.failed:
             kept = "; what was built before is still there" if self._has_built else ""
-            self._line("Stopped", f"after {took}{kept}", style="1;31")
+            self._write_status_line("Stopped", f"after {took}{kept}", style="1;31")
         elif self.ran:
-            self._line("Finished", f"in {took}")
+            self._write_status_line("Finished", f"in {took}")
         else:
-            self._line("Up to date", f"nothing to do ({took})")
+            self._write_status_line("Up to date", f"nothing to do ({took})")
 
-    def _follow(self, work: _Work, text: str, progress: Progress | None) -> None:
+    def _update_progress(self, work: _RunningStage, text: str, progress: Progress | None) -> None:
         now = time.monotonic()
-        work.said = _Said(text, progress, now)
+        work.last_output = _LastOutput(text, progress, now)
         if self.screen.live:
-            self.screen.redraw()
-        elif progress and work.minutes.reached(progress, now - work.started):
-            self._line(work.doing, f"{work.what} {elapsed(now - work.started)}: {progress}")
+            self.screen.redraw_live_lines()
+        elif progress and work.minutes.should_log(progress, now - work.started):
+            self._write_status_line(
+                work.verb, f"{work.subject} {format_duration(now - work.started)}: {progress}"
+            )
 
-    def _speaking(self) -> _Work | None:
+    def _find_current_stage(self) -> _RunningStage | None:
         """Whose words are heard, None where that stage is over. Who does not say is the last."""
         works = list(self._works.values())
-        return self._works.get(speaker()) if speaker() else next(reversed(works), None)
+        return (
+            self._works.get(read_output_stage())
+            if read_output_stage()
+            else next(reversed(works), None)
+        )
 
-    def _for_profile(self, text: str) -> str:
-        return for_profile(text, self.profile) if self.profile else text
+    def _add_profile(self, text: str) -> str:
+        return add_profile_argument(text, self.profile) if self.profile else text
 
-    def _named(self, text: str) -> str:
+    def _prefix_stage_name(self, text: str) -> str:
         """With the name of its stage, where it could be of another."""
-        work = self._speaking() if len(self._works) > 1 else None
-        return f"{work.what.rpartition(':')[2]}: {text}" if work else text
+        work = self._find_current_stage() if len(self._works) > 1 else None
+        return f"{work.subject.rpartition(':')[2]}: {text}" if work else text
 
-    def _rest(self, name: str) -> str:
+    def _remove_running_stage(self, name: str) -> str:
         """That stage is not at work any more; how long it was."""
         with self._lock:
             work = self._works.pop(name, None)
             if not self._works:
-                self.screen.settle()
-        return elapsed(time.monotonic() - (work.started if work else self.started))
+                self.screen.stop_live_lines()
+        return format_duration(time.monotonic() - (work.started if work else self.started))
 
-    def _moving(self, space: bar.Space) -> str:
+    def _draw_running_stages(self, space: bar.DrawingArea) -> str:
         """The lines of the stages at work: a few of one, one of each where they are several."""
         works = list(self._works.values())
         if len(works) == 1:
-            return bar.lines(*self._told(works[0]), space)
+            return bar.format_progress_lines(*self._describe_running_stage(works[0]), space)
         shown = works[: max(space.rows - 1, 1)]
-        return "\n".join(bar.line(*self._told(work), space.columns, space.glyphs) for work in shown)
+        return "\n".join(
+            bar.format_progress_line(
+                *self._describe_running_stage(work), space.columns, space.glyphs
+            )
+            for work in shown
+        )
 
-    def _told(self, work: _Work) -> tuple[str, str, Progress | None]:
-        now, said = time.monotonic(), work.said
-        doing = "Stopping" if self.interrupted else work.doing
-        head = f"{doing:>{_WIDTH}} {work.what} {elapsed(now - work.started)}"
-        progress = said.progress.after(now - said.when) if said.progress else None
-        return head, self.screen.spelled(said.text), progress
+    def _describe_running_stage(self, work: _RunningStage) -> tuple[str, str, Progress | None]:
+        now, said = time.monotonic(), work.last_output
+        doing = "Stopping" if self.interrupted else work.verb
+        head = f"{doing:>{_VERB_COLUMNS}} {work.subject} {format_duration(now - work.started)}"
+        progress = said.progress.advance_time(now - said.when) if said.progress else None
+        return head, self.screen.encode_with_fallback(said.text), progress
 
-    def _fitted(self, text: str, indent: int = 0) -> str:
+    def _wrap_text(self, text: str, indent: int = 0) -> str:
         """In lines that a terminal need not break in the middle of a word."""
-        room = self.screen.room - indent
-        return hanging(text, room, self.screen.spelled) if self.screen.live else text
+        room = self.screen.line_columns - indent
+        return (
+            wrap_with_hanging_indent(text, room, self.screen.encode_with_fallback)
+            if self.screen.live
+            else text
+        )
 
-    def _line(self, verb: str, text: str, style: str = "1;32") -> None:
-        padded = f"{verb:>{_WIDTH}}"
-        below = f"\n{'':{_WIDTH + 1}}"
-        told = self._fitted(text, _WIDTH + 1).replace("\n", below)
-        self.screen.write(f"{self.screen.paint(padded, style)} {told}")
+    def _write_status_line(self, verb: str, text: str, style: str = "1;32") -> None:
+        padded = f"{verb:>{_VERB_COLUMNS}}"
+        below = f"\n{'':{_VERB_COLUMNS + 1}}"
+        told = self._wrap_text(text, _VERB_COLUMNS + 1).replace("\n", below)
+        self.screen.write_lines(f"{self.screen.colour_text(padded, style)} {told}")
 
 
-def _subject(stage: Stage) -> str:
+def _describe_subject(stage: Stage) -> str:
     """What a stage works on. Where its verb is its name already, its name would tell nothing."""
-    if stage.room == "compile":
+    if stage.kind == "compile":
         return getattr(stage.job, "target", None) or "PyTorch"
-    if stage.room == "install":
+    if stage.kind == "install":
         return f"to {stage.job.into}"
-    return "the build" if stage.room == "validate" else stage.name
+    return "the build" if stage.kind == "validate" else stage.name

@@ -17,30 +17,41 @@ import threading
 from collections.abc import Callable
 from typing import TextIO
 
-from tasks.core.errors import redact
-from tasks.core.formatting.bar import Space, columns
+from tasks.core.errors import redact_secrets
+from tasks.core.formatting.bar import DrawingArea, measure_columns
 from tasks.system import tty
 
-Draw = Callable[[Space], str]  # a line, or a few, that fit
-_BEAT = 1.0  # seconds
-_VERB = 12  # columns that are coloured
-_ECHO = len("^C")  # which a terminal adds to the line, and which must not wrap it
-_SPELLED = {"…": "...", "→": "->", "–": "-", "—": "-", "×": "x", "“": '"', "”": '"', "’": "'"}
+DrawFunction = Callable[[DrawingArea], str]  # a line, or a few, that fit
+_REDRAW_INTERVAL = 1.0  # seconds
+_COLOURED_COLUMNS = 12  # columns that are coloured
+_ECHO_COLUMNS = len("^C")  # which a terminal adds to the line, and which must not wrap it
+_ASCII_FALLBACKS = {
+    "…": "...",
+    "→": "->",
+    "–": "-",
+    "—": "-",
+    "×": "x",
+    "“": '"',
+    "”": '"',
+    "’": "'",
+}
 
 
-def _spell(error: UnicodeError) -> tuple[str | bytes, int]:
+def _replace_unencodable(error: UnicodeError) -> tuple[str | bytes, int]:
     """One sign that an encoding lacks. A byte of a file name that is no text stays that byte."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     sign = error.object[error.start]
     byte = ord(sign) - 0xDC00
-    return bytes([byte]) if 0x80 <= byte <= 0xFF else _SPELLED.get(sign, "?"), error.start + 1
+    return bytes([byte]) if 0x80 <= byte <= 0xFF else _ASCII_FALLBACKS.get(
+        sign, "?"
+    ), error.start + 1
 
 
-codecs.register_error("torchyard", _spell)
+codecs.register_error("torchyard", _replace_unencodable)
 
 
-def legible(stream: TextIO) -> None:
+def configure_stream(stream: TextIO) -> None:
     """See that whatever anyone writes there can be: a terminal or a log need not know UTF-8."""
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="torchyard")
@@ -51,42 +62,42 @@ class Screen:
 
     def __init__(self, out: TextIO) -> None:
         self.out = out
-        self.live, self.coloured = tty.is_live(out), tty.coloured(out)
-        self.glyphs = tty.glyphs(out)
+        self.live, self.coloured = tty.is_live(out), tty.has_colours(out)
+        self.glyphs = tty.choose_glyphs(out)
         # The reader of a child's output, the beat and the main thread write. A handler of INT or
         # TERM runs in the main thread, also in the middle of a write: it says nothing, and what it
         # raises frees the lock. Should it ever say a line, a plain lock would wait for itself.
         self._lock = threading.RLock()
-        self._draw: Draw | None = None
+        self._draw: DrawFunction | None = None
         self._shown: tuple[int, ...] = ()  # columns of each moving line on the terminal
         self._beat: threading.Thread | None = None
         self._over = threading.Event()
-        legible(out)
+        configure_stream(out)
 
-    def spelled(self, text: str) -> str:
+    def encode_with_fallback(self, text: str) -> str:
         """`text` as this stream can show it."""
         encoding = getattr(self.out, "encoding", None) or "utf-8"
         return text.encode(encoding, "torchyard").decode(encoding, "replace")
 
-    def paint(self, text: str, style: str) -> str:
+    def colour_text(self, text: str, style: str) -> str:
         """In that colour, where this stream has colours."""
         return f"\x1b[{style}m{text}\x1b[0m" if self.coloured and style else text
 
     @property
-    def room(self) -> int:
+    def line_columns(self) -> int:
         """Columns of a line; a log, where nothing is to be wrapped, has as many as one wants."""
-        return self._size()[0] if self.live else sys.maxsize
+        return self._read_terminal_size()[0] if self.live else sys.maxsize
 
-    def write(self, text: str) -> None:
+    def write_lines(self, text: str) -> None:
         """Lines to keep. Whoever wrote them, no password of a URL is in them."""
-        text = redact(text)
+        text = redact_secrets(text)
         with self._lock:
-            self._wipe()
+            self._erase_live_lines()
             self.out.write(f"{text}\n")
-            self.redraw()
+            self.redraw_live_lines()
             self.out.flush()
 
-    def ring(self) -> None:
+    def ring_bell(self) -> None:
         """The terminal's bell: of what is written to, else that of a person who sees only what goes
         wrong; no sign in a log, none in CI.
         """
@@ -97,55 +108,59 @@ class Screen:
                     stream.flush()
                 return
 
-    def follow(self, draw: Draw) -> None:
+    def start_live_lines(self, draw: DrawFunction) -> None:
         """From now on what `draw` gives is what moves, until `settle`."""
-        self.settle()
+        self.stop_live_lines()
         self._draw = draw
-        self.redraw()
+        self.redraw_live_lines()
         self._over = threading.Event()
         self._beat = threading.Thread(target=self._redraw_until, args=(self._over,), daemon=True)
         self._beat.start()
-        atexit.register(self.settle)  # a daemon that writes while Python ends brings it down
+        atexit.register(
+            self.stop_live_lines
+        )  # a daemon that writes while Python ends brings it down
 
-    def settle(self) -> None:
+    def stop_live_lines(self) -> None:
         """Take away what moves."""
         self._over.set()
         with self._lock:
             self._draw = None
-            self._wipe()
+            self._erase_live_lines()
             self.out.flush()
         if self._beat:  # outside of the lock, which it may be waiting for
-            self._beat.join(_BEAT)
+            self._beat.join(_REDRAW_INTERVAL)
         self._beat = None
-        atexit.unregister(self.settle)
+        atexit.unregister(self.stop_live_lines)
 
-    def redraw(self) -> None:
+    def redraw_live_lines(self) -> None:
         """Draw what moves as it is now, for the terminal as large as it is now."""
         with self._lock:
-            if self._draw and self._is_ours():
-                wide, high = self._size()
-                text = self._draw(Space(wide - _ECHO - 1, high, self.glyphs))
-                self._wipe()
-                self._shown = tuple(columns(line) for line in text.split("\n"))
-                self.out.write(self.paint(text[:_VERB], "1;36") + text[_VERB:])
+            if self._draw and self._is_foreground():
+                wide, high = self._read_terminal_size()
+                text = self._draw(DrawingArea(wide - _ECHO_COLUMNS - 1, high, self.glyphs))
+                self._erase_live_lines()
+                self._shown = tuple(measure_columns(line) for line in text.split("\n"))
+                self.out.write(
+                    self.colour_text(text[:_COLOURED_COLUMNS], "1;36") + text[_COLOURED_COLUMNS:]
+                )
                 self.out.flush()
             elif self._draw:
                 self._shown = ()  # the shell began a line of its own
 
-    def _wipe(self) -> None:
+    def _erase_live_lines(self) -> None:
         """Where the terminal has become narrower an old line takes several rows by now."""
         if any(self._shown):
-            room = max(self._size()[0], 1)
+            room = max(self._read_terminal_size()[0], 1)
             rows = sum(max(shown - 1, 0) // room + 1 for shown in self._shown) - 1
             self.out.write(f"\x1b[{rows}A\r\x1b[J" if rows else "\r\x1b[2K")
             self._shown = ()
 
     def _redraw_until(self, over: threading.Event) -> None:
         with contextlib.suppress(OSError, ValueError):  # the terminal is gone
-            while not over.wait(_BEAT):
-                self.redraw()
+            while not over.wait(_REDRAW_INTERVAL):
+                self.redraw_live_lines()
 
-    def _size(self) -> tuple[int, int]:
+    def _read_terminal_size(self) -> tuple[int, int]:
         """Columns and rows, by the terminal's own word: COLUMNS is how wide it was when the shell
         started us.
         """
@@ -155,7 +170,7 @@ class Screen:
                 return size
         return shutil.get_terminal_size()
 
-    def _is_ours(self) -> bool:
+    def _is_foreground(self) -> bool:
         """False while a person has us in the background: the last line is their prompt then."""
         try:
             return os.tcgetpgrp(self.out.fileno()) in (0, os.getpgrp())

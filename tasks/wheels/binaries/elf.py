@@ -16,22 +16,22 @@ from tasks.wheels.linking.values import Linkage
 if TYPE_CHECKING:
     from elftools.elf.dynamic import DynamicTag
 
-_MAGIC = b"\x7fELF"
+_ELF_MAGIC = b"\x7fELF"
 
 
-def read(path: PurePath) -> Linkage | None:
+def read_elf_linkage(path: PurePath) -> Linkage | None:
     """The linkage of a file, None where it is no ELF file (Windows, macOS, a linker script).
 
     Raises `BadArtifactError` where it begins as one and cannot be read, `OSError` where there is
     no such file.
     """
     with Path(path).open("rb") as stream:
-        if stream.read(len(_MAGIC)) != _MAGIC:
+        if stream.read(len(_ELF_MAGIC)) != _ELF_MAGIC:
             return None
-        return _linkage(stream, path)
+        return _parse_linkage(stream, path)
 
 
-def _linkage(stream: IO[bytes], path: PurePath) -> Linkage:
+def _parse_linkage(stream: IO[bytes], path: PurePath) -> Linkage:
     # imported here: a wheel that is up to date is not read, and doit asks for that each time
     from elftools.common.exceptions import ELFError  # noqa: PLC0415
     from elftools.elf.dynamic import DynamicSegment  # noqa: PLC0415
@@ -45,24 +45,26 @@ def _linkage(stream: IO[bytes], path: PurePath) -> Linkage:
     except (ELFError, AssertionError, ValueError, OSError, OverflowError) as error:
         # what pyelftools stumbles over in a damaged file: it seeks where the file says
         raise BadArtifactError(
-            f"this library cannot be read: {error}", where=str(path), todo="see how it came there"
+            f"this library cannot be read: {error}",
+            location=str(path),
+            hint="see how it came there",
         ) from error
     return Linkage(
         machine,
-        soname="".join(_texts(tags, "DT_SONAME")),
-        needed=_texts(tags, "DT_NEEDED"),
-        rpath=_folders(tags, "DT_RPATH"),
-        runpath=_folders(tags, "DT_RUNPATH"),
+        soname="".join(_read_tags(tags, "DT_SONAME")),
+        needed=_read_tags(tags, "DT_NEEDED"),
+        rpath=_read_folder_tags(tags, "DT_RPATH"),
+        runpath=_read_folder_tags(tags, "DT_RUNPATH"),
     )
 
 
-def _texts(tags: Sequence[DynamicTag], kind: str) -> tuple[str, ...]:
+def _read_tags(tags: Sequence[DynamicTag], kind: str) -> tuple[str, ...]:
     attribute = kind.removeprefix("DT_").lower()
     return tuple(str(getattr(tag, attribute)) for tag in tags if tag.entry.d_tag == kind)
 
 
-def _folders(tags: Sequence[DynamicTag], kind: str) -> tuple[str, ...]:
+def _read_folder_tags(tags: Sequence[DynamicTag], kind: str) -> tuple[str, ...]:
     """What is shortened after linking is padded with colons; an empty folder would be the current
     one.
     """
-    return tuple(part for text in _texts(tags, kind) for part in text.split(":") if part)
+    return tuple(part for text in _read_tags(tags, kind) for part in text.split(":") if part)

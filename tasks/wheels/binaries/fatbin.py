@@ -19,44 +19,51 @@ from pathlib import Path, PurePath
 from tasks.core.errors import BadArtifactError
 from tasks.core.model import Arch
 from tasks.wheels.binaries import sections
-from tasks.wheels.binaries.machinecode import Images
+from tasks.wheels.binaries.machinecode import MachineCodeImages
 
-_LINKED = (".nv_fatbin", ".nv_fatb")
-_RELOCATABLE = ("__nv_relfatbin", "__nv_rel")  # of -rdc: it runs only once it is linked
-_MAGIC = struct.pack("<I", 0xBA55ED50)
-_CONTAINER = struct.Struct("<4sHHQ")  # magic, version, its own size, the size of what follows
-_IMAGE = struct.Struct("<HHIQ12xI8xQ")  # kind, version, its own size, the image's, arch, flags
-_VERSION = 1
-_PTX, _CUBIN = 1, 2
-_SUFFIXES = {0: "", 0x100000: "a", 0x200000: "f"}
+_LINKED_SECTIONS = (".nv_fatbin", ".nv_fatb")
+_RELOCATABLE_SECTIONS = ("__nv_relfatbin", "__nv_rel")  # of -rdc: it runs only once it is linked
+_FATBIN_MAGIC = struct.pack("<I", 0xBA55ED50)
+_CONTAINER_HEADER = struct.Struct(
+    "<4sHHQ"
+)  # magic, version, its own size, the size of what follows
+_IMAGE_HEADER = struct.Struct(
+    "<HHIQ12xI8xQ"
+)  # kind, version, its own size, the image's, arch, flags
+_FATBIN_VERSION = 1
+_PTX_KIND, _CUBIN_KIND = 1, 2
+_ARCH_SUFFIXES = {0: "", 0x100000: "a", 0x200000: "f"}
 
 
-def holds_code(library: PurePath) -> bool:
+def has_device_code(library: PurePath) -> bool:
     """Whether there is device code in it, by the names of its sections alone."""
-    with _opened(library) as data:
-        return any(part.name in (*_LINKED, *_RELOCATABLE) for part in sections.read(data))
+    with _open_library(library) as data:
+        return any(
+            part.name in (*_LINKED_SECTIONS, *_RELOCATABLE_SECTIONS)
+            for part in sections.read_sections(data)
+        )
 
 
-def images(library: PurePath) -> Images:
+def read_fatbin_images(library: PurePath) -> MachineCodeImages:
     """The images of a library, counted as cuobjdump does: of code that is still to be linked only
     where there is no other.
 
     Raises `BadArtifactError` where the file, or the form of what it holds, is not understood.
     """
-    found = Images(Counter(), Counter())
-    with _opened(library) as data:
-        parts = list(sections.read(data))
-        for names in (_LINKED, _RELOCATABLE):
+    found = MachineCodeImages(Counter(), Counter())
+    with _open_library(library) as data:
+        parts = list(sections.read_sections(data))
+        for names in (_LINKED_SECTIONS, _RELOCATABLE_SECTIONS):
             for part in parts:
                 if part.name in names:
-                    _count(found, data, part)
+                    _count_images(found, data, part)
             if found.cubins or found.ptx:
                 break
     return found
 
 
 @contextmanager
-def _opened(library: PurePath) -> Iterator[mmap.mmap | bytes]:
+def _open_library(library: PurePath) -> Iterator[mmap.mmap | bytes]:
     try:
         with Path(library).open("rb") as stream:
             if not Path(library).stat().st_size:
@@ -67,35 +74,37 @@ def _opened(library: PurePath) -> Iterator[mmap.mmap | bytes]:
     except FileNotFoundError as error:
         raise BadArtifactError(
             "this library is not there",
-            where=str(library),
-            todo="doit build puts it back",
+            location=str(library),
+            hint="doit build puts it back",
         ) from error
     except (struct.error, ValueError, OverflowError, OSError) as error:
         raise BadArtifactError(
             f"the machine code of this library cannot be read: {error}",
-            where=str(library),
-            todo="cuobjdump may know more of it: put one on PATH",
+            location=str(library),
+            hint="cuobjdump may know more of it: put one on PATH",
         ) from error
 
 
-def _count(found: Images, data: mmap.mmap | bytes, part: sections.Section) -> None:
+def _count_images(
+    found: MachineCodeImages, data: mmap.mmap | bytes, part: sections.Section
+) -> None:
     """Containers begin at multiples of eight, with nothing or with zeros between them."""
     at, end = part.start, part.start + part.size
-    while 0 <= (at := data.find(_MAGIC, at, end)) <= end - _CONTAINER.size:
-        _, version, header, size = _CONTAINER.unpack_from(data, at)
+    while 0 <= (at := data.find(_FATBIN_MAGIC, at, end)) <= end - _CONTAINER_HEADER.size:
+        _, version, header, size = _CONTAINER_HEADER.unpack_from(data, at)
         first, at = at + header, at + header + size
-        if version != _VERSION or header < _CONTAINER.size or at > end:
+        if version != _FATBIN_VERSION or header < _CONTAINER_HEADER.size or at > end:
             raise ValueError(f"a fatbin of version {version} that is not known here")
-        for kind, arch in _images(data, first, at):
-            if kind in (_CUBIN, _PTX):  # others are no code: LTO's own, and indexes
-                (found.cubins if kind == _CUBIN else found.ptx)[arch] += 1
+        for kind, arch in _iterate_images(data, first, at):
+            if kind in (_CUBIN_KIND, _PTX_KIND):  # others are no code: LTO's own, and indexes
+                (found.cubins if kind == _CUBIN_KIND else found.ptx)[arch] += 1
 
 
-def _images(data: mmap.mmap | bytes, at: int, end: int) -> Iterator[tuple[int, Arch]]:
+def _iterate_images(data: mmap.mmap | bytes, at: int, end: int) -> Iterator[tuple[int, Arch]]:
     while at < end:
-        kind, _, header, size, number, flags = _IMAGE.unpack_from(data, at)
-        suffix = _SUFFIXES.get(flags & sum(_SUFFIXES))
-        if header < _IMAGE.size or suffix is None or at + header + size > end:
+        kind, _, header, size, number, flags = _IMAGE_HEADER.unpack_from(data, at)
+        suffix = _ARCH_SUFFIXES.get(flags & sum(_ARCH_SUFFIXES))
+        if header < _IMAGE_HEADER.size or suffix is None or at + header + size > end:
             raise ValueError(f"an image at {at} that is not known here")
         yield kind, Arch(number // 10, number % 10, suffix)
         at += header + size

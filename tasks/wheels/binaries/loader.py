@@ -16,11 +16,11 @@ from tasks.core.model import Command
 from tasks.system import shell
 
 # `	libgomp.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libgomp.so.1`, in every language
-_ENTRY = re.compile(r"^\s+(\S+) \(.*\) => (/.*)$", re.MULTILINE)
-_TIMEOUT = 60.0
+_LDCONFIG_ENTRY = re.compile(r"^\s+(\S+) \(.*\) => (/.*)$", re.MULTILINE)
+_LDCONFIG_TIMEOUT = 60.0
 
 
-def cache(env: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
+def read_loader_cache(env: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
     """Library → the files that the loader's cache names for it, best first.
 
     Empty where the system keeps no cache (musl, Nix); then its folders have to do.
@@ -30,22 +30,24 @@ def cache(env: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
     program = shutil.which("ldconfig", path=places)
     if program is None:
         return {}
-    command = Command((program, "-p"), env, "list the system's libraries", timeout=_TIMEOUT)
+    command = Command(
+        (program, "-p"), env, "list the system's libraries", timeout=_LDCONFIG_TIMEOUT
+    )
     try:
-        return parse(shell.capture(command))
+        return parse_ldconfig_listing(shell.capture_output(command))
     except CommandFailedError:
         return {}
 
 
-def parse(listing: str) -> Mapping[str, tuple[str, ...]]:
+def parse_ldconfig_listing(listing: str) -> Mapping[str, tuple[str, ...]]:
     """What `ldconfig -p` lists; a library is there once for each machine it is made for."""
     found: dict[str, tuple[str, ...]] = {}
-    for name, place in _ENTRY.findall(listing):
+    for name, place in _LDCONFIG_ENTRY.findall(listing):
         found[name] = (*found.get(name, ()), place)
     return found
 
 
-def folders() -> tuple[str, ...]:
+def list_loader_folders() -> tuple[str, ...]:
     """Where the loader looks last, whatever the cache says; Debian has a folder for each
     machine.
     """

@@ -17,13 +17,15 @@ from tasks.knowledge.archs import MachineCode
 from tasks.system import shell
 
 # `ELF file    1: libtorch_cuda.1.sm_75.cubin` and `PTX file    1: k.1.sm_90.ptx`
-_IMAGE = re.compile(r"^(ELF|PTX) file\s+\d+: .*\b(sm_\d+[af]?)\.(?:cubin|ptx)\s*$", re.MULTILINE)
-_NO_CODE = "does not contain device code"
-_TIMEOUT = 600.0
+_CUOBJDUMP_LINE = re.compile(
+    r"^(ELF|PTX) file\s+\d+: .*\b(sm_\d+[af]?)\.(?:cubin|ptx)\s*$", re.MULTILINE
+)
+_NO_DEVICE_CODE = "does not contain device code"
+_CUOBJDUMP_TIMEOUT = 600.0
 
 
 @dataclass(frozen=True)
-class Images:
+class MachineCodeImages:
     """How many images of each arch a library holds."""
 
     cubins: Counter[Arch]
@@ -35,7 +37,7 @@ class Images:
         return MachineCode(frozenset(self.cubins), frozenset(self.ptx))
 
     @property
-    def common(self) -> MachineCode:
+    def common_code(self) -> MachineCode:
         """The archs that have at least a quarter of the images that the most frequent one has.
 
         libtorch_cuda of 2.15 holds 476 images of each arch that it was built for, and 1 to 59 of
@@ -48,30 +50,34 @@ class Images:
         )
 
 
-def images(cuobjdump: str, library: PurePath) -> Images:
+def read_cuobjdump_images(cuobjdump: str, library: PurePath) -> MachineCodeImages:
     """The images of a library, counted, by one run of cuobjdump."""
     if not Path(library).is_file():
         raise BadArtifactError(
             "this library is not there",
-            where=str(library),
-            todo="doit build puts it back",
+            location=str(library),
+            hint="doit build puts it back",
         )
     argv = (cuobjdump, "-lelf", "-lptx", str(library))
     what = f"list the machine code of {library.name}"
     try:
-        return parse(shell.capture(Command(argv, shell.host_env(), what, timeout=_TIMEOUT)))
+        return parse_cuobjdump_listing(
+            shell.capture_output(
+                Command(argv, shell.build_host_env(), what, timeout=_CUOBJDUMP_TIMEOUT)
+            )
+        )
     except CommandFailedError as error:
-        if _NO_CODE in error.said:
-            return parse("")
+        if _NO_DEVICE_CODE in error.output:
+            return parse_cuobjdump_listing("")
         raise BadArtifactError(
-            error.what, where=str(library), todo=f"try it by hand: {' '.join(argv)}"
+            error.message, location=str(library), hint=f"try it by hand: {' '.join(argv)}"
         ) from error
 
 
-def parse(listing: str) -> Images:
+def parse_cuobjdump_listing(listing: str) -> MachineCodeImages:
     """What `cuobjdump -lelf -lptx` lists, one image a line; all else that it says is skipped."""
-    found = _IMAGE.findall(listing)
-    return Images(
-        cubins=Counter(Arch.parse(sm) for kind, sm in found if kind == "ELF"),
-        ptx=Counter(Arch.parse(sm) for kind, sm in found if kind == "PTX"),
+    found = _CUOBJDUMP_LINE.findall(listing)
+    return MachineCodeImages(
+        cubins=Counter(Arch.parse_capability(sm) for kind, sm in found if kind == "ELF"),
+        ptx=Counter(Arch.parse_capability(sm) for kind, sm in found if kind == "PTX"),
     )

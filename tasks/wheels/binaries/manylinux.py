@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from importlib import resources
 
-_NEWEST = "manylinux_2_"
+_POLICY_PREFIX = "manylinux_2_"
 
 
-def libraries() -> frozenset[str] | None:
+def read_manylinux_libraries() -> frozenset[str] | None:
     """Names as they are linked ("libz.so.1") that each policy allows; None without auditwheel."""
     try:
         file = resources.files("auditwheel") / "policy" / "manylinux-policy.json"
@@ -19,6 +19,8 @@ def libraries() -> frozenset[str] | None:
     except (ImportError, OSError, ValueError):
         return None
     allowed = [
-        frozenset(one["lib_whitelist"]) for one in policies if one["name"].startswith(_NEWEST)
+        frozenset(one["lib_whitelist"])
+        for one in policies
+        if one["name"].startswith(_POLICY_PREFIX)
     ]
     return frozenset.intersection(*allowed) if allowed else None

@@ -19,4 +19,6 @@ def set_rpath(program: PurePath, library: Path, folders: Sequence[str], log: Pur
     """
     wanted = ("--force-rpath", "--set-rpath", ":".join(folders)) if folders else ("--remove-rpath",)
     argv = (str(program), *wanted, str(library))
-    shell.run(Command(argv, shell.host_env(), f"set the RPATH of {library.name}", log=log))
+    shell.run_command(
+        Command(argv, shell.build_host_env(), f"set the RPATH of {library.name}", log=log)
+    )

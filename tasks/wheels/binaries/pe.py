@@ -13,36 +13,38 @@ from typing import Any
 
 from tasks.core.errors import BadArtifactError
 
-_MAGIC = b"MZ"
-_TABLES = ("IMPORT", "DELAY_IMPORT")  # needed to load it, and needed when it is first called
+_DOS_MAGIC = b"MZ"
+_IMPORT_TABLES = ("IMPORT", "DELAY_IMPORT")  # needed to load it, and needed when it is first called
 
 
-def is_readable() -> bool:
+def is_pefile_installed() -> bool:
     """Whether pefile is installed here."""
     return importlib.util.find_spec("pefile") is not None
 
 
-def needed(path: Path) -> tuple[str, ...] | None:
+def read_needed_dlls(path: Path) -> tuple[str, ...] | None:
     """The DLLs that it needs, in small letters, as Windows compares them; None where it is no PE
     file. Raises `BadArtifactError` where it begins as one and cannot be read.
     """
     with path.open("rb") as stream:
-        if stream.read(len(_MAGIC)) != _MAGIC:
+        if stream.read(len(_DOS_MAGIC)) != _DOS_MAGIC:
             return None
     import pefile  # noqa: PLC0415 - may be missing, and takes its time to load
 
-    kinds = [pefile.DIRECTORY_ENTRY[f"IMAGE_DIRECTORY_ENTRY_{name}"] for name in _TABLES]
+    kinds = [pefile.DIRECTORY_ENTRY[f"IMAGE_DIRECTORY_ENTRY_{name}"] for name in _IMPORT_TABLES]
     try:
         with pefile.PE(str(path), fast_load=True) as image:
             image.parse_data_directories(directories=kinds)
-            return tuple(dict.fromkeys(_names(image)))
+            return tuple(dict.fromkeys(_iterate_dll_names(image)))
     except pefile.PEFormatError as error:
         raise BadArtifactError(
-            f"this library cannot be read: {error}", where=str(path), todo="see how it came there"
+            f"this library cannot be read: {error}",
+            location=str(path),
+            hint="see how it came there",
         ) from error
 
 
-def _names(image: Any) -> Iterator[str]:
-    for table in _TABLES:
+def _iterate_dll_names(image: Any) -> Iterator[str]:
+    for table in _IMPORT_TABLES:
         for entry in getattr(image, f"DIRECTORY_ENTRY_{table}", ()):
             yield entry.dll.decode("ascii", "replace").lower()

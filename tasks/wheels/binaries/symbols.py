@@ -22,53 +22,55 @@ from tasks.core.errors import BadArtifactError, CommandFailedError, MissingToolE
 from tasks.core.model import Command
 from tasks.system import shell
 
-_ELF, _ARCHIVE = b"\x7fELF", b"!<arch>\n"
-_HEADER = 60  # bytes before each member of an archive
-_GLOBAL, _VAGUE = 1, {2, 10}  # STB_GLOBAL; STB_WEAK, STB_GNU_UNIQUE
-_VISIBLE = {0, 3}  # STV_DEFAULT, STV_PROTECTED
-_ANONYMOUS = (b"_GLOBAL__N_", b"?A0x")
-_OF_STD = re.compile(rb"_Z(?:GV|T[VTIS])?Z?N?K?S[tabsiod]")
-_OF_THE_FORMAT = re.compile(rb"__(?:NULL_)?IMPORT_DESCRIPTOR|\x7f")
-_IMPORTED = b"__imp_"
+_ELF_SIGNATURE, _ARCHIVE_SIGNATURE = b"\x7fELF", b"!<arch>\n"
+_LINKER_MEMBER_HEADER = 60  # bytes before each member of an archive
+_GLOBAL_BINDING, _WEAK_BINDINGS = 1, {2, 10}  # STB_GLOBAL; STB_WEAK, STB_GNU_UNIQUE
+_EXPORTED_VISIBILITIES = {0, 3}  # STV_DEFAULT, STV_PROTECTED
+_ANONYMOUS_NAMESPACES = (b"_GLOBAL__N_", b"?A0x")
+_STD_SYMBOL = re.compile(rb"_Z(?:GV|T[VTIS])?Z?N?K?S[tabsiod]")
+_FORMAT_SYMBOL = re.compile(rb"__(?:NULL_)?IMPORT_DESCRIPTOR|\x7f")
+_IMPORT_PREFIX = b"__imp_"
 
 
-def exported(path: PurePath) -> frozenset[str] | None:
+def read_exported_symbols(path: PurePath) -> frozenset[str] | None:
     """What the library at `path` exports; None where it has another format (macOS, a DLL).
 
     Raises `BadArtifactError` where it begins as one of the two and cannot be read, `OSError` where
     there is no such file.
     """
     with Path(path).open("rb") as stream:
-        magic = stream.read(len(_ARCHIVE))
-        if magic.startswith(_ELF):
-            names = _of_elf(stream, path)
-        elif magic == _ARCHIVE:
-            names = _of_archive(stream, path)
+        magic = stream.read(len(_ARCHIVE_SIGNATURE))
+        if magic.startswith(_ELF_SIGNATURE):
+            names = _read_elf_symbols(stream, path)
+        elif magic == _ARCHIVE_SIGNATURE:
+            names = _read_archive_symbols(stream, path)
         else:
             return None
     return frozenset(
         name.decode("utf-8", "backslashreplace")
         for name in names
-        if not any(part in name for part in _ANONYMOUS)
+        if not any(part in name for part in _ANONYMOUS_NAMESPACES)
     )
 
 
-def demangled(name: str) -> tuple[str, str]:
+def demangle_symbol(name: str) -> tuple[str, str]:
     """What c++filt makes of a name, with its parameters and without; the name itself twice where
     there is no c++filt.
     """
-    return _filtered(name), _filtered(name, "-p")
+    return _run_cxxfilt(name), _run_cxxfilt(name, "-p")
 
 
-def _filtered(name: str, *options: str) -> str:
-    command = Command(("c++filt", *options, name), shell.host_env(), "read a symbol", timeout=10)
+def _run_cxxfilt(name: str, *options: str) -> str:
+    command = Command(
+        ("c++filt", *options, name), shell.build_host_env(), "read a symbol", timeout=10
+    )
     try:
-        return shell.capture(command).strip() or name
+        return shell.capture_output(command).strip() or name
     except (CommandFailedError, MissingToolError):
         return name
 
 
-def _of_elf(stream: IO[bytes], path: PurePath) -> set[bytes]:
+def _read_elf_symbols(stream: IO[bytes], path: PurePath) -> set[bytes]:
     # imported here: a wheel that is up to date is not read, and doit asks for that each time
     from elftools.common.exceptions import ELFError  # noqa: PLC0415
     from elftools.elf.elffile import ELFFile  # noqa: PLC0415
@@ -77,47 +79,49 @@ def _of_elf(stream: IO[bytes], path: PurePath) -> set[bytes]:
         elf = ELFFile(stream)
         table = next(elf.iter_sections("SHT_DYNSYM"), None)
         if table is None or elf.elfclass != 64:
-            raise _bad(path, "it has no dynamic symbols of 64 bit")
+            raise _build_symbol_error(path, "it has no dynamic symbols of 64 bit")
         names = elf.get_section(table["sh_link"]).data()
         order = "<" if elf.little_endian else ">"
-        return set(_defined(table.data(), names, order))
+        return set(_select_defined_symbols(table.data(), names, order))
     except (ELFError, AssertionError, ValueError, OSError, OverflowError, MemoryError) as error:
         # as in `elf`: it seeks, and reads, what a damaged file says
-        raise _bad(path, str(error) or "a size in it cannot be meant") from error
+        raise _build_symbol_error(path, str(error) or "a size in it cannot be meant") from error
     except struct.error as error:
-        raise _bad(path, str(error)) from error
+        raise _build_symbol_error(path, str(error)) from error
 
 
-def _defined(table: bytes, names: bytes, order: str) -> Iterator[bytes]:
+def _select_defined_symbols(table: bytes, names: bytes, order: str) -> Iterator[bytes]:
     """Elf64_Sym: name, info, other, section, value, size. pyelftools takes 40 µs for each, and
     libtorch_cpu has 76,000.
     """
     for start, info, other, section in struct.iter_unpack(f"{order}IBBH16x", table):
         binding = info >> 4
-        if not section or other & 3 not in _VISIBLE:
+        if not section or other & 3 not in _EXPORTED_VISIBILITIES:
             continue
         name = names[start : names.index(b"\0", start)]
-        if binding == _GLOBAL or (binding in _VAGUE and not _OF_STD.match(name)):
+        if binding == _GLOBAL_BINDING or (
+            binding in _WEAK_BINDINGS and not _STD_SYMBOL.match(name)
+        ):
             yield name
 
 
-def _of_archive(stream: IO[bytes], path: PurePath) -> set[bytes]:
+def _read_archive_symbols(stream: IO[bytes], path: PurePath) -> set[bytes]:
     """The first linker member: a header, how many there are, an offset for each, and the names."""
-    header = stream.read(_HEADER)
+    header = stream.read(_LINKER_MEMBER_HEADER)
     try:
         if not (header.startswith(b"/ ") and header.endswith(b"`\n")):
-            raise _bad(path, "it has no list of symbols")
+            raise _build_symbol_error(path, "it has no list of symbols")
         member = stream.read(int(header[48:58]))
         (count,) = struct.unpack_from(">I", member)
         names = member[4 + 4 * count :].split(b"\0")[:count]
     except (ValueError, struct.error) as error:
-        raise _bad(path, str(error)) from error
+        raise _build_symbol_error(path, str(error)) from error
     if len(names) != count or len(member) != int(header[48:58]):
-        raise _bad(path, "its list of symbols is cut off")
-    return {name.removeprefix(_IMPORTED) for name in names if not _OF_THE_FORMAT.match(name)}
+        raise _build_symbol_error(path, "its list of symbols is cut off")
+    return {name.removeprefix(_IMPORT_PREFIX) for name in names if not _FORMAT_SYMBOL.match(name)}
 
 
-def _bad(path: PurePath, what: str) -> BadArtifactError:
+def _build_symbol_error(path: PurePath, what: str) -> BadArtifactError:
     return BadArtifactError(
-        f"this library cannot be read: {what}", where=str(path), todo="see how it came there"
+        f"this library cannot be read: {what}", location=str(path), hint="see how it came there"
     )

@@ -10,10 +10,10 @@ import importlib
 from collections.abc import Iterable
 from typing import Any
 
-from tasks.wheels.linking.values import Dlls
+from tasks.wheels.linking.values import SystemDlls
 
 
-def known(names: Iterable[str]) -> Dlls | None:
+def classify_dlls(names: Iterable[str]) -> SystemDlls | None:
     """Whose these are, on x86-64; None without delvewheel, or where its lists have another form."""
     wanted = frozenset(names)
     try:
@@ -27,4 +27,4 @@ def known(names: Iterable[str]) -> Dlls | None:
     python = frozenset(n for n in begun if n.startswith(("python", "libpypy")))
     # CPython for Windows lies beside these two
     python |= wanted & {"python3.dll", "vcruntime140.dll", "vcruntime140_1.dll"}
-    return Dlls((wanted & windows) | (begun - python), python, runtime - python)
+    return SystemDlls((wanted & windows) | (begun - python), python, runtime - python)

@@ -13,65 +13,65 @@ from pathlib import Path
 
 from tasks.system import files
 from tasks.wheels.files import recordfile
-from tasks.wheels.files.recordfile import Row
+from tasks.wheels.files.recordfile import RecordRow
 
 
 @dataclass(frozen=True)
-class Installed:
+class InstalledWheel:
     """`rows` of its RECORD by path; `ending` of its lines; `info` is its dist-info folder in
     `site`.
     """
 
     site: Path
     info: Path
-    rows: Mapping[str, Row]
+    rows: Mapping[str, RecordRow]
     ending: str
 
 
-def record_digest(site: Path, name: str) -> str:
+def hash_installed_record(site: Path, name: str) -> str:
     """sha256 of the RECORD of an installed distribution, "" where there is none, or not one."""
-    info = _only_info(site, name)
+    info = _find_dist_info(site, name)
     record = info / "RECORD" if info else None
-    return files.artifact(record).sha256 if record and record.is_file() else ""
+    return files.read_artifact(record).sha256 if record and record.is_file() else ""
 
 
-def is_whole(site: Path, name: str) -> bool:
+def has_all_files(site: Path, name: str) -> bool:
     """Whether every file that RECORD lists is there; bytecode may be missing, and a file that a
     person edited is one.
     """
-    info = _only_info(site, name)
+    info = _find_dist_info(site, name)
     if info is None or not (info / "RECORD").is_file():
         return False
-    rows = recordfile.rows((info / "RECORD").read_text(encoding="utf-8"))
+    rows = recordfile.parse_record((info / "RECORD").read_text(encoding="utf-8"))
     return all((site / row.path).exists() for row in rows if row.size)
 
 
-def as_installed(site: Path, name: str, digest: str) -> Installed | None:
+def find_unmodified_wheel(site: Path, name: str, digest: str) -> InstalledWheel | None:
     """The distribution, where its RECORD has that digest and its files are those that it lists;
     else None.
     """
-    info = _only_info(site, name)
-    if info is None or not digest or record_digest(site, name) != digest:
+    info = _find_dist_info(site, name)
+    if info is None or not digest or hash_installed_record(site, name) != digest:
         return None
     text = (info / "RECORD").read_bytes().decode("utf-8")
-    found = {row.path: row for row in recordfile.rows(text)}
+    found = {row.path: row for row in recordfile.parse_record(text)}
     ending = "\r\n" if "\r\n" in text else "\n"
-    if recordfile.text(found.values(), ending) != text:
+    if recordfile.format_record(found.values(), ending) != text:
         return None  # of an installer that writes it in another way
     newest = (info / "RECORD").stat().st_mtime_ns
-    if not all(_unchanged(site, row, newest) for row in found.values()):
+    if not all(_is_unchanged(site, row, newest) for row in found.values()):
         return None
-    return Installed(site, info, found, ending)
+    return InstalledWheel(site, info, found, ending)
 
 
-def _only_info(site: Path, name: str) -> Path | None:
+def _find_dist_info(site: Path, name: str) -> Path | None:
     """None where another installation of it, or a way to one, lies beside it."""
     infos = list(site.glob(f"{name}-*.dist-info"))
     others = [*site.glob(f"{name}*.egg-*"), *site.glob(f"__editable__.{name}-*")]
     return infos[0] if len(infos) == 1 and not others else None
 
 
-def _unchanged(site: Path, row: Row, newest: int) -> bool:
+def _is_unchanged(site: Path, row: RecordRow, newest: int) -> bool:
     if not row.size:
         return True  # RECORD itself, and bytecode, which Python makes again
     try:

@@ -16,31 +16,35 @@ from urllib.parse import quote
 from tasks.system import files
 
 # uv leaves what a URL may hold as it is; pip does not
-_SAFE = {"uv": "/!$&'()*+,;:=@[]|^~", "pip": "/:" if os.name == "nt" else "/"}
+_SAFE_URL_CHARACTERS = {"uv": "/!$&'()*+,;:=@[]|^~", "pip": "/:" if os.name == "nt" else "/"}
 
 
-def again(own: Mapping[str, bytes], old: Iterable[PurePath], new: Path) -> dict[str, bytes] | None:
+def build_installer_files(
+    own: Mapping[str, bytes], old: Iterable[PurePath], new: Path
+) -> dict[str, bytes] | None:
     """The installer's own files for the wheel `new`, by name; `own` are those that are there, `old`
     the places where the wheel before may have lain. None where one has an unknown form.
     """
     made = dict(own)
     installer = own.get("INSTALLER", b"").decode().strip()
-    if installer not in _SAFE:
+    if installer not in _SAFE_URL_CHARACTERS:
         return None
     if "direct_url.json" in own:
-        url = _direct_url(own["direct_url.json"], installer, old, new)
+        url = _build_direct_url(own["direct_url.json"], installer, old, new)
         if url is None:
             return None
         made["direct_url.json"] = url
     if "uv_cache.json" in own:
-        stamp = _uv_cache(own["uv_cache.json"], new)
+        stamp = _build_uv_cache(own["uv_cache.json"], new)
         if stamp is None:
             return None
         made["uv_cache.json"] = stamp
     return made
 
 
-def _direct_url(held: bytes, installer: str, old: Iterable[PurePath], new: Path) -> bytes | None:
+def _build_direct_url(
+    held: bytes, installer: str, old: Iterable[PurePath], new: Path
+) -> bytes | None:
     """PEP 610; uv gives no digest and writes no blanks, pip before 23.1 gives none or one."""
     try:
         told = json.loads(held)["archive_info"]
@@ -48,15 +52,15 @@ def _direct_url(held: bytes, installer: str, old: Iterable[PurePath], new: Path)
     except (ValueError, KeyError, AttributeError):
         return None
     for place in old:
-        if _url_of(place, digest, installer, twice="hashes" in told) == held:
-            own = files.artifact(new).sha256 if digest else ""
-            return _url_of(new, own, installer, twice="hashes" in told)
+        if _format_direct_url(place, digest, installer, twice="hashes" in told) == held:
+            own = files.read_artifact(new).sha256 if digest else ""
+            return _format_direct_url(new, own, installer, twice="hashes" in told)
     return None
 
 
-def _url_of(wheel: PurePath, digest: str, installer: str, *, twice: bool) -> bytes:
+def _format_direct_url(wheel: PurePath, digest: str, installer: str, *, twice: bool) -> bytes:
     posix = wheel.as_posix()
-    url = f"file://{'' if posix.startswith('/') else '/'}{quote(posix, safe=_SAFE[installer])}"
+    url = f"file://{'' if posix.startswith('/') else '/'}{quote(posix, safe=_SAFE_URL_CHARACTERS[installer])}"
     if installer == "uv":
         return json.dumps({"url": url, "archive_info": {}}, separators=(",", ":")).encode()
     hashes = {"hashes": {"sha256": digest}} if twice else {}
@@ -64,20 +68,20 @@ def _url_of(wheel: PurePath, digest: str, installer: str, *, twice: bool) -> byt
     return json.dumps({"archive_info": told, "url": url}, sort_keys=True).encode()
 
 
-def _uv_cache(held: bytes, new: Path) -> bytes | None:
+def _build_uv_cache(held: bytes, new: Path) -> bytes | None:
     """When uv saw the wheel last change: on Unix by its inode."""
     try:
         stamp = json.loads(held)["timestamp"]
         then = stamp["secs_since_epoch"] * 10**9 + stamp["nanos_since_epoch"]
     except (ValueError, KeyError, TypeError):
         return None
-    if _stamp(then) != held:
+    if _format_uv_timestamp(then) != held:
         return None
     found = new.stat()
-    return _stamp(found.st_mtime_ns if sys.platform == "win32" else found.st_ctime_ns)
+    return _format_uv_timestamp(found.st_mtime_ns if sys.platform == "win32" else found.st_ctime_ns)
 
 
-def _stamp(nanoseconds: int) -> bytes:
+def _format_uv_timestamp(nanoseconds: int) -> bytes:
     seconds, rest = divmod(nanoseconds, 10**9)
     told = {
         "timestamp": {"secs_since_epoch": seconds, "nanos_since_epoch": rest},

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 
-class Row(NamedTuple):
+class RecordRow(NamedTuple):
     """A file: its path below site-packages, its digest (`sha256=…`) and its size in bytes; the last
     two are "" for RECORD itself and for bytecode.
     """
@@ -22,26 +22,26 @@ class Row(NamedTuple):
     size: str = ""
 
 
-def rows(text: str) -> Iterator[Row]:
+def parse_record(text: str) -> Iterator[RecordRow]:
     """The rows of a RECORD; lines of another form are passed over."""
     for row in csv.reader(io.StringIO(text, newline="")):
         if len(row) == 3:
-            yield Row(*row)
+            yield RecordRow(*row)
 
 
-def text(listed: Iterable[Row], ending: str) -> str:
+def format_record(listed: Iterable[RecordRow], ending: str) -> str:
     """RECORD as uv (`ending` LF) and pip (CR LF) write it: sorted."""
     stream = io.StringIO(newline="")
     csv.writer(stream, lineterminator=ending).writerows(sorted(listed))
     return stream.getvalue()
 
 
-def encoded(digest: bytes) -> str:
+def encode_digest(digest: bytes) -> str:
     """A sha256 as RECORD writes it."""
     return "sha256=" + base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
-def hexadecimal(digest: str) -> str:
+def convert_to_hex(digest: str) -> str:
     """A digest of RECORD as sha256sum writes it, "" where it is none of sha256."""
     kind, _, text = digest.partition("=")
     if kind != "sha256":

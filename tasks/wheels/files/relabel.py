@@ -17,71 +17,71 @@ from pathlib import Path
 from packaging.version import Version
 
 from tasks.wheels.files import recordfile, repack, wheelfile
-from tasks.wheels.files.distinfo import SIGNATURES, put
-from tasks.wheels.files.recordfile import Row
+from tasks.wheels.files.distinfo import SIGNATURE_FILES, write_member
+from tasks.wheels.files.recordfile import RecordRow
 
-_VERSION = re.compile(rb"^Version:[ \t]*(\S+)[ \t]*$", re.MULTILINE)
+_VERSION_LINE = re.compile(rb"^Version:[ \t]*(\S+)[ \t]*$", re.MULTILINE)
 
 
-def relabel(wheel: Path, label: str) -> Path:
+def relabel_wheel(wheel: Path, label: str) -> Path:
     """In place of `wheel`, and beside it, one whose version ends in `label` ("torch2.15.0.cpu").
 
     A local part that the project gave itself stays before it. Raises `BadArtifactError` where it is
     no wheel.
     """
-    with wheelfile.opened(wheel) as archive:
-        place = wheelfile.described(archive, "METADATA")
+    with wheelfile.open_wheel(wheel) as archive:
+        place = wheelfile.find_dist_info_file(archive, "METADATA")
         metadata = archive.read(place)
-        before = _VERSION.search(metadata)
+        before = _VERSION_LINE.search(metadata)
         if not before:
-            raise wheelfile.changed(place, wheel)
-        version = labelled(before[1].decode(), label)
+            raise wheelfile.build_member_error(place, wheel)
+        version = append_version_label(before[1].decode(), label)
         told = metadata[: before.start(1)] + version.encode() + metadata[before.end(1) :]
-        labelled_wheel = wheel.with_name(_renamed(wheel.name, 1, version))
-        _write(archive, labelled_wheel, version, {place: told})
+        labelled_wheel = wheel.with_name(_replace_name_part(wheel.name, 1, version))
+        _write_relabelled(archive, labelled_wheel, version, {place: told})
     wheel.unlink()
     return labelled_wheel
 
 
-def labelled(version: str, label: str) -> str:
+def append_version_label(version: str, label: str) -> str:
     """`1.6.3` and `torch2.15.0.cpu` → `1.6.3+torch2.15.0.cpu`. Pure."""
     found = Version(version)
     return f"{found.public}+{found.local}.{label}" if found.local else f"{found.public}+{label}"
 
 
-def _renamed(name: str, place: int, version: str) -> str:
+def _replace_name_part(name: str, place: int, version: str) -> str:
     """`name` with the part between two hyphens that is a version put in: of a wheel's file name."""
     parts = name.split("-")
     return "-".join([*parts[:place], version, *parts[place + 1 :]])
 
 
-def _write(
+def _write_relabelled(
     archive: zipfile.ZipFile, wheel: Path, version: str, changed: Mapping[str, bytes]
 ) -> None:
-    new: list[Row] = []
-    listing = wheelfile.described(archive, "RECORD")
+    new: list[RecordRow] = []
+    listing = wheelfile.find_dist_info_file(archive, "RECORD")
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as out:
         for member in archive.infolist():
-            name = _moved(member.filename, version)
+            name = _rename_member(member.filename, version)
             if member.filename in changed:
-                new.append(put(out, member, name, changed[member.filename]))
+                new.append(write_member(out, member, name, changed[member.filename]))
             elif member.filename == listing:
                 record = member
-            elif not name.endswith(SIGNATURES) and not repack.take(
-                out, _as(member, name), archive, member
+            elif not name.endswith(SIGNATURE_FILES) and not repack.copy_raw_member(
+                out, _copy_member_info(member, name), archive, member
             ):
-                raise wheelfile.changed(member.filename, wheel)
-        listed = recordfile.rows(archive.read(record).decode("utf-8"))
+                raise wheelfile.build_member_error(member.filename, wheel)
+        listed = recordfile.parse_record(archive.read(record).decode("utf-8"))
         kept = [
-            row._replace(path=_moved(row.path, version))
+            row._replace(path=_rename_member(row.path, version))
             for row in listed
-            if row.path not in changed and not row.path.endswith(SIGNATURES)
+            if row.path not in changed and not row.path.endswith(SIGNATURE_FILES)
         ]
-        text = recordfile.text([*kept, *new], "\n")
-        put(out, record, _moved(record.filename, version), text.encode())
+        text = recordfile.format_record([*kept, *new], "\n")
+        write_member(out, record, _rename_member(record.filename, version), text.encode())
 
 
-def _moved(path: str, version: str) -> str:
+def _rename_member(path: str, version: str) -> str:
     """Where it lies now: `name-1.0.dist-info/…` and `name-1.0.data/…` are called after the
     version.
     """
@@ -92,7 +92,7 @@ def _moved(path: str, version: str) -> str:
     return path
 
 
-def _as(member: zipfile.ZipInfo, name: str) -> zipfile.ZipInfo:
+def _copy_member_info(member: zipfile.ZipInfo, name: str) -> zipfile.ZipInfo:
     other = copy.copy(member)
     other.filename = name
     return other

@@ -18,15 +18,15 @@ from typing import IO
 
 from tasks.core.errors import BadArtifactError
 from tasks.wheels.files import distinfo, wheelfile
-from tasks.wheels.files.recordfile import Row
+from tasks.wheels.files.recordfile import RecordRow
 
-_LOCAL = struct.Struct("<4s5H3L2H")  # the header before each member's bytes
-_CHUNK = 1 << 20
-_ENCRYPTED = 1
+_LOCAL_HEADER = struct.Struct("<4s5H3L2H")  # the header before each member's bytes
+_COPY_CHUNK = 1 << 20
+_ENCRYPTED_FLAG = 1
 
 
 @dataclass(frozen=True)
-class Before:
+class PreviousWheel:
     """The members of the wheel before that can be taken as they are: its archive, and the deflated
     ones by name and digest.
     """
@@ -36,7 +36,7 @@ class Before:
 
 
 @dataclass(frozen=True)
-class Instead:
+class MemberReplacement:
     """What goes into a wheel in place of a member: the `digest` that it had the last time, "" for
     none, and what leaves it as a file, which is removed once it is in.
     """
@@ -45,7 +45,7 @@ class Instead:
     make: Callable[[], Path]
 
 
-def is_stored(wheel: PurePath) -> bool:
+def is_uncompressed(wheel: PurePath) -> bool:
     """Whether nothing in it is compressed."""
     try:
         with zipfile.ZipFile(wheel) as archive:
@@ -54,11 +54,11 @@ def is_stored(wheel: PurePath) -> bool:
         return False  # the check that follows says what is wrong with it
 
 
-def repack(
+def compress_wheel(
     wheel: Path,
     before: Path | None,
     added: Mapping[str, bytes] | None = None,
-    instead: Mapping[str, Instead] | None = None,
+    instead: Mapping[str, MemberReplacement] | None = None,
 ) -> Mapping[str, str]:
     """Compress `wheel` where it lies, all or nothing; returns path → sha256 of everything inside.
 
@@ -68,50 +68,50 @@ def repack(
     and `instead` goes in for members. Raises `BadArtifactError` naming the member that is wrong.
     """
     packed = wheel.with_name(f".{wheel.name}.part")
-    with wheelfile.opened(wheel) as new, _opened(before) as old:
-        recorded = wheelfile.record(new)
+    with wheelfile.open_wheel(wheel) as new, _open_previous_wheel(before) as old:
+        recorded = wheelfile.read_record(new)
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as out:
-            gone = distinfo.replaced(new, added or {})
-            rows: list[Row] = []
+            gone = distinfo.list_replaced_members(new, added or {})
+            rows: list[RecordRow] = []
             for member in new.infolist():
                 if member.filename in gone:
                     continue
                 if other := (instead or {}).get(member.filename):
-                    rows.append(_exchange(out, member, other, old))
+                    rows.append(_replace_member(out, member, other, old))
                     continue
-                digest = wheelfile.vouched(member, recorded, wheel)
+                digest = wheelfile.require_member_digest(member, recorded, wheel)
                 known = old.members.get((member.filename, digest))
-                if not (known and old.archive and take(out, member, old.archive, known)):
-                    _compress(out, member, new, digest, wheel)
+                if not (known and old.archive and copy_raw_member(out, member, old.archive, known)):
+                    _compress_member(out, member, new, digest, wheel)
             if added or rows:
-                recorded = dict(distinfo.close(out, new, added or {}, rows))
+                recorded = dict(distinfo.write_dist_info(out, new, added or {}, rows))
     packed.replace(wheel)
     return recorded
 
 
 @contextmanager
-def _opened(before: Path | None) -> Iterator[Before]:
+def _open_previous_wheel(before: Path | None) -> Iterator[PreviousWheel]:
     if before is None:
-        yield Before()
+        yield PreviousWheel()
         return
     with zipfile.ZipFile(before) as archive:
         try:
-            recorded = wheelfile.record(archive)
+            recorded = wheelfile.read_record(archive)
         except BadArtifactError:
             recorded = {}
-        yield Before(archive, dict(_usable(archive, recorded)))
+        yield PreviousWheel(archive, dict(_list_reusable_members(archive, recorded)))
 
 
-def _usable(
+def _list_reusable_members(
     archive: zipfile.ZipFile, recorded: Mapping[str, str]
 ) -> Iterator[tuple[tuple[str, str], zipfile.ZipInfo]]:
     for member in archive.infolist():
         deflated = member.compress_type == zipfile.ZIP_DEFLATED
-        if deflated and not member.flag_bits & _ENCRYPTED and recorded.get(member.filename):
+        if deflated and not member.flag_bits & _ENCRYPTED_FLAG and recorded.get(member.filename):
             yield (member.filename, recorded[member.filename]), member
 
 
-def take(
+def copy_raw_member(
     out: zipfile.ZipFile, member: zipfile.ZipInfo, source: zipfile.ZipFile, known: zipfile.ZipInfo
 ) -> bool:
     """Copy the bytes of `known` as they lie in `source`, compressed or not, under the name of
@@ -121,16 +121,16 @@ def take(
     if not (read and write) or (known.CRC, known.file_size) != (member.CRC, member.file_size):
         return False
     read.seek(known.header_offset)
-    header = read.read(_LOCAL.size)
-    if len(header) < _LOCAL.size or not header.startswith(b"PK\3\4"):
+    header = read.read(_LOCAL_HEADER.size)
+    if len(header) < _LOCAL_HEADER.size or not header.startswith(b"PK\3\4"):
         return False
-    *_, name, extra = _LOCAL.unpack(header)
+    *_, name, extra = _LOCAL_HEADER.unpack(header)
     read.seek(name + extra, 1)
-    info = _info(member, known.compress_type)
+    info = _build_member_info(member, known.compress_type)
     info.CRC, info.compress_size = known.CRC, known.compress_size
     info.header_offset = write.tell()
     write.write(info.FileHeader())
-    _copy_exactly(read, write, known.compress_size)
+    _copy_bytes(read, write, known.compress_size)
     # what ZipFile itself does after a member; it has no way in for bytes that are compressed
     out.filelist.append(info)
     out.NameToInfo[info.filename] = info
@@ -138,51 +138,53 @@ def take(
     return True
 
 
-def _copy_exactly(source: IO[bytes], target: IO[bytes], size: int) -> None:
+def _copy_bytes(source: IO[bytes], target: IO[bytes], size: int) -> None:
     while size:
-        chunk = source.read(min(size, _CHUNK))
+        chunk = source.read(min(size, _COPY_CHUNK))
         if not chunk:
             raise zipfile.BadZipFile("the wheel before it is cut off")
         target.write(chunk)
         size -= len(chunk)
 
 
-def _exchange(out: zipfile.ZipFile, member: zipfile.ZipInfo, other: Instead, old: Before) -> Row:
+def _replace_member(
+    out: zipfile.ZipFile, member: zipfile.ZipInfo, other: MemberReplacement, old: PreviousWheel
+) -> RecordRow:
     """Put another file in a member's place, as `old` has it compressed where that is known."""
     known = old.members.get((member.filename, other.digest))
     if known and old.archive:
-        like = _info(member, known.compress_type)
+        like = _build_member_info(member, known.compress_type)
         like.CRC, like.file_size = known.CRC, known.file_size
-        if take(out, like, old.archive, known):
-            return Row(member.filename, other.digest, str(known.file_size))
+        if copy_raw_member(out, like, old.archive, known):
+            return RecordRow(member.filename, other.digest, str(known.file_size))
     path = other.make()
-    info = _info(member, zipfile.ZIP_DEFLATED)
+    info = _build_member_info(member, zipfile.ZIP_DEFLATED)
     info.file_size = path.stat().st_size
     with path.open("rb") as source, out.open(info, "w") as target:
-        digest = wheelfile.copied(source, target)
+        digest = wheelfile.copy_and_hash(source, target)
     info.external_attr = member.external_attr
     path.unlink()
-    return Row(member.filename, digest, str(info.file_size))
+    return RecordRow(member.filename, digest, str(info.file_size))
 
 
-def _compress(
+def _compress_member(
     out: zipfile.ZipFile, member: zipfile.ZipInfo, new: zipfile.ZipFile, digest: str, wheel: Path
 ) -> None:
     if member.compress_type == zipfile.ZIP_DEFLATED:
-        if digest and wheelfile.digest_of(new, member) != digest:
-            raise wheelfile.changed(member.filename, wheel)
-        if take(out, member, new, member):
+        if digest and wheelfile.hash_member(new, member) != digest:
+            raise wheelfile.build_member_error(member.filename, wheel)
+        if copy_raw_member(out, member, new, member):
             return
     form = zipfile.ZIP_STORED if member.is_dir() else zipfile.ZIP_DEFLATED
-    info = _info(member, form)
+    info = _build_member_info(member, form)
     with new.open(member) as source, out.open(info, "w") as target:
-        found = wheelfile.copied(source, target)
+        found = wheelfile.copy_and_hash(source, target)
     info.external_attr = member.external_attr  # none became one on the way
     if digest and found != digest:
-        raise wheelfile.changed(member.filename, wheel)
+        raise wheelfile.build_member_error(member.filename, wheel)
 
 
-def _info(member: zipfile.ZipInfo, form: int) -> zipfile.ZipInfo:
+def _build_member_info(member: zipfile.ZipInfo, form: int) -> zipfile.ZipInfo:
     info = zipfile.ZipInfo(member.filename, member.date_time)
     info.external_attr = member.external_attr
     info.create_system = member.create_system

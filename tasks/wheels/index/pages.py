@@ -13,11 +13,11 @@ from urllib.parse import quote
 
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-_META = {"api-version": "1.1"}
+_API_META = {"api-version": "1.1"}
 
 
 @dataclass(frozen=True)
-class File:
+class IndexFile:
     """A wheel on the index: `sha256` of it and of its METADATA, `size` in bytes, `uploaded` in UTC
     (`2026-11-22T10:00:00Z`); `yanked` is the reason, "" where it is not.
     """
@@ -46,32 +46,34 @@ class File:
         return f"../../files/{quote(self.filename)}"
 
 
-def project(name: str, files: Iterable[File]) -> str:
+def format_project_page(name: str, files: Iterable[IndexFile]) -> str:
     """A project's page as JSON."""
     listed = sorted(files, key=lambda file: file.filename)
     page = {
-        "meta": _META,
+        "meta": _API_META,
         "name": name,
         "versions": sorted({file.version for file in listed}),
-        "files": [_told(file) for file in listed],
+        "files": [_build_file_entry(file) for file in listed],
     }
-    return _text(page)
+    return _format_json_page(page)
 
 
-def projects(names: Iterable[str]) -> str:
+def format_project_list(names: Iterable[str]) -> str:
     """The list of projects as JSON."""
-    return _text({"meta": _META, "projects": [{"name": name} for name in sorted(names)]})
+    return _format_json_page(
+        {"meta": _API_META, "projects": [{"name": name} for name in sorted(names)]}
+    )
 
 
-def read(text: str) -> tuple[File, ...]:
+def parse_project_page(text: str) -> tuple[IndexFile, ...]:
     """The files of a project's page. Raises `ValueError` where it is none of ours."""
     try:
-        return tuple(_file(entry) for entry in json.loads(text)["files"])
+        return tuple(_parse_file_entry(entry) for entry in json.loads(text)["files"])
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"this is no page of a project: {error!r}") from error
 
 
-def _told(file: File) -> Mapping[str, Any]:
+def _build_file_entry(file: IndexFile) -> Mapping[str, Any]:
     return {
         "filename": file.filename,
         "url": file.url,
@@ -84,8 +86,8 @@ def _told(file: File) -> Mapping[str, Any]:
     }
 
 
-def _file(entry: Mapping[str, Any]) -> File:
-    return File(
+def _parse_file_entry(entry: Mapping[str, Any]) -> IndexFile:
+    return IndexFile(
         filename=str(entry["filename"]),
         sha256=str(entry["hashes"]["sha256"]),
         size=int(entry["size"]),
@@ -96,5 +98,5 @@ def _file(entry: Mapping[str, Any]) -> File:
     )
 
 
-def _text(page: Mapping[str, Any]) -> str:
+def _format_json_page(page: Mapping[str, Any]) -> str:
     return json.dumps(page, indent=1, ensure_ascii=False) + "\n"

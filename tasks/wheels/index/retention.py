@@ -8,27 +8,29 @@ from collections.abc import Iterable
 
 from packaging.utils import parse_wheel_filename
 
-from tasks.wheels.index.pages import File
+from tasks.wheels.index.pages import IndexFile
 
 # an extension's `torch2.15.0.s1a2b3c4d.cu132.sm120` and torch's `cu132.sm120.g1a2b3c4`: what a
 # rebuild changes and nothing else does
-_REBUILT = re.compile(r"(?:^|\.)(?:s[0-9a-f]{8}|g[0-9a-f]{7,40}|t[0-9a-f]{7}|d[0-9a-f]{6})(?=\.|$)")
+_REBUILD_LABEL = re.compile(
+    r"(?:^|\.)(?:s[0-9a-f]{8}|g[0-9a-f]{7,40}|t[0-9a-f]{7}|d[0-9a-f]{6})(?=\.|$)"
+)
 
 
-def kept(files: Iterable[File], newest: int | None) -> tuple[File, ...]:
+def select_retained(files: Iterable[IndexFile], newest: int | None) -> tuple[IndexFile, ...]:
     """Those that stay where `newest` of each kind do (all of them where it is None).
 
     Of one kind is what one machine would take in the place of the other: the same release for the
     same Python and platform, for the same CUDA and archs.
     """
-    kinds: dict[tuple[str, ...], list[File]] = defaultdict(list)
+    kinds: dict[tuple[str, ...], list[IndexFile]] = defaultdict(list)
     for file in files:
-        kinds[_kind(file)].append(file)
+        kinds[_build_retention_key(file)].append(file)
     by_age = (sorted(kind, key=lambda file: file.uploaded) for kind in kinds.values())
     return tuple(file for kind in by_age for file in (kind[-newest:] if newest else kind))
 
 
-def _kind(file: File) -> tuple[str, ...]:
+def _build_retention_key(file: IndexFile) -> tuple[str, ...]:
     name, version, build, tags = parse_wheel_filename(file.filename)
-    local = _REBUILT.sub("", version.local or "")
+    local = _REBUILD_LABEL.sub("", version.local or "")
     return (name, version.public, local, str(build), *sorted(map(str, tags)))

@@ -16,15 +16,15 @@ from typing import Literal
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-_SHARED_FROM = 13
-_ALL_IN_ONE = re.compile(r"cu\d+")  # nvidia/cu13: the toolkit of 13.0 and later in one folder
-_NUMBERS = re.compile(r"\.so\.(\d+(?:\.\d+)*)$")
-_WHOLE = 3  # numbers in a version, at the least
-_PLACE = 4  # parts of nvidia/cublas/lib/libcublas.so.12
+_SHARED_FOLDER_MAJOR = 13
+_SHARED_FOLDER = re.compile(r"cu\d+")  # nvidia/cu13: the toolkit of 13.0 and later in one folder
+_FILE_VERSION = re.compile(r"\.so\.(\d+(?:\.\d+)*)$")
+_MIN_VERSION_PARTS = 3  # numbers in a version, at the least
+_LIBRARY_PATH_PARTS = 4  # parts of nvidia/cublas/lib/libcublas.so.12
 
 
 @dataclass(frozen=True)
-class Component:
+class NvidiaPackage:
     """A package without nvidia- and -cu12, and its `extra` of cuda-toolkit, "" where it is not of
     the toolkit. `numbered`: whether the name of a library's file has the version of the package,
     the begin of it, or another number.
@@ -34,119 +34,127 @@ class Component:
     extra: str = ""
     numbered: Literal["whole", "begin", "not"] = "whole"
 
-    def distribution(self, major: int) -> str:
+    def format_distribution(self, major: int) -> str:
         """Its name on the index, for CUDA `major`."""
-        shared = self.extra and major >= _SHARED_FROM
+        shared = self.extra and major >= _SHARED_FOLDER_MAJOR
         return f"nvidia-{self.name}" if shared else f"nvidia-{self.name}-cu{major}"
 
-    def folder(self, major: int) -> str:
+    def format_folder(self, major: int) -> str:
         """Where its libraries lie, below site-packages."""
-        shared = self.extra and major >= _SHARED_FROM
+        shared = self.extra and major >= _SHARED_FOLDER_MAJOR
         return f"nvidia/{f'cu{major}' if shared else self.name.replace('-', '_')}/lib"
 
 
 # File lists of the wheels that torch 2.6.0 and 2.15.0 require, and of CUDA 12.4 as Debian has it
-_COMPONENTS: Mapping[str, Component] = {
-    "libcudart": Component("cuda-runtime", "cudart"),
-    "libcupti": Component("cuda-cupti", "cupti", numbered="not"),  # libcupti.so.2024.1.1
-    "libnvrtc": Component("cuda-nvrtc", "nvrtc"),
-    "libnvrtc-builtins": Component("cuda-nvrtc", "nvrtc"),
-    "libcublas": Component("cublas", "cublas"),
-    "libcublasLt": Component("cublas", "cublas"),
-    "libcufft": Component("cufft", "cufft"),
-    "libcufftw": Component("cufft", "cufft"),
-    "libcufile": Component("cufile", "cufile", "begin"),  # libcufile.so.1.9.1 of 1.9.1.3
-    "libcurand": Component("curand", "curand"),
-    "libcusolver": Component("cusolver", "cusolver"),
-    "libcusolverMg": Component("cusolver", "cusolver"),
-    "libcusparse": Component("cusparse", "cusparse"),
-    "libnvJitLink": Component("nvjitlink", "nvjitlink"),
-    "libnvToolsExt": Component("nvtx", "nvtx", numbered="not"),  # libnvToolsExt.so.1.0.0
-    "libcudnn": Component("cudnn", numbered="begin"),  # libcudnn.so.9.1.0 of 9.1.0.70
-    "libcusparseLt": Component("cusparselt", numbered="begin"),  # libcusparseLt.so.0.6.2.3 of 0.6.2
-    "libnccl": Component("nccl", numbered="begin"),
-    "libnvshmem_host": Component("nvshmem", numbered="begin"),
+_PACKAGES_BY_LIBRARY: Mapping[str, NvidiaPackage] = {
+    "libcudart": NvidiaPackage("cuda-runtime", "cudart"),
+    "libcupti": NvidiaPackage("cuda-cupti", "cupti", numbered="not"),  # libcupti.so.2024.1.1
+    "libnvrtc": NvidiaPackage("cuda-nvrtc", "nvrtc"),
+    "libnvrtc-builtins": NvidiaPackage("cuda-nvrtc", "nvrtc"),
+    "libcublas": NvidiaPackage("cublas", "cublas"),
+    "libcublasLt": NvidiaPackage("cublas", "cublas"),
+    "libcufft": NvidiaPackage("cufft", "cufft"),
+    "libcufftw": NvidiaPackage("cufft", "cufft"),
+    "libcufile": NvidiaPackage("cufile", "cufile", "begin"),  # libcufile.so.1.9.1 of 1.9.1.3
+    "libcurand": NvidiaPackage("curand", "curand"),
+    "libcusolver": NvidiaPackage("cusolver", "cusolver"),
+    "libcusolverMg": NvidiaPackage("cusolver", "cusolver"),
+    "libcusparse": NvidiaPackage("cusparse", "cusparse"),
+    "libnvJitLink": NvidiaPackage("nvjitlink", "nvjitlink"),
+    "libnvToolsExt": NvidiaPackage("nvtx", "nvtx", numbered="not"),  # libnvToolsExt.so.1.0.0
+    "libcudnn": NvidiaPackage("cudnn", numbered="begin"),  # libcudnn.so.9.1.0 of 9.1.0.70
+    "libcusparseLt": NvidiaPackage(
+        "cusparselt", numbered="begin"
+    ),  # libcusparseLt.so.0.6.2.3 of 0.6.2
+    "libnccl": NvidiaPackage("nccl", numbered="begin"),
+    "libnvshmem_host": NvidiaPackage("nvshmem", numbered="begin"),
 }
 # libcufft.so.11, libcurand.so.10 and libcudnn.so.9 of CUDA 12 have numbers of their own
-_CALLED_BY_CUDA = {
+_NUMBERED_BY_CUDA = {
     "libcudart", "libcublas", "libcublasLt", "libcupti", "libnvrtc", "libnvrtc-builtins",
     "libnvJitLink",
 }  # fmt: skip
 
 
-def component(library: str) -> Component | None:
+def find_nvidia_package(library: str) -> NvidiaPackage | None:
     """The package that has a library, by its file name."""
     stem = library.partition(".so")[0]
-    return _COMPONENTS.get("libcudnn" if stem.startswith("libcudnn_") else stem)
+    return _PACKAGES_BY_LIBRARY.get("libcudnn" if stem.startswith("libcudnn_") else stem)
 
 
-def of_distribution(name: str) -> Component | None:
+def find_package_by_distribution(name: str) -> NvidiaPackage | None:
     """The package by its name on the index: `nvidia-cublas-cu12`, `nvidia-cublas`."""
     stem = re.sub(r"-cu\d+$", "", canonicalize_name(name).removeprefix("nvidia-"))
-    return next((one for one in _COMPONENTS.values() if one.name == stem), None)
+    return next((one for one in _PACKAGES_BY_LIBRARY.values() if one.name == stem), None)
 
 
-def declared(of: Component, requires: Iterable[Requirement], majors: Collection[int] = ()) -> str:
+def find_declared_requirement(
+    of: NvidiaPackage, requires: Iterable[Requirement], majors: Collection[int] = ()
+) -> str:
     """The requirement that brings a package for one of these CUDAs, "" where none does; without
     `majors` for any.
     """
     wanted = re.compile(rf"nvidia-{of.name}(-cu\d+)?")
-    names = {of.distribution(major) for major in majors}
+    names = {of.format_distribution(major) for major in majors}
     for one in requires:
         name = canonicalize_name(one.name)
         if name in names or (not majors and wanted.fullmatch(name)):
             return name
-        if name == "cuda-toolkit" and (extra := _extra_of(of, one)) and _allows(one, majors):
+        if (
+            name == "cuda-toolkit"
+            and (extra := _find_toolkit_extra(of, one))
+            and _allows_cuda_majors(one, majors)
+        ):
             return f"{name}[{extra}]"
     return ""
 
 
-def _extra_of(of: Component, toolkit: Requirement) -> str:
+def _find_toolkit_extra(of: NvidiaPackage, toolkit: Requirement) -> str:
     return next((one for one in (of.extra, "all") if of.extra and one in toolkit.extras), "")
 
 
-def _allows(asked: Requirement, majors: Collection[int]) -> bool:
+def _allows_cuda_majors(asked: Requirement, majors: Collection[int]) -> bool:
     """Whether a release of one of these CUDAs would do."""
     return not majors or any(
         asked.specifier.contains(one, prereleases=True)
         for major in majors
-        for one in _tried(asked, major)
+        for one in _list_trial_versions(asked, major)
     )
 
 
-def _tried(asked: Requirement, major: int) -> list[str]:
+def _list_trial_versions(asked: Requirement, major: int) -> list[str]:
     """The versions that are named of that CUDA, and one before and one after all of them."""
     named = [one.version.removesuffix(".*") for one in asked.specifier]
     ours = [one for one in named if one.partition(".")[0] == str(major)]
     return [f"{major}.0", *ours, f"{major}.999"]
 
 
-def majors_of(library: str) -> Collection[int]:
+def parse_library_majors(library: str) -> Collection[int]:
     """The CUDA that a library is of, where its name has that number (libcublas.so.12)."""
     stem, _, numbers = library.partition(".so.")
     major = numbers.partition(".")[0]
-    return (int(major),) if stem in _CALLED_BY_CUDA and major.isdigit() else ()
+    return (int(major),) if stem in _NUMBERED_BY_CUDA and major.isdigit() else ()
 
 
-def majors_for(distribution: str) -> Collection[int]:
+def parse_distribution_majors(distribution: str) -> Collection[int]:
     """The CUDAs that a package of the index is for; one without -cu12 is of those from 13 on."""
     found = re.search(r"-cu(\d+)$", distribution)
-    return (int(found[1]),) if found else range(_SHARED_FROM, 100)
+    return (int(found[1]),) if found else range(_SHARED_FOLDER_MAJOR, 100)
 
 
-def is_in_its_folder(place: PurePosixPath) -> bool:
+def is_in_package_folder(place: PurePosixPath) -> bool:
     """Whether a package has that file, `nvidia/cublas/lib/libcublas.so.12` below site-packages."""
-    found = component(place.name)
-    if found is None or len(place.parts) != _PLACE:
+    found = find_nvidia_package(place.name)
+    if found is None or len(place.parts) != _LIBRARY_PATH_PARTS:
         return False
     top, folder, last, _ = place.parts
     if (top, last) != ("nvidia", "lib"):
         return False
-    shared = bool(found.extra and _ALL_IN_ONE.fullmatch(folder))
+    shared = bool(found.extra and _SHARED_FOLDER.fullmatch(folder))
     return shared or folder == found.name.replace("-", "_")
 
 
-def pinned(of: Component, cuda: str, file: str) -> str:
+def build_pinned_requirement(of: NvidiaPackage, cuda: str, file: str) -> str:
     """The requirement for the package that has what `file` is in a toolkit of CUDA `cuda`.
 
     `libcublas.so.12.4.5.8` of CUDA 12.4.131 → `nvidia-cublas-cu12==12.4.5.8`. Where the name of the
@@ -154,13 +162,13 @@ def pinned(of: Component, cuda: str, file: str) -> str:
     number, any of that release of CUDA.
     """
     major, minor = cuda.split(".")[:2]
-    numbers = _NUMBERS.search(file)
+    numbers = _FILE_VERSION.search(file)
     parts = numbers[1].split(".") if numbers else []
     if of.numbered == "not" or not parts:
         version = f"{major}.{minor}.*" if of.extra else ""
-    elif of.numbered == "whole" and len(parts) >= _WHOLE:
+    elif of.numbered == "whole" and len(parts) >= _MIN_VERSION_PARTS:
         version = ".".join(parts)
     else:
-        version = f"{'.'.join(parts[:_WHOLE])}.*"
-    name = of.distribution(int(major))
+        version = f"{'.'.join(parts[:_MIN_VERSION_PARTS])}.*"
+    name = of.format_distribution(int(major))
     return f"{name}=={version}" if version else name

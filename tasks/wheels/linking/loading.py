@@ -20,16 +20,16 @@ _OPENED_FIRST = ("torch/lib/libtorch_global_deps.", "torch/_C.")  # by torch/__i
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedLibrary:
     """A library, or the interpreter, in the process; `by` is what needed it first."""
 
     place: str
     linkage: Linkage
-    by: Loaded | None = None
+    by: LoadedLibrary | None = None
 
 
 @dataclass(frozen=True)
-class Search:
+class LibrarySearch:
     """Where the loader looks beyond the paths of the libraries themselves.
 
     `path` is LD_LIBRARY_PATH, `cache` maps a name to files, `folders` come last, and `look` tells
@@ -43,7 +43,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Need:
+class LibraryNeed:
     """`library` needs `name` and gets the file `place`, None where there is none."""
 
     library: str
@@ -51,7 +51,7 @@ class Need:
     place: str | None
 
 
-def order(held: Mapping[str, Linkage]) -> list[str]:
+def sort_by_load_order(held: Mapping[str, Linkage]) -> list[str]:
     """The libraries of a wheel in the order to open them: those that torch opens first, then those
     that no other one needs.
 
@@ -59,14 +59,14 @@ def order(held: Mapping[str, Linkage]) -> list[str]:
     """
     needed = {name for linkage in held.values() for name in linkage.needed}
 
-    def rank(name: str) -> tuple[bool, ...]:
+    def compute_rank(name: str) -> tuple[bool, ...]:
         first = (not name.startswith(start) for start in _OPENED_FIRST)
         return *first, bool(needed & {held[name].soname, posixpath.basename(name)})
 
-    return sorted(held, key=lambda name: (rank(name), name))
+    return sorted(held, key=lambda name: (compute_rank(name), name))
 
 
-def load(libraries: Sequence[Loaded], search: Search) -> list[Need]:
+def load_libraries(libraries: Sequence[LoadedLibrary], search: LibrarySearch) -> list[LibraryNeed]:
     """What each library that comes in needs and gets, `libraries` one after the other into one
     process.
 
@@ -74,60 +74,62 @@ def load(libraries: Sequence[Loaded], search: Search) -> list[Need]:
     here. A library that is only opened itself, and that nobody found, meets none.
     """
     known: dict[str, str] = {}
-    opened: dict[str, Loaded] = {}
+    opened: dict[str, LoadedLibrary] = {}
     for library in libraries:
         waiting = deque([library])
         while waiting:  # breadth first, as the loader does
             one = waiting.popleft()
             if one.place not in opened:
                 opened[one.place] = one
-                waiting += _brought(one, known, search)
+                waiting += _load_dependencies(one, known, search)
     return [
-        Need(place, name, known.get(name))
+        LibraryNeed(place, name, known.get(name))
         for place, one in opened.items()
         for name in one.linkage.needed
     ]
 
 
-def _brought(one: Loaded, known: dict[str, str], search: Search) -> list[Loaded]:
+def _load_dependencies(
+    one: LoadedLibrary, known: dict[str, str], search: LibrarySearch
+) -> list[LoadedLibrary]:
     """What comes in because `one` needs it; `known` gets its names."""
     missing = [name for name in one.linkage.needed if name not in known]
-    found = {name: library for name in missing if (library := _find(name, one, search))}
+    found = {name: library for name in missing if (library := _find_library(name, one, search))}
     for name, library in found.items():
         known[name] = library.place
         known.setdefault(library.linkage.soname or name, library.place)
     return list(found.values())
 
 
-def _find(name: str, one: Loaded, search: Search) -> Loaded | None:
-    for place in _places(name, one, search):
+def _find_library(name: str, one: LoadedLibrary, search: LibrarySearch) -> LoadedLibrary | None:
+    for place in _list_candidate_paths(name, one, search):
         linkage = search.look(place)
         # those for another machine are passed over: 32 bit libraries are in the same cache
         if linkage and linkage.machine == one.linkage.machine:
-            return Loaded(place, linkage, one)
+            return LoadedLibrary(place, linkage, one)
     return None
 
 
-def _places(name: str, one: Loaded, search: Search) -> Iterator[str]:
+def _list_candidate_paths(name: str, one: LoadedLibrary, search: LibrarySearch) -> Iterator[str]:
     if "/" in name:  # linked by its path, since it has no soname
         yield name
         return
-    first = () if one.linkage.runpath else _inherited(one)
-    for folder in (*first, *search.path, *_expanded(one, one.linkage.runpath)):
+    first = () if one.linkage.runpath else _list_inherited_rpaths(one)
+    for folder in (*first, *search.path, *_expand_origin(one, one.linkage.runpath)):
         yield posixpath.join(folder, name)
     yield from search.cache.get(name, ())
     for folder in search.folders:
         yield posixpath.join(folder, name)
 
 
-def _inherited(one: Loaded | None) -> Iterator[str]:
+def _list_inherited_rpaths(one: LoadedLibrary | None) -> Iterator[str]:
     """RPATH of a library and of those that led to it; what has a RUNPATH has no RPATH."""
     while one:
-        yield from () if one.linkage.runpath else _expanded(one, one.linkage.rpath)
+        yield from () if one.linkage.runpath else _expand_origin(one, one.linkage.rpath)
         one = one.by
 
 
-def _expanded(one: Loaded, folders: Iterable[str]) -> Iterator[str]:
+def _expand_origin(one: LoadedLibrary, folders: Iterable[str]) -> Iterator[str]:
     """Absolute folders; `$LIB` and `$PLATFORM` are not replaced, PyTorch uses neither."""
     origin = posixpath.dirname(one.place)
     for folder in folders:

@@ -10,11 +10,11 @@ from typing import Literal
 
 # Who supplies a library: the wheel itself, the CUDA toolkit or NVIDIA's packages, another Python
 # package, something left in the build folder or the source tree, the system, the driver
-Origin = Literal["wheel", "toolkit", "environment", "build", "system", "driver"]
+LibraryOrigin = Literal["wheel", "toolkit", "environment", "build", "system", "driver"]
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportedSymbols:
     """What a library exports, as a digest; `cxx11_abi` as in `Surface`, by its names."""
 
     digest: str
@@ -22,13 +22,13 @@ class Exported:
 
 
 @dataclass(frozen=True)
-class ExportedBy:
+class ExportedSymbolsCache:
     """wheel-symbols.json: what was read in the libraries of the last torch, by their digests in
     RECORD, or by size and time where there is none. `reader` tells which reading it was.
     """
 
     reader: int
-    libraries: Mapping[str, Exported]
+    libraries: Mapping[str, ExportedSymbols]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Linkage:
 
 
 @dataclass(frozen=True)
-class Dlls:
+class SystemDlls:
     """Of names that a wheel needs, in small letters: which come with every Windows, which with
     Python, and which with the Visual C++ redistributable.
     """
@@ -58,7 +58,7 @@ class Dlls:
 
 
 @dataclass(frozen=True)
-class Linkages:
+class LinkageCache:
     """wheel-linkages.json: what was read in the libraries of the last wheel, by their digests in
     RECORD, None for one of another format. `reader` tells which reading it was.
     """
@@ -68,7 +68,7 @@ class Linkages:
 
 
 @dataclass(frozen=True)
-class Patched:
+class PatchedLibraries:
     """wheel-patched.json: the libraries of the last wheel whose RPATH was set. A digest of what the
     linker left and of the RPATH → the sha256 of what became of it, as RECORD writes it.
     """
@@ -77,13 +77,13 @@ class Patched:
 
 
 @dataclass(frozen=True)
-class Linked:
+class LinkedLibrary:
     """What one library is linked with: library → who supplies it; and the absolute paths in it, of
     RPATH above all → whose they are.
     """
 
-    needed: Mapping[str, Origin]
-    paths: Mapping[str, Origin]
+    needed: Mapping[str, LibraryOrigin]
+    paths: Mapping[str, LibraryOrigin]
 
 
 @dataclass(frozen=True)
@@ -93,4 +93,4 @@ class WheelLibraries:
     """
 
     wheel: str
-    libraries: Mapping[str, Linked]
+    libraries: Mapping[str, LinkedLibrary]

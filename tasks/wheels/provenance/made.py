@@ -10,11 +10,11 @@ from pathlib import PurePath
 
 from tasks.core.model import Json
 
-EARLIEST = 315_532_800  # 1980-01-01, UTC: no archive of wheels holds an earlier time
+EARLIEST_TIMESTAMP = 315_532_800  # 1980-01-01, UTC: no archive of wheels holds an earlier time
 
 
 @dataclass(frozen=True)
-class Tree:
+class SourceInfo:
     """A source. `url` is "" where it is a folder of this machine; a checkout has its `commit`, any
     other source a `digest` (sha256) of it; `edits` is a digest of what differs from that, "" when
     clean. `submodules` maps paths to commits, `patches` are the sha256 of those applied.
@@ -29,7 +29,7 @@ class Tree:
 
 
 @dataclass(frozen=True)
-class Tool:
+class BuildTool:
     """A compiler; `digest` is the beginning of the sha256 of its file, "" where it is not known."""
 
     name: str
@@ -37,13 +37,13 @@ class Tool:
     digest: str = ""
 
 
-def tool(path: str, version: str, digest: str) -> Tool:
+def describe_tool(path: str, version: str, digest: str) -> BuildTool:
     """By the name that it was found under, without its folder."""
-    return Tool(PurePath(path).name, version, digest)
+    return BuildTool(PurePath(path).name, version, digest)
 
 
 @dataclass(frozen=True)
-class Made:
+class BuildInputs:
     """A wheel by `name` and `version`, and what went into it.
 
     `epoch` is the time of the source, in seconds since 1970. `cuda` is the full version of the
@@ -53,9 +53,9 @@ class Made:
 
     name: str
     version: str
-    tree: Tree
+    tree: SourceInfo
     epoch: int
-    compilers: tuple[Tool, ...]
+    compilers: tuple[BuildTool, ...]
     cuda: str = ""
     packages: tuple[str, ...] = ()
     torch: str = ""
@@ -70,15 +70,15 @@ class Invocation:
     """
 
     kind: str
-    asked: Json
-    decided: Json
+    settings: Json
+    resolution: Json
     installed: Mapping[str, str]
     began: str
     ended: str
 
 
-def dated(env: Mapping[str, str], date: int) -> dict[str, str]:
+def add_source_date(env: Mapping[str, str], date: int) -> dict[str, str]:
     """An environment in which compilers and archivers take the time of the source for now, where a
     person named no other.
     """
-    return {"SOURCE_DATE_EPOCH": str(max(date, EARLIEST)), **env}
+    return {"SOURCE_DATE_EPOCH": str(max(date, EARLIEST_TIMESTAMP)), **env}

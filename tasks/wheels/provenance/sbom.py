@@ -13,30 +13,30 @@ from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 
-from tasks.wheels.provenance.made import Made, Tree
+from tasks.wheels.provenance.made import BuildInputs, SourceInfo
 
 if TYPE_CHECKING:
     from cyclonedx.model.bom import Bom
     from cyclonedx.model.component import Component
     from packageurl import PackageURL
 
-PLACE = "sboms/torchyard.cdx.json"  # in dist-info
-_OURS = uuid.uuid5(uuid.NAMESPACE_URL, "https://cyclonedx.org/torchyard")
-_GITHUB = "https://github.com/"
+SBOM_PATH = "sboms/torchyard.cdx.json"  # in dist-info
+_TORCHYARD_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://cyclonedx.org/torchyard")
+_GITHUB_URL = "https://github.com/"
 
 
-def sbom(made: Made) -> str:
+def build_sbom(made: BuildInputs) -> str:
     """The document; its serial number is made from all else that is in it."""
     from cyclonedx.output.json import JsonV1Dot6  # noqa: PLC0415 - only where a wheel is made
 
-    bom = _bom(made)
+    bom = _build_bom(made)
     bom.serial_number = uuid.UUID(int=0)
     text = JsonV1Dot6(bom).output_as_string(indent=2)
-    bom.serial_number = uuid.uuid5(_OURS, text)
+    bom.serial_number = uuid.uuid5(_TORCHYARD_NAMESPACE, text)
     return JsonV1Dot6(bom).output_as_string(indent=2) + "\n"
 
 
-def purl(kind: str, name: str, version: str) -> PackageURL:
+def build_purl(kind: str, name: str, version: str) -> PackageURL:
     """A package URL (https://github.com/package-url/purl-spec); of a GitHub repository too."""
     from packageurl import PackageURL  # noqa: PLC0415
 
@@ -44,15 +44,15 @@ def purl(kind: str, name: str, version: str) -> PackageURL:
     return PackageURL(kind, namespace or None, rest, version)
 
 
-def repository(tree: Tree) -> str:
+def format_repository_purl(tree: SourceInfo) -> str:
     """The package URL of a source, "" where its place may not be told or has no such name."""
-    if not tree.url.startswith(_GITHUB) or not tree.commit:
+    if not tree.url.startswith(_GITHUB_URL) or not tree.commit:
         return ""
-    path = tree.url.removeprefix(_GITHUB).removesuffix("/").removesuffix(".git").lower()
-    return str(purl("github", path, tree.commit)) if path.count("/") == 1 else ""
+    path = tree.url.removeprefix(_GITHUB_URL).removesuffix("/").removesuffix(".git").lower()
+    return str(build_purl("github", path, tree.commit)) if path.count("/") == 1 else ""
 
 
-def _bom(made: Made) -> Bom:
+def _build_bom(made: BuildInputs) -> Bom:
     from cyclonedx.model.bom import Bom, BomMetaData  # noqa: PLC0415
     from cyclonedx.model.component import Component  # noqa: PLC0415
 
@@ -60,51 +60,55 @@ def _bom(made: Made) -> Bom:
         name=made.name,
         version=made.version,
         bom_ref="wheel",
-        purl=purl("pypi", made.name.lower(), made.version),
+        purl=build_purl("pypi", made.name.lower(), made.version),
     )
-    parts = [*_source(made.tree), *_tools(made)]
+    parts = [*_build_source_components(made.tree), *_build_tool_components(made)]
     when = datetime.datetime.fromtimestamp(made.epoch, datetime.UTC)
     bom = Bom(components=parts, metadata=BomMetaData(component=wheel, timestamp=when))
     bom.register_dependency(wheel, parts)
     return bom
 
 
-def _source(tree: Tree) -> Iterator[Component]:
+def _build_source_components(tree: SourceInfo) -> Iterator[Component]:
     place = {"repository": tree.url} if tree.url else {}
     edits = {"edits": tree.edits} if tree.edits else {}
-    yield _part(
+    yield _build_component(
         "source",
         tree.url.rpartition("/")[2].removesuffix(".git") or "source",
         tree.commit,
         sha256=tree.digest,
-        url=repository(tree),
+        url=format_repository_purl(tree),
         told={**place, **edits},
     )
     for path, commit in tree.submodules.items():
-        yield _part(f"submodule:{path}", path, commit)
+        yield _build_component(f"submodule:{path}", path, commit)
     for number, digest in enumerate(tree.patches, 1):
-        yield _part(f"patch:{number}", f"patch {number}", "", sha256=digest)
+        yield _build_component(f"patch:{number}", f"patch {number}", "", sha256=digest)
 
 
-def _tools(made: Made) -> Iterator[Component]:
+def _build_tool_components(made: BuildInputs) -> Iterator[Component]:
     """What the wheel was made with, and is no part of it."""
     if made.torch:
         told = {"surface": made.surface}
-        url = str(purl("pypi", "torch", made.torch))
-        yield _part("torch", "torch", made.torch, url=url, told=told, inside=False)
+        url = str(build_purl("pypi", "torch", made.torch))
+        yield _build_component("torch", "torch", made.torch, url=url, told=told, inside=False)
     if made.cuda:
-        yield _part("cuda", "CUDA toolkit", made.cuda, told={"nvcc": made.cuda}, inside=False)
+        yield _build_component(
+            "cuda", "CUDA toolkit", made.cuda, told={"nvcc": made.cuda}, inside=False
+        )
     for line in made.packages:
         asked = Requirement(line)
         version = str(asked.specifier).removeprefix("==")
-        url = str(purl("pypi", asked.name, version))
-        yield _part(f"package:{asked.name}", asked.name, version, url=url, inside=False)
+        url = str(build_purl("pypi", asked.name, version))
+        yield _build_component(f"package:{asked.name}", asked.name, version, url=url, inside=False)
     for number, tool in enumerate(made.compilers, 1):
         told = {"sha256-begins": tool.digest} if tool.digest else {}
-        yield _part(f"compiler:{number}", tool.name, tool.version, told=told, inside=False)
+        yield _build_component(
+            f"compiler:{number}", tool.name, tool.version, told=told, inside=False
+        )
 
 
-def _part(  # noqa: PLR0913 - a component is that much
+def _build_component(  # noqa: PLR0913 - a component is that much
     ref: str,
     name: str,
     version: str,

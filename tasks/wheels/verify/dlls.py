@@ -13,56 +13,70 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from tasks.core.dependencies import applying
-from tasks.core.model import Status
-from tasks.wheels.linking.cudapackages import Component, component, declared
-from tasks.wheels.verify.outside import Outside, Surroundings, has_torch, torch_of
+from tasks.core.dependencies import select_applicable_requirements
+from tasks.core.model import CheckStatus
+from tasks.wheels.linking.cudapackages import (
+    NvidiaPackage,
+    find_declared_requirement,
+    find_nvidia_package,
+)
+from tasks.wheels.verify.outside import (
+    ExternalLibrary,
+    TargetEnvironment,
+    describe_torch,
+    has_torch,
+)
 
-_TORCH = re.compile(r"(torch|c10|shm|caffe2|uv)(_\w+)?\.dll")
-_DRIVER = re.compile(r"(nvcuda|nvml|nvcuvid|nvencodeapi64|nvoptix\.\d+)\.dll")
+_TORCH_DLL = re.compile(r"(torch|c10|shm|caffe2|uv)(_\w+)?\.dll")
+_DRIVER_DLL = re.compile(r"(nvcuda|nvml|nvcuvid|nvencodeapi64|nvoptix\.\d+)\.dll")
 # cudart64_12.dll, cublasLt64_13.dll, nvrtc64_120_0.dll, cudnn_ops64_9.dll, nvJitLink_120_0.dll
-_NUMBERED = re.compile(r"(?P<stem>[a-z-]+(_[a-z][a-z_]*)??)(64)?_\d[\d_.]*\.dll")
-_OWN = {"nvtoolsext": "nvToolsExt", "nvjitlink": "nvJitLink", "cublaslt": "cublasLt",
+_NUMBERED_DLL = re.compile(r"(?P<stem>[a-z-]+(_[a-z][a-z_]*)??)(64)?_\d[\d_.]*\.dll")
+_STEM_SPELLINGS = {"nvtoolsext": "nvToolsExt", "nvjitlink": "nvJitLink", "cublaslt": "cublasLt",
         "cusolvermg": "cusolverMg"}  # fmt: skip
 
 
-def outside(needed: Mapping[str, Sequence[str]], beside: Surroundings) -> list[Outside]:
+def find_external_dlls(
+    needed: Mapping[str, Sequence[str]], beside: TargetEnvironment
+) -> list[ExternalLibrary]:
     """What the libraries of a wheel, with what each of them `needed`, do not find in it; sorted."""
-    beside = replace(beside, requires=applying(beside.requires, "windows"))
+    beside = replace(beside, requires=select_applicable_requirements(beside.requires, "windows"))
     inside = {PurePosixPath(name).name.lower() for name in needed}
     users: dict[str, list[str]] = {}
     for library, names in needed.items():
         for name in names:
             if name not in inside:
                 users.setdefault(name, []).append(PurePosixPath(library).name)
-    return [Outside(name, tuple(users[name]), *_brought(name, beside)) for name in sorted(users)]
+    return [
+        ExternalLibrary(name, tuple(users[name]), *_find_dll_provider(name, beside))
+        for name in sorted(users)
+    ]
 
 
-def nvidias(name: str) -> Component | None:
+def find_dll_package(name: str) -> NvidiaPackage | None:
     """The package of NVIDIA's that has a DLL, by its name in small letters."""
-    if not (found := _NUMBERED.fullmatch(name)):
+    if not (found := _NUMBERED_DLL.fullmatch(name)):
         return None
     stem = found["stem"]
     if stem.startswith("cudnn_"):
         stem = "cudnn"
-    return component(f"lib{_OWN.get(stem, stem)}.so")
+    return find_nvidia_package(f"lib{_STEM_SPELLINGS.get(stem, stem)}.so")
 
 
-def _brought(name: str, beside: Surroundings) -> tuple[Status, str]:
-    if _DRIVER.fullmatch(name):
+def _find_dll_provider(name: str, beside: TargetEnvironment) -> tuple[CheckStatus, str]:
+    if _DRIVER_DLL.fullmatch(name):
         return "passed", "the driver"
-    if package := nvidias(name):
-        return _by_nvidia(package, beside)
-    if _TORCH.fullmatch(name) and has_torch(beside):
-        return "passed", torch_of(beside)
-    return _of_windows(name, beside)
+    if package := find_dll_package(name):
+        return _check_nvidia_dll(package, beside)
+    if _TORCH_DLL.fullmatch(name) and has_torch(beside):
+        return "passed", describe_torch(beside)
+    return _check_windows_dll(name, beside)
 
 
-def _of_windows(name: str, beside: Surroundings) -> tuple[Status, str]:
+def _check_windows_dll(name: str, beside: TargetEnvironment) -> tuple[CheckStatus, str]:
     if beside.windows is None:
         return "not run", "delvewheel, which knows what every Windows has, is not installed"
     if name in beside.windows.redistributable:
-        return _by_runtime(beside)
+        return _check_redistributable(beside)
     for names, whose in (
         (beside.windows.windows, "every Windows"),
         (beside.windows.python, "Python"),
@@ -72,15 +86,15 @@ def _of_windows(name: str, beside: Surroundings) -> tuple[Status, str]:
     return "failed", "no requirement brings it, and not every Windows has it"
 
 
-def _by_runtime(beside: Surroundings) -> tuple[Status, str]:
-    if beside.asks_for_runtime:
+def _check_redistributable(beside: TargetEnvironment) -> tuple[CheckStatus, str]:
+    if beside.is_runtime_required:
         return "passed", "the Visual C++ redistributable, which torch asks for"
     return "failed", "the Visual C++ redistributable has it, and no requirement brings that"
 
 
-def _by_nvidia(package: Component, beside: Surroundings) -> tuple[Status, str]:
+def _check_nvidia_dll(package: NvidiaPackage, beside: TargetEnvironment) -> tuple[CheckStatus, str]:
     if has_torch(beside):  # whose wheel for Windows holds CUDA, and which is imported first
-        return "passed", f"what comes with {torch_of(beside)}"
-    if by := declared(package, beside.requires):
+        return "passed", f"what comes with {describe_torch(beside)}"
+    if by := find_declared_requirement(package, beside.requires):
         return "not run", f"{by} has it, and only the package's own code could lead there"
     return "failed", f"nvidia-{package.name} has it, and Requires-Dist does not name that"

@@ -14,21 +14,21 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
-from tasks.core.dependencies import readable
+from tasks.core.dependencies import parse_requirements
 from tasks.core.errors import BadArtifactError
 from tasks.core.model import Artifact
 from tasks.system import files
-from tasks.system.voice import tick
+from tasks.system.voice import show_progress
 from tasks.wheels.binaries import elf, manylinux, pe, windowsdlls
-from tasks.wheels.binaries.codereader import Reader
-from tasks.wheels.binaries.machinecode import Images
+from tasks.wheels.binaries.codereader import MachineCodeReader
+from tasks.wheels.binaries.machinecode import MachineCodeImages
 from tasks.wheels.files import wheelfile, wheelhouse
-from tasks.wheels.linking.values import Dlls, Linkage
-from tasks.wheels.provenance.sbom import PLACE
+from tasks.wheels.linking.values import Linkage, SystemDlls
+from tasks.wheels.provenance.sbom import SBOM_PATH
 
 
 @dataclass(frozen=True)
-class Looked:
+class WheelInfo:
     """A wheel as it is. `problem` is what RECORD and the members disagree in, "" where they agree;
     `sbom` and `statement` are None where there is none, {} where it cannot be read.
 
@@ -45,57 +45,57 @@ class Looked:
     requires: tuple[Requirement, ...] = ()
     sbom: Mapping[str, Any] | None = None
     statement: Mapping[str, Any] | None = None
-    held: Mapping[str, Linkage] = field(default_factory=dict)
-    images: Mapping[str, Images] = field(default_factory=dict)
-    unread: Mapping[str, str] = field(default_factory=dict)
+    linkages: Mapping[str, Linkage] = field(default_factory=dict)
+    images: Mapping[str, MachineCodeImages] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
     system: frozenset[str] | None = None
     dlls: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    windows: Dlls | None = None
+    windows: SystemDlls | None = None
     libraries: tuple[str, ...] = ()
 
 
-def look(wheel: Path, reader: Reader) -> Looked:
+def inspect_wheel(wheel: Path, reader: MachineCodeReader) -> WheelInfo:
     """Also of what is no wheel at all: that is its problem."""
-    tick(f"reading {wheel.name}")
-    artifact = files.artifact(wheel)
-    statement = _json_of(wheelhouse.statement_of(wheel))
+    show_progress(f"reading {wheel.name}")
+    artifact = files.read_artifact(wheel)
+    statement = _read_json(wheelhouse.resolve_statement_path(wheel))
     try:
-        return _look(wheel, reader, artifact, statement)
+        return _inspect_archive(wheel, reader, artifact, statement)
     except BadArtifactError as error:
-        return Looked(artifact, error.what, statement=statement)
+        return WheelInfo(artifact, error.message, statement=statement)
 
 
-def _look(
-    wheel: Path, reader: Reader, artifact: Artifact, statement: Mapping[str, Any] | None
-) -> Looked:
-    with wheelfile.opened(wheel) as archive:
-        recorded = wheelfile.record(archive)
-        if problem := _problem(wheel, archive, recorded):
-            return Looked(artifact, problem, statement=statement)
-        info = wheelfile.described(archive, "METADATA")
+def _inspect_archive(
+    wheel: Path, reader: MachineCodeReader, artifact: Artifact, statement: Mapping[str, Any] | None
+) -> WheelInfo:
+    with wheelfile.open_wheel(wheel) as archive:
+        recorded = wheelfile.read_record(archive)
+        if problem := _find_record_problem(wheel, archive, recorded):
+            return WheelInfo(artifact, problem, statement=statement)
+        info = wheelfile.find_dist_info_file(archive, "METADATA")
         told = HeaderParser().parsestr(archive.read(info).decode("utf-8"))
-        place = info.replace("METADATA", PLACE)
-        sbom = _parsed(archive.read(place)) if place in recorded else None
-        found = _libraries(archive, recorded, reader)
-    return Looked(
+        place = info.replace("METADATA", SBOM_PATH)
+        sbom = _parse_json(archive.read(place)) if place in recorded else None
+        found = _inspect_libraries(archive, recorded, reader)
+    return WheelInfo(
         artifact,
         "",
         name=str(told["Name"]),
         version=str(told["Version"]),
-        requires=tuple(_requirements(told)),
+        requires=tuple(_parse_requirements(told)),
         sbom=sbom,
         statement=statement,
-        held=found.held,
+        linkages=found.linkages,
         images=found.images,
-        unread=found.unread,
-        system=manylinux.libraries(),
+        unreadable=found.unreadable,
+        system=manylinux.read_manylinux_libraries(),
         dlls=found.dlls,
-        libraries=tuple(wheelfile.libraries(recorded)),
-        windows=windowsdlls.known(name for names in found.dlls.values() for name in names),
+        libraries=tuple(wheelfile.list_libraries(recorded)),
+        windows=windowsdlls.classify_dlls(name for names in found.dlls.values() for name in names),
     )
 
 
-def _problem(wheel: Path, archive: zipfile.ZipFile, recorded: Mapping[str, str]) -> str:
+def _find_record_problem(wheel: Path, archive: zipfile.ZipFile, recorded: Mapping[str, str]) -> str:
     missing = sorted(recorded.keys() - set(archive.namelist()))
     if missing:
         return f"RECORD lists {', '.join(missing[:3])}, and the wheel does not hold it"
@@ -104,51 +104,55 @@ def _problem(wheel: Path, archive: zipfile.ZipFile, recorded: Mapping[str, str])
 
 
 @dataclass
-class _Found:
+class _LibraryContents:
     """By the library's name in the wheel."""
 
-    held: dict[str, Linkage] = field(default_factory=dict)
+    linkages: dict[str, Linkage] = field(default_factory=dict)
     dlls: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    images: dict[str, Images] = field(default_factory=dict)
-    unread: dict[str, str] = field(default_factory=dict)
+    images: dict[str, MachineCodeImages] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
 
 
-def _libraries(archive: zipfile.ZipFile, recorded: Mapping[str, str], reader: Reader) -> _Found:
+def _inspect_libraries(
+    archive: zipfile.ZipFile, recorded: Mapping[str, str], reader: MachineCodeReader
+) -> _LibraryContents:
     """One at a time on the disk: a whole torch holds gigabytes of them."""
-    found = _Found()
+    found = _LibraryContents()
     with tempfile.TemporaryDirectory(prefix="torchyard-verify-") as folder:
-        for name in wheelfile.libraries(recorded):
+        for name in wheelfile.list_libraries(recorded):
             path = Path(archive.extract(name, folder))
             try:
-                _read(found, name, path, reader)
+                _inspect_library(found, name, path, reader)
             except BadArtifactError as error:
-                found.unread[name] = error.what
+                found.unreadable[name] = error.message
             path.unlink()
     return found
 
 
-def _read(found: _Found, name: str, path: Path, reader: Reader) -> None:
-    if linkage := elf.read(path):
-        found.held[name] = linkage
-    elif pe.is_readable() and (needed := pe.needed(path)) is not None:
+def _inspect_library(
+    found: _LibraryContents, name: str, path: Path, reader: MachineCodeReader
+) -> None:
+    if linkage := elf.read_elf_linkage(path):
+        found.linkages[name] = linkage
+    elif pe.is_pefile_installed() and (needed := pe.read_needed_dlls(path)) is not None:
         found.dlls[name] = needed
-    images = reader.images(path)
+    images = reader.read_images(path)
     if images.cubins or images.ptx:
         found.images[name] = images
 
 
-def _requirements(told: Message) -> Iterator[Requirement]:
+def _parse_requirements(told: Message) -> Iterator[Requirement]:
     """On whatever machine: a requirement of an extra alone is none."""
-    for asked in readable(told.get_all("Requires-Dist", [])):
+    for asked in parse_requirements(told.get_all("Requires-Dist", [])):
         if not (asked.marker and "extra" in str(asked.marker)):
             yield asked
 
 
-def _json_of(path: Path) -> Mapping[str, Any] | None:
-    return _parsed(path.read_bytes()) if path.is_file() else None
+def _read_json(path: Path) -> Mapping[str, Any] | None:
+    return _parse_json(path.read_bytes()) if path.is_file() else None
 
 
-def _parsed(text: bytes) -> Mapping[str, Any]:
+def _parse_json(text: bytes) -> Mapping[str, Any]:
     try:
         found = json.loads(text)
     except ValueError:

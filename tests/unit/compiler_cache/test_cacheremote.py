@@ -15,24 +15,29 @@ import pytest
 
 from tasks.cli.commands import settings as settings_report
 from tasks.compiler_cache import cachereach, compilercache
-from tasks.compiler_cache.compilercache import Counts, counts_of_log
-from tasks.compiler_cache.distributed import Handed
-from tasks.core.deps_model import Cache
+from tasks.compiler_cache.compilercache import CacheCounts, read_log_counts
+from tasks.compiler_cache.distributed import CompileDistribution
+from tasks.core.deps_model import CompilerCache
 from tasks.core.errors import CommandFailedError, SettingsError
 from tasks.core.model import Command, Layout
-from tasks.jobs.crew import Crew
-from tasks.lock.profile import Subject
+from tasks.jobs.crew import JobScheduler
+from tasks.lock.profile import SelectedProfile
 from tasks.runlog import runs
-from tasks.settings.cacheremote import account, address, lacks, variables
-from tasks.settings.load import load
+from tasks.settings.cacheremote import (
+    build_cache_variables,
+    explain_unsupported_url,
+    parse_cache_account,
+    parse_cache_address,
+)
+from tasks.settings.load import load_settings
 from tasks.settings.schema import Settings
 from tasks.stages.compile import action as compile_action
-from tasks.stages.compile.decision import Decision
-from tasks.stages.compile.told import Run
-from tasks.stages.env.job import Caching
+from tasks.stages.compile.decision import FolderDecision
+from tasks.stages.compile.told import CompileStatistics
+from tasks.stages.env.job import CacheEnvironment
 from tasks.stages.extensions import build
 from tasks.stages.extensions.job import ExtensionJob
-from tasks.stages.extensions.plan import plan
+from tasks.stages.extensions.plan import plan_extension
 from tasks.system import files, manifests
 from tests.support.actionyard import CHOICE
 from tests.support.checkout import KNOWLEDGE, Heard, opened, write
@@ -40,9 +45,9 @@ from tests.support.redisserver import kept_port
 from tests.support.rows import each_row
 from tests.support.systems import posix_only
 
-CCACHE = Cache("ccache", "/usr/bin/ccache", "4.7.5")
+CCACHE = CompilerCache("ccache", "/usr/bin/ccache", "4.7.5")
 TIMES = "|connect-timeout=500|operation-timeout=2000"
-SCCACHE = Cache("sccache", "/usr/bin/sccache", "0.16.0")
+SCCACHE = CompilerCache("sccache", "/usr/bin/sccache", "0.16.0")
 
 
 @pytest.fixture(autouse=True)
@@ -87,26 +92,34 @@ def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_url_becomes_each_programs_own_variables(
     kind: str, version: str, url: str, expected: dict[str, str]
 ) -> None:
-    assert variables(kind, version, url) == expected
+    assert build_cache_variables(kind, version, url) == expected
 
 
 def test_one_word_before_the_host_is_a_password_to_redis_and_a_user_to_others() -> None:
-    assert (account("redis://pw@h").user, account("redis://pw@h").password) == ("", "pw")
-    assert (account("http://me@h").user, account("http://me@h").password) == ("me", "")
+    assert (
+        parse_cache_account("redis://pw@h").user,
+        parse_cache_account("redis://pw@h").password,
+    ) == ("", "pw")
+    assert (
+        parse_cache_account("http://me@h").user,
+        parse_cache_account("http://me@h").password,
+    ) == ("me", "")
 
 
 def test_a_url_that_this_ccache_would_fail_each_compilation_with_is_not_given_to_it() -> None:
-    assert not lacks("ccache", "file-storage redis-storage", "redis://h")
-    assert "knows no redis" in lacks("ccache", "file-storage", "redis://h")
-    assert "knows no s3" in lacks("ccache", "file-storage redis-storage http-storage", "s3://b")
-    assert not lacks("sccache", "", "s3://b")
-    assert "is for ccache" in lacks("sccache", "", "redis://h|read-only")
+    assert not explain_unsupported_url("ccache", "file-storage redis-storage", "redis://h")
+    assert "knows no redis" in explain_unsupported_url("ccache", "file-storage", "redis://h")
+    assert "knows no s3" in explain_unsupported_url(
+        "ccache", "file-storage redis-storage http-storage", "s3://b"
+    )
+    assert not explain_unsupported_url("sccache", "", "s3://b")
+    assert "is for ccache" in explain_unsupported_url("sccache", "", "redis://h|read-only")
 
 
 def test_attributes_are_no_part_of_the_place() -> None:
-    assert address("redis://:pw@h:6380|read-only") == ("h", 6380)
-    assert address("redis://h|read-only") == ("h", 6379)
-    assert address("redis://[::1]:7") == ("::1", 7)
+    assert parse_cache_address("redis://:pw@h:6380|read-only") == ("h", 6380)
+    assert parse_cache_address("redis://h|read-only") == ("h", 6379)
+    assert parse_cache_address("redis://[::1]:7") == ("::1", 7)
 
 
 @contextmanager
@@ -128,9 +141,9 @@ def server(*answers: bytes) -> Iterator[str]:
         yield f"127.0.0.1:{listening.getsockname()[1]}"
 
 
-def joined(cache: Cache, url: str, env: dict[str, str]) -> dict[str, str]:
+def joined(cache: CompilerCache, url: str, env: dict[str, str]) -> dict[str, str]:
     """The environment of a block; no file is written for what holds no password."""
-    with cachereach.remote_environment(cache, url, env, PurePath("nowhere")) as given:
+    with cachereach.open_remote_environment(cache, url, env, PurePath("nowhere")) as given:
         return given
 
 
@@ -145,13 +158,13 @@ def test_one_that_answers_is_used_and_asked_once(
     assert heard == []
 
 
-def ccache(folder: Path) -> Cache:
+def ccache(folder: Path) -> CompilerCache:
     """A program that tells the configuration of its user as ccache does."""
     path = folder / "ccache"
     text = "(/etc/ccache.conf) max_size = 5.0G\n(default) umask =\n(environment) stats = true\n"
     path.write_text(f"#!/bin/sh\ncat <<'EOF'\n{text}EOF\n", encoding="utf-8")
     path.chmod(0o755)
-    return Cache("ccache", str(path), "4.9")
+    return CompilerCache("ccache", str(path), "4.9")
 
 
 @posix_only
@@ -164,7 +177,7 @@ def test_a_password_of_ccache_is_in_a_file_that_is_gone_afterwards(
     if whose == "own":
         monkeypatch.setenv("CCACHE_REMOTE_STORAGE", f"redis://hunter$2@cache{TIMES}")
         url = ""
-    with cachereach.remote_environment(ccache(tmp_path), url, {"A": "1"}, tmp_path) as env:
+    with cachereach.open_remote_environment(ccache(tmp_path), url, {"A": "1"}, tmp_path) as env:
         file = tmp_path / "ccache.conf"
         assert env == {"A": "1", "CCACHE_CONFIGPATH": str(file)}
         assert file.stat().st_mode & 0o777 == 0o600
@@ -197,7 +210,7 @@ def test_one_that_refuses_or_says_nothing_is_one_warning_and_a_local_build(
 @pytest.mark.parametrize("scheme", ["redis", "rediss", "http", "https"])
 @pytest.mark.parametrize("cache", [CCACHE, SCCACHE], ids=lambda cache: cache.kind)
 def test_nobody_there_is_a_warning_and_names_no_password(
-    heard: Heard, cache: Cache, scheme: str
+    heard: Heard, cache: CompilerCache, scheme: str
 ) -> None:
     with kept_port() as nobody:
         url = f"{scheme}://me:hunter2@127.0.0.1:{nobody}/p"
@@ -210,12 +223,12 @@ def test_nobody_there_is_a_warning_and_names_no_password(
 def test_a_persons_own_goes_first_and_without_a_cache_nobody_is_asked(heard: Heard) -> None:
     mine = {"CCACHE_REMOTE_STORAGE": "redis://mine"}
     assert joined(CCACHE, "redis://127.0.0.1:1", mine) == mine
-    assert joined(Cache(), "redis://127.0.0.1:1", {}) == {}
+    assert joined(CompilerCache(), "redis://127.0.0.1:1", {}) == {}
     assert joined(CCACHE, "", {"A": "1"}) == {"A": "1"}
     assert heard == []
 
 
-def sccache(folder: Path, start: str, location: str = "") -> Cache:
+def sccache(folder: Path, start: str, location: str = "") -> CompilerCache:
     """A program that answers as sccache does."""
     path = folder / "sccache"
     path.write_text(
@@ -224,7 +237,7 @@ def sccache(folder: Path, start: str, location: str = "") -> Cache:
         encoding="utf-8",
     )
     path.chmod(0o755)
-    return Cache("sccache", str(path), "0.16.0")
+    return CompilerCache("sccache", str(path), "0.16.0")
 
 
 @pytest.mark.parametrize(
@@ -275,27 +288,28 @@ def test_hits_of_the_shared_cache_are_hits_and_told_apart(tmp_path: Path) -> Non
         "# d.cpp\ncache_miss\nremote_storage_error\n",
         encoding="utf-8",
     )
-    counts = counts_of_log(log)
-    assert counts == Counts(2, 2, 0, 1, 1)
+    counts = read_log_counts(log)
+    assert counts == CacheCounts(2, 2, 0, 1, 1)
     assert (
-        counts.told(CCACHE) == "ccache served 2 of 4 compilations, 1 of them from the shared cache"
+        counts.format_summary(CCACHE)
+        == "ccache served 2 of 4 compilations, 1 of them from the shared cache"
     )
-    assert counts.noted(CCACHE)["shared"] == 1
-    assert counts.noted(CCACHE)["unreached"] == 1
-    assert not {"shared", "unreached"} & Counts(1, 0, 0).noted(CCACHE).keys()
+    assert counts.build_record(CCACHE)["shared"] == 1
+    assert counts.build_record(CCACHE)["unreached"] == 1
+    assert not {"shared", "unreached"} & CacheCounts(1, 0, 0).build_record(CCACHE).keys()
 
 
 def test_one_that_was_lost_in_the_midst_is_told_once_and_left_alone_from_then_on(
     heard: Heard,
 ) -> None:
-    lost = Counts(0, 6, 0, 0, 2)
+    lost = CacheCounts(0, 6, 0, 0, 2)
     with server(b"+PONG\r\n") as place:
         url = f"redis://{place}"
         assert joined(CCACHE, url, {})
-        cachereach.look_back(CCACHE, url, Counts(1, 0, 0, 1))
+        cachereach.disable_failing_cache(CCACHE, url, CacheCounts(1, 0, 0, 1))
         assert heard == []
         for _ in range(2):
-            cachereach.look_back(CCACHE, url, lost)
+            cachereach.disable_failing_cache(CCACHE, url, lost)
         assert joined(CCACHE, url, {}) == {}
     assert list(heard) == [
         f"{url} failed in the midst: 2 of 6 compilations went without it, and are cached here alone"
@@ -305,7 +319,7 @@ def test_one_that_was_lost_in_the_midst_is_told_once_and_left_alone_from_then_on
 def test_one_that_the_users_variables_name_is_left_alone_as_well(heard: Heard) -> None:
     own = {"CCACHE_REMOTE_STORAGE": "redis://example.org"}
     assert joined(CCACHE, "", own) == own
-    cachereach.look_back(CCACHE, "", Counts(0, 6, 0, 0, 2))
+    cachereach.disable_failing_cache(CCACHE, "", CacheCounts(0, 6, 0, 0, 2))
     assert heard[-1].startswith("the shared cache that your own variables name failed in the midst")
     assert joined(CCACHE, "", own) == {}
 
@@ -329,7 +343,7 @@ def test_a_failed_build_keeps_its_cache_counts_and_drops_a_remote_that_died(
     assert "ccache served 0 of 1 compilations" in heard
     assert heard[-1].startswith(f"{url} failed in the midst: 1 of 1 compilations went without it")
     assert joined(CCACHE, url, {}) == {}
-    (run,) = runs.read(tmp_path / "runs")
+    (run,) = runs.read_history(tmp_path / "runs")
     assert run["cache"] == {
         "kind": "ccache", "hits": 0, "misses": 1, "uncacheable": 0, "unreached": 1,
     }  # fmt: skip
@@ -338,7 +352,9 @@ def test_a_failed_build_keeps_its_cache_counts_and_drops_a_remote_that_died(
 def fail_compile(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setattr(compile_action, "_environment", lambda *_: {})
     monkeypatch.setattr(compile_action, "_cache", lambda *_: CCACHE)
-    monkeypatch.setattr(compile_action, "_handing_on", lambda *_: nullcontext(Handed({})))
+    monkeypatch.setattr(
+        compile_action, "_handing_on", lambda *_: nullcontext(CompileDistribution({}))
+    )
     monkeypatch.setattr(compile_action, "_configure", lambda *_: None)
     monkeypatch.setattr(
         compile_action, "_compile", lambda _bench, _job, _run, given, _: lose_remote(given[0].env)
@@ -347,27 +363,27 @@ def fail_compile(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> Non
     job: Any = SimpleNamespace(
         build=folder, log=folder / "log", runs=folder / "runs", cache_remote=url
     )
-    compile_action._recorded(bench, job, Run(Decision("reuse", ())))
+    compile_action._build_and_record(bench, job, CompileStatistics(FolderDecision("reuse", ())))
 
 
 def fail_extension(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     layout = Layout(folder, "p", folder / "wheelhouse")
     asked = Settings.model_validate({"extensions": [{"name": "toy", "path": str(folder)}]})
-    job: ExtensionJob = plan(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE).job
-    caching = Caching(CCACHE, {}, {}, {})
-    manifests.publish(folder / "caching.json", caching)
-    files.own(layout.build)
+    job: ExtensionJob = plan_extension(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE).job
+    caching = CacheEnvironment(CCACHE, {}, {}, {})
+    manifests.write_manifest(folder / "caching.json", caching)
+    files.create_owned_folder(layout.build)
     job = replace(job, caching=folder / "caching.json", runs=folder / "runs", cache_remote=url)
     Path(job.work).mkdir(parents=True)
     monkeypatch.setattr(build, "jobs_of", lambda *_: 1)
     monkeypatch.setattr(build, "_start", lambda _job, _crew, command, _: command.env)
-    monkeypatch.setattr(Crew, "work", lambda _crew, env: lose_remote(env))
+    monkeypatch.setattr(JobScheduler, "work", lambda _crew, env: lose_remote(env))
     deps: Any = SimpleNamespace(python="python", toolkit=None)
-    build._compile(job, deps, Command(("pip",), {}, "build toy"), folder)
+    build._compile_extension(job, deps, Command(("pip",), {}, "build toy"), folder)
 
 
 def test_a_cache_of_a_persons_own_that_fails_is_theirs(heard: Heard) -> None:
-    cachereach.look_back(CCACHE, "", Counts(0, 1, 0, 0, 1))
+    cachereach.disable_failing_cache(CCACHE, "", CacheCounts(0, 1, 0, 0, 1))
     assert heard == []
 
 
@@ -377,13 +393,13 @@ URL = "redis://:hunter2@127.0.0.1:6379"
 def test_a_password_is_taken_from_the_environment_alone(yard: Path) -> None:
     write(yard, f"build: {{cache_remote: '{URL}'}}\n")
     with pytest.raises(SettingsError) as told:
-        load(yard / "config", "mine", {})
+        load_settings(yard / "config", "mine", {})
     assert "config/profiles/mine.yaml:1: build.cache_remote: this URL has a password" in str(
         told.value
     )
     assert "hunter2" not in str(told.value)
     name = "TORCHYARD__BUILD__CACHE_REMOTE"
-    assert load(yard / "config", "mine", {name: URL}).settings.build.cache_remote == URL
+    assert load_settings(yard / "config", "mine", {name: URL}).settings.build.cache_remote == URL
 
 
 @pytest.mark.parametrize(
@@ -400,17 +416,17 @@ def test_a_password_is_taken_from_the_environment_alone(yard: Path) -> None:
 )
 def test_what_is_no_such_url_is_refused(yard: Path, url: str) -> None:
     with pytest.raises(SettingsError, match=r"build\.cache_remote"):
-        load(yard / "config", "mine", {"TORCHYARD__BUILD__CACHE_REMOTE": url})
+        load_settings(yard / "config", "mine", {"TORCHYARD__BUILD__CACHE_REMOTE": url})
 
 
 @pytest.mark.parametrize("place", ["127.0.0.1:99999", ":hunter2@127.0.0.1:0", "[::1]:65536"])
 def test_a_port_that_no_machine_has_is_told_at_load(yard: Path, place: str) -> None:
     name = "TORCHYARD__BUILD__CACHE_REMOTE"
     with pytest.raises(SettingsError, match=r"build\.cache_remote: a port is a number") as told:
-        load(yard / "config", "mine", {name: f"redis://{place}"})
+        load_settings(yard / "config", "mine", {name: f"redis://{place}"})
     assert str(told.value).startswith(f"{name}: ")
     assert "hunter2" not in str(told.value)
-    assert load(yard / "config", "mine", {name: "redis://h:65535|read-only"})
+    assert load_settings(yard / "config", "mine", {name: "redis://h:65535|read-only"})
 
 
 def test_it_is_in_no_input_of_a_stage_and_in_no_report(
@@ -425,9 +441,9 @@ def test_it_is_in_no_input_of_a_stage_and_in_no_report(
     subject = opened(yard)
     assert inputs(subject) == without
     assert subject.opened
-    jobs = [stage.job for stage in subject.opened.plan.stages if stage.room in _COMPILING]
+    jobs = [stage.job for stage in subject.opened.plan.stages if stage.kind in _COMPILING]
     assert {job.cache_remote for job in jobs} == {"redis://127.0.0.1:6379"}
-    settings_report.run(Subject(yard, "mine", None))
+    settings_report.run(SelectedProfile(yard, "mine", None))
     assert "redis://***@127.0.0.1:6379" in heard.text
     assert "hunter2" not in heard.text
 
@@ -435,14 +451,14 @@ def test_it_is_in_no_input_of_a_stage_and_in_no_report(
 _COMPILING = {"compile", "extensions"}
 
 
-def inputs(subject: Subject) -> list[Any]:
+def inputs(subject: SelectedProfile) -> list[Any]:
     assert subject.opened
-    return [stage.inputs for stage in subject.opened.plan.stages]
+    return [stage.fingerprint for stage in subject.opened.plan.stages]
 
 
 @pytest.mark.needs("ccache")
 def test_ccache_says_which_servers_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    found = compilercache.find("ccache")
+    found = compilercache.find_cache("ccache")
     assert found is not None
-    assert "file-storage" in cachereach._features(found).split()
+    assert "file-storage" in cachereach._read_ccache_features(found).split()

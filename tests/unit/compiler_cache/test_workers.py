@@ -12,27 +12,27 @@ import pytest
 
 from tasks.compiler_cache import distributed as distribute
 from tasks.compiler_cache.distributed import fit
-from tasks.core.errors import BuildError, SettingsError
-from tasks.runlog.report.private import Private
-from tasks.settings.load import load
+from tasks.core.errors import SettingsError, TorchyardError
+from tasks.runlog.report.private import Anonymizer
+from tasks.settings.load import load_settings
 from tasks.settings.workers import (
-    SCRIPT,
-    VARIABLE,
-    Counts,
-    Kind,
+    DISTRIBUTE_SCRIPT,
+    DISTRIBUTE_VARIABLE,
+    CompilationCounts,
+    DistributionSettings,
+    DistributorKind,
     Worker,
-    Workers,
-    asked,
-    counted,
-    named,
-    variables,
-    worker,
+    build_distcc_variables,
+    build_distribution_settings,
+    count_compilations,
+    find_worker_names,
+    parse_worker,
 )
 from tests.support.checkout import Heard, OnSystem, write
 from tests.support.systems import posix_only
 
 FOLDER = PurePosixPath("/y/build/p")
-Handing = AbstractContextManager[distribute.Handed]
+Handing = AbstractContextManager[distribute.CompileDistribution]
 
 
 @pytest.fixture(autouse=True)
@@ -51,12 +51,12 @@ def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_host_is_what_distcc_takes_for_one(text: str, expected: Worker) -> None:
-    assert worker(text) == expected
+    assert parse_worker(text) == expected
 
 
 def test_distcc_is_told_what_this_machine_stands_and_no_more() -> None:
-    hosts = [worker(text) for text in ("10.0.0.5/8", "b:4000/16,lzo", "me@c/2")]
-    assert variables("distcc", hosts, 2)["DISTCC_HOSTS"] == (
+    hosts = [parse_worker(text) for text in ("10.0.0.5/8", "b:4000/16,lzo", "me@c/2")]
+    assert build_distcc_variables("distcc", hosts, 2)["DISTCC_HOSTS"] == (
         "--localslots=2 --localslots_cpp=2 10.0.0.5:3632/8 b:4000/16,lzo me@c/2"
     )
 
@@ -68,7 +68,7 @@ def told(folder: Path, build: str) -> str:
         (config / f"{name}.yaml").write_text("target:\n  ptx: false\n", encoding="utf-8")
     (config / "local.yaml").write_text(f"build: {build}\n", encoding="utf-8")
     with pytest.raises(SettingsError) as found:
-        load(config, "mine", {})
+        load_settings(config, "mine", {})
     return str(found.value)
 
 
@@ -111,11 +111,11 @@ def test_a_mistake_in_the_hosts_is_told_with_its_line_or_variable(yard: Path) ->
     with pytest.raises(
         SettingsError, match=r"^config/local\.yaml:3: build\.hosts\.1: this machine"
     ):
-        load(config, "mine", {})
+        load_settings(config, "mine", {})
     (config / "local.yaml").unlink()
     name = "TORCHYARD__BUILD__DISTRIBUTE"
     with pytest.raises(SettingsError, match=rf"^{name}: build\.distribute: distcc needs"):
-        load(config, "mine", {name: "distcc"})
+        load_settings(config, "mine", {name: "distcc"})
 
 
 def test_who_did_what_is_read_from_distccs_log() -> None:
@@ -128,9 +128,9 @@ def test_who_did_what_is_read_from_distccs_log() -> None:
         "distcc[10] compile (null) on localhost completed ok",
         "distcc[11] compile d.cpp on 10.0.0.5:3632/4 failed",
     ]
-    counts = counted("distcc", log)
-    assert counts == Counts({"10.0.0.5": 1, "b": 1, "here": 1})
-    assert counts.told("distcc") == "distcc had 1 at 10.0.0.5, 1 at b, 1 here compiled"
+    counts = count_compilations("distcc", log)
+    assert counts == CompilationCounts({"10.0.0.5": 1, "b": 1, "here": 1})
+    assert counts.format_summary("distcc") == "distcc had 1 at 10.0.0.5, 1 at b, 1 here compiled"
 
 
 def test_compilations_per_host_are_read_from_the_icecream_log() -> None:
@@ -140,13 +140,17 @@ def test_compilations_per_host_are_read_from_the_icecream_log() -> None:
         "ICECC[8] 2026-11-22 21:37:36: building myself, but telling localhost",
         "ICECC[9] 2026-11-22 21:37:56: neither -c nor -S argument, building locally",
     ]
-    assert counted("icecream", log) == Counts({"10.0.0.5": 1, "here": 1})
+    assert count_compilations("icecream", log) == CompilationCounts({"10.0.0.5": 1, "here": 1})
 
 
 def test_a_report_leaves_the_machines_out() -> None:
-    hosts = named({"build.hosts": ["me@builder2/8", "10.0.0.5:3632/4,lzo"], "build.jobs": 4})
+    hosts = find_worker_names(
+        {"build.hosts": ["me@builder2/8", "10.0.0.5:3632/4,lzo"], "build.jobs": 4}
+    )
     assert hosts == ("builder2", "10.0.0.5")
-    told = Private(hosts=hosts).clean("distcc had 3 at 10.0.0.5, 4 at builder2, 0 here compiled")
+    told = Anonymizer(hosts=hosts).clean_text(
+        "distcc had 3 at 10.0.0.5, 4 at builder2, 0 here compiled"
+    )
     assert told == "distcc had 3 at HOST, 4 at HOST, 0 here compiled"
 
 
@@ -163,22 +167,24 @@ def test_the_script_hands_on_all_but_nvcc_and_nothing_where_nobody_asks(
     tmp_path: Path, compiler: str, handed: str, expected: str
 ) -> None:
     script = tmp_path / "distribute"
-    distribute.prepare(str(script))
-    assert script.read_text(encoding="utf-8") == SCRIPT
+    distribute.write_wrapper_script(str(script))
+    assert script.read_text(encoding="utf-8") == DISTRIBUTE_SCRIPT
     program = tmp_path / compiler
     program.write_text(f'#!/bin/sh\necho called {compiler} "$@"\n', encoding="utf-8")
     program.chmod(0o755)
-    env = {"PATH": "/usr/bin:/bin", **({VARIABLE: handed} if handed else {})}
+    env = {"PATH": "/usr/bin:/bin", **({DISTRIBUTE_VARIABLE: handed} if handed else {})}
     argv = [str(script), str(program), "-c", "a.cpp"]
     done = subprocess.run(argv, env=env, check=True, capture_output=True, text=True)
     assert done.stdout.strip() == expected.format(tmp=tmp_path)
 
 
 def _handing(
-    workers: Workers, launcher: str, env: dict[str, str], tmp_path: Path
+    workers: DistributionSettings, launcher: str, env: dict[str, str], tmp_path: Path
 ) -> dict[str, str]:
     compilers = ("/usr/bin/gcc", "/usr/bin/g++")
-    with distribute.handing_on(workers, launcher, compilers, env, tmp_path / "log") as handed:
+    with distribute.distribute_compilations(
+        workers, launcher, compilers, env, tmp_path / "log"
+    ) as handed:
         return dict(handed.env)
 
 
@@ -192,12 +198,14 @@ def _handing(
     ],
 )
 def test_where_nothing_can_be_handed_on_that_is_a_warning_and_the_same_environment(
-    tmp_path: Path, heard: Heard, kind: Kind, launcher: str, warning: str
+    tmp_path: Path, heard: Heard, kind: DistributorKind, launcher: str, warning: str
 ) -> None:
     (tmp_path / "distcc").write_text("#!/bin/sh\n", encoding="utf-8")
     (tmp_path / "distcc").chmod(0o755)
     env = {"PATH": str(tmp_path), "CCACHE_PREFIX": "mine"}
-    assert _handing(asked(kind, ["a/2"], FOLDER), launcher, env, tmp_path) == env
+    assert (
+        _handing(build_distribution_settings(kind, ["a/2"], FOLDER), launcher, env, tmp_path) == env
+    )
     assert [text for text in heard if warning in text]
 
 
@@ -208,11 +216,11 @@ def handing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Ha
     for name in ("distcc", "icecc"):
         program(tmp_path / name, "")
 
-    def begun(kind: Kind = "distcc", **env: str) -> Handing:
+    def begun(kind: DistributorKind = "distcc", **env: str) -> Handing:
         compilers = ("/usr/bin/gcc", "/usr/bin/g++")
         given = {"PATH": str(tmp_path), **env}
-        machines = asked(kind, ["a/2"], tmp_path)
-        return distribute.handing_on(
+        machines = build_distribution_settings(kind, ["a/2"], tmp_path)
+        return distribute.distribute_compilations(
             machines, "/usr/bin/ccache", compilers, given, tmp_path / "log"
         )
 
@@ -226,13 +234,13 @@ COMPILED = "distcc[7] compile a.cpp on a:3632/2 completed ok\n"
 def test_also_of_a_build_that_fails_it_is_known_who_did_what(
     handing: Callable[..., Handing], tmp_path: Path, heard: Heard
 ) -> None:
-    def build(handed: distribute.Handed) -> None:
+    def build(handed: distribute.CompileDistribution) -> None:
         assert handed.env["DISTCC_LOG"] == str(tmp_path / "log")
         (tmp_path / "log").write_text(COMPILED, encoding="utf-8")
-        raise BuildError("no more")
+        raise TorchyardError("no more")
 
     begun = handing()
-    with pytest.raises(BuildError, match="no more"), begun as handed:
+    with pytest.raises(TorchyardError, match="no more"), begun as handed:
         build(handed)
     assert handed.noted == {"workers": {"kind": "distcc", "by_host": {"a": 1}}}
     assert list(heard) == ["distcc had 1 at a, 0 here compiled"]
@@ -250,7 +258,11 @@ def test_also_of_a_build_that_fails_it_is_known_who_did_what(
     ],
 )
 def test_a_log_of_a_persons_own_stays_and_nothing_is_counted(
-    handing: Callable[..., Handing], heard: Heard, kind: Kind, theirs: dict[str, str], ours: str
+    handing: Callable[..., Handing],
+    heard: Heard,
+    kind: DistributorKind,
+    theirs: dict[str, str],
+    ours: str,
 ) -> None:
     with handing(kind, **theirs) as handed:
         assert {**handed.env, **theirs} == handed.env
@@ -275,10 +287,12 @@ def test_icecream_is_used_where_its_scheduler_and_a_daemon_here_answer(
         tmp_path / "bin" / "icecc", f'echo "ICECC[1] 12:00: {daemon}" >"$ICECC_LOGFILE"; exec "$@"'
     )
     with socket.create_server(("127.0.0.1", 0)) as scheduler:
-        machines = asked("icecream", [f"127.0.0.1:{scheduler.getsockname()[1]}/32"], tmp_path)
+        machines = build_distribution_settings(
+            "icecream", [f"127.0.0.1:{scheduler.getsockname()[1]}/32"], tmp_path
+        )
         env = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
         compilers = ("/usr/bin/gcc", "/usr/bin/g++")
-        with distribute.handing_on(
+        with distribute.distribute_compilations(
             machines, "/usr/bin/ccache", compilers, env, tmp_path / "log"
         ) as found:
             assert found.slots == (0 if warning else 32)
@@ -297,7 +311,12 @@ def test_without_the_program_it_is_named_with_its_command(
 ) -> None:
     on_system("debian")
     env = {"PATH": str(tmp_path)}
-    assert _handing(asked("distcc", ["a/2"], FOLDER), "/usr/bin/ccache", env, tmp_path) == env
+    assert (
+        _handing(
+            build_distribution_settings("distcc", ["a/2"], FOLDER), "/usr/bin/ccache", env, tmp_path
+        )
+        == env
+    )
     assert heard == [
         "nothing is handed to other machines: distcc is not here (sudo apt install distcc)"
     ]

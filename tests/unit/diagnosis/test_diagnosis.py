@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tasks.diagnosis.decide import Diagnosis, diagnose
-from tasks.diagnosis.lines import Raw
+from tasks.diagnosis.decide import Diagnosis, diagnose_lines
+from tasks.diagnosis.lines import RawLine
 from tests.support.checkout import KNOWLEDGE, ROOT
 from tests.support.rows import each_row
 
@@ -28,8 +28,8 @@ def said(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def told(log: str) -> Diagnosis:
-    raws = [Raw(number, text) for number, text in enumerate(log.split("\n"), 1)]
-    return diagnose(KNOWLEDGE.failures, raws)
+    raws = [RawLine(number, text) for number, text in enumerate(log.split("\n"), 1)]
+    return diagnose_lines(KNOWLEDGE.failures, raws)
 
 
 def cause(log: str) -> str | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.diagnosis.decide import Diagnosis, diagnose
-from tasks.diagnosis.facts import Facts, judged_by
-from tasks.diagnosis.lines import Raw
+from tasks.diagnosis.decide import Diagnosis, diagnose_lines
+from tasks.diagnosis.facts import RunFacts, apply_run_facts
+from tasks.diagnosis.lines import RawLine
 from tests.support.checkout import KNOWLEDGE
 from tests.support.rows import each_row
 
@@ -17,9 +17,9 @@ NO_MEMORY = "FAILED: a.o\ncc1plus: out of memory allocating 65536 bytes after a 
 OTHER = "FAILED: a.o\nnvcc fatal   : Unsupported gpu architecture 'compute_120'\nninja: build"
 
 
-def told(log: str, facts: Facts | None) -> Diagnosis:
-    raws = [Raw(number, text) for number, text in enumerate(log.split("\n"), 1)]
-    return judged_by(facts, diagnose(KNOWLEDGE.failures, raws), KNOWLEDGE.failures)
+def told(log: str, facts: RunFacts | None) -> Diagnosis:
+    raws = [RawLine(number, text) for number, text in enumerate(log.split("\n"), 1)]
+    return apply_run_facts(facts, diagnose_lines(KNOWLEDGE.failures, raws), KNOWLEDGE.failures)
 
 
 def slug(found: Diagnosis) -> str | None:
@@ -29,18 +29,18 @@ def slug(found: Diagnosis) -> str | None:
 @each_row(
     ("facts", "cause"),
     [
-        (Facts(kills=1, lowest_mib=20_000, limit_mib=24_000), "oom-killed"),
-        (Facts(kills=0, lowest_mib=900, limit_mib=24_000), "oom-killed"),  # an earlyoom, perhaps
-        (Facts(kills=None, lowest_mib=900, limit_mib=24_000), "oom-killed"),
-        (Facts(kills=0, lowest_mib=12_000, limit_mib=24_000), "interrupted"),
-        (Facts(kills=0), "interrupted"),
-        (Facts(kills=None, lowest_mib=20_000, limit_mib=24_000), "interrupted"),
-        (Facts(kills=None, lowest_mib=8_000, limit_mib=24_000), None),
-        (Facts(), None),
+        (RunFacts(kills=1, lowest_mib=20_000, limit_mib=24_000), "oom-killed"),
+        (RunFacts(kills=0, lowest_mib=900, limit_mib=24_000), "oom-killed"),  # an earlyoom, perhaps
+        (RunFacts(kills=None, lowest_mib=900, limit_mib=24_000), "oom-killed"),
+        (RunFacts(kills=0, lowest_mib=12_000, limit_mib=24_000), "interrupted"),
+        (RunFacts(kills=0), "interrupted"),
+        (RunFacts(kills=None, lowest_mib=20_000, limit_mib=24_000), "interrupted"),
+        (RunFacts(kills=None, lowest_mib=8_000, limit_mib=24_000), None),
+        (RunFacts(), None),
         (None, "oom-killed"),
     ],
 )
-def test_killed_is_for_memory_or_by_somebody(facts: Facts | None, cause: str | None) -> None:
+def test_killed_is_for_memory_or_by_somebody(facts: RunFacts | None, cause: str | None) -> None:
     found = told(KILLED, facts)
     assert slug(found) == cause
     assert found.by
@@ -49,7 +49,7 @@ def test_killed_is_for_memory_or_by_somebody(facts: Facts | None, cause: str | N
 
 
 def test_a_compiler_that_says_memory_needs_no_witness() -> None:
-    found = told(NO_MEMORY, Facts(kills=0, lowest_mib=20_000, limit_mib=24_000))
+    found = told(NO_MEMORY, RunFacts(kills=0, lowest_mib=20_000, limit_mib=24_000))
     assert (slug(found), found.by) == ("oom-killed", "")
 
 
@@ -66,13 +66,13 @@ def test_a_compiler_that_says_memory_needs_no_witness() -> None:
     ],
 )
 def test_an_end_without_a_word_is_told_by_its_code(code: int, cause: str | None) -> None:
-    facts = Facts(code=code, kills=0, lowest_mib=20_000, limit_mib=24_000)
+    facts = RunFacts(code=code, kills=0, lowest_mib=20_000, limit_mib=24_000)
     assert slug(told("[1/2] c++ -c a.cpp -o a.o", facts)) == cause
 
 
 def test_a_disk_without_room_is_told_though_the_log_had_none_for_the_words() -> None:
-    assert slug(told("[1/2] c++ -c a.cpp -o a.o", Facts(free_mib=0))) == "disk-full"
+    assert slug(told("[1/2] c++ -c a.cpp -o a.o", RunFacts(free_mib=0))) == "disk-full"
 
 
 def test_what_the_log_tells_is_not_changed_by_facts_of_another_kind() -> None:
-    assert slug(told(OTHER, Facts(code=-15, kills=3, free_mib=0))) == "nvcc-arch-unsupported"
+    assert slug(told(OTHER, RunFacts(code=-15, kills=3, free_mib=0))) == "nvcc-arch-unsupported"

@@ -7,11 +7,11 @@ import re
 
 import pytest
 
-from tasks.diagnosis.page import text
-from tasks.diagnosis.wording import wordings
+from tasks.diagnosis.page import render_diagnosis_page
+from tasks.diagnosis.wording import generate_examples
 from tests.support.checkout import KNOWLEDGE, ROOT
 
-PAGE = text(KNOWLEDGE)
+PAGE = render_diagnosis_page(KNOWLEDGE)
 STANDS_FOR = ("…", "a", "C", "a 0", " ", "0.")  # what "…" may be where a pattern takes not all
 
 
@@ -40,7 +40,7 @@ def test_every_cause_and_what_to_do_is_on_it() -> None:
     ],
 )  # fmt: skip
 def test_an_expression_is_told_as_what_a_person_sees(pattern: str, seen: str) -> None:
-    assert "\n".join(wordings(pattern)) == seen
+    assert "\n".join(generate_examples(pattern)) == seen
 
 
 def test_what_is_shown_is_what_is_recognised() -> None:
@@ -49,6 +49,6 @@ def test_what_is_shown_is_what_is_recognised() -> None:
         any(re.search(pattern, told.replace("…", one), re.IGNORECASE) for one in STANDS_FOR)
         for failure in KNOWLEDGE.failures
         for pattern in (*failure.patterns, *failure.headers)
-        for told in wordings(pattern)
+        for told in generate_examples(pattern)
     ]
     assert sum(found) / len(found) > 0.95

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tasks.diagnosis.hits import _literals, _pattern
-from tasks.diagnosis.literals import literals
+from tasks.diagnosis.hits import _collect_literals, _compile_patterns
+from tasks.diagnosis.literals import find_required_literals
 from tests.support.checkout import KNOWLEDGE
 from tests.support.rows import each_row
 from tests.unit.diagnosis.test_diagnosis import SAID
@@ -26,14 +26,14 @@ from tests.unit.diagnosis.test_diagnosis import SAID
 def test_every_text_that_each_match_has_in_it_is_found(
     pattern: str, texts: set[str] | None
 ) -> None:
-    assert literals(pattern) == texts
+    assert find_required_literals(pattern) == texts
 
 
 def test_no_pattern_is_kept_from_what_it_matches() -> None:
     lines = {line for _, log in SAID for line in log.splitlines()}
     for one in KNOWLEDGE.failures:
-        texts = _literals(one.patterns, one.headers)
-        found = _pattern(one.patterns, one.headers)
+        texts = _collect_literals(one.patterns, one.headers)
+        found = _compile_patterns(one.patterns, one.headers)
         for line in lines if texts is not None else ():
             if found.search(line):
                 assert any(text in line.lower() for text in texts or ()), (one.slug, line)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.errors import BuildError
+from tasks.core.errors import TorchyardError
 from tasks.diagnosis.log_io import read_log
 
 ARCH = "nvcc fatal   : Unsupported gpu architecture 'compute_120'"
@@ -67,6 +67,6 @@ def test_a_file_without_line_ends_is_read_in_pieces(tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="cannot be read") as told:
+    with pytest.raises(TorchyardError, match="cannot be read") as told:
         list(read_log(tmp_path / "none.log"))
-    assert told.value.where == str(tmp_path / "none.log")
+    assert told.value.location == str(tmp_path / "none.log")

@@ -8,7 +8,7 @@ import pytest
 
 from tasks.diagnosis.decide import Diagnosis
 from tasks.diagnosis.firsterror import FirstError
-from tasks.diagnosis.original import of_original
+from tasks.diagnosis.original import map_to_original
 
 COPY, ORIGINAL = PurePosixPath("/w/tree"), PurePosixPath("/home/me/my ext")
 THERE = {f"{ORIGINAL}/{name}" for name in ("a.cu", "b.h", "with space.cu")}
@@ -16,7 +16,7 @@ THERE = {f"{ORIGINAL}/{name}" for name in ("a.cu", "b.h", "with space.cu")}
 
 def told(text: str, file: str | None = None) -> FirstError:
     found = Diagnosis(None, (), FirstError(1, text, file, 3))
-    moved = of_original(found, COPY, ORIGINAL, THERE.__contains__).first_error
+    moved = map_to_original(found, COPY, ORIGINAL, THERE.__contains__).first_error
     assert moved
     return moved
 
@@ -49,6 +49,6 @@ def test_what_only_holds_the_name_of_the_copy_stays(path: str) -> None:
 def test_windows_has_both_signs_between_folders() -> None:
     copy, original = PureWindowsPath(r"C:\w\tree"), PureWindowsPath(r"D:\ext")
     error = FirstError(1, r"C:/w/tree/a.cu(3): error: C:\w\tree\b.h", "C:/w/tree/a.cu", 3)
-    found = of_original(Diagnosis(None, (), error), copy, original, lambda _: True).first_error
+    found = map_to_original(Diagnosis(None, (), error), copy, original, lambda _: True).first_error
     assert found
     assert (found.text, found.file) == (r"D:\ext/a.cu(3): error: D:\ext\b.h", r"D:\ext/a.cu")

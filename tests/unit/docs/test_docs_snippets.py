@@ -16,7 +16,7 @@ import pytest
 import tree_sitter_powershell
 from tree_sitter import Language, Parser
 
-from tasks.settings.load import load
+from tasks.settings.load import load_settings
 from tests.support.checkout import write
 from tests.support.doitcommands import uses, wrong
 from tests.support.rows import each_row
@@ -108,7 +108,7 @@ def test_the_settings_take_what_is_shown_of_them(snippet: Snippet, yard: Path) -
     if snippet.mark and snippet.mark.kind == "not settings":
         return
     write(yard, snippet.text)
-    assert load(yard / "config", "mine", {}).profile == "mine"
+    assert load_settings(yard / "config", "mine", {}).profile == "mine"
 
 
 @pytest.mark.parametrize("snippet", every("toml", "json"), ids=where)

@@ -6,8 +6,8 @@ import re
 from pathlib import PurePosixPath
 
 from tasks.core.model import Stage
-from tasks.planning.plan import STAGES, layout_of, make_plan
-from tasks.settings.examples import EXAMPLES
+from tasks.planning.plan import STAGE_KINDS, build_layout, make_plan
+from tasks.settings.examples import SETTING_EXAMPLES
 from tasks.settings.schema import Settings
 from tests.support.checkout import HOST, KNOWLEDGE, ROOT
 from tests.support.rows import each_row
@@ -22,32 +22,35 @@ SETTINGS = Settings.model_validate(
 
 
 def stages() -> dict[str, Stage]:
-    layout = layout_of(PurePosixPath("/yard"), "PROFILE", SETTINGS)
+    layout = build_layout(PurePosixPath("/yard"), "PROFILE", SETTINGS)
     _, plan = make_plan(SETTINGS, HOST, KNOWLEDGE, layout)
-    return {stage.room: stage for stage in (*plan.stages, plan.validate)}
+    return {stage.kind: stage for stage in (*plan.stages, plan.validate)}
 
 
 def page(name: str) -> str:
     return (ROOT / "docs" / "stages" / f"{name}.md").read_text(encoding="utf-8")
 
 
-@each_row("name", STAGES)
+@each_row("name", STAGE_KINDS)
 def test_a_page_names_what_the_stage_leaves_and_its_log(name: str) -> None:
     stage = stages()[name]
-    for path in (*stage.leaves, *(path for path in stage.also if path.suffix in {".sh", ".xml"})):
+    for path in (
+        *stage.outputs,
+        *(path for path in stage.extra_outputs if path.suffix in {".sh", ".xml"}),
+    ):
         assert path.name in page(name), path
     assert f"build/PROFILE/logs/{stage.job.log.name}`" in page(name)
 
 
-@each_row("name", STAGES)
+@each_row("name", STAGE_KINDS)
 def test_a_page_links_to_every_setting_that_runs_the_stage_again(name: str) -> None:
     linked = set(re.findall(r"settings\.md#([\w-]+)", page(name)))
-    for key, example in EXAMPLES.items():
+    for key, example in SETTING_EXAMPLES.items():
         if name in example.stages and key != "python":
             assert key.replace(".", "") in linked, key
 
 
-@each_row("name", STAGES)
+@each_row("name", STAGE_KINDS)
 def test_a_page_has_the_sections_that_all_have_and_how_it_is_run_alone(name: str) -> None:
     titles = re.findall(r"^## (.*)$", page(name), re.MULTILINE)
     assert titles == ["Makes", "Runs again", "Settings", "Log", "What can go wrong"]

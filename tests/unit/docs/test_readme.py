@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tasks.core.model import Arch
-from tasks.knowledge import load
+from tasks.knowledge import load_knowledge
 
 CHECKOUT = Path(__file__).parents[3]
 READMES = ["README.md", "README.zh-CN.md"]
-KNOWLEDGE = load(CHECKOUT / "config" / "knowledge")
+KNOWLEDGE = load_knowledge(CHECKOUT / "config" / "knowledge")
 
 
 def cards(readme: str) -> Iterator[tuple[list[str], str, str]]:
@@ -39,7 +39,7 @@ def test_the_table_of_cards_names_the_first_cuda_and_its_driver(readme: str) -> 
 def test_the_table_of_cards_says_where_cuda_13_makes_no_code(readme: str) -> None:
     makes = KNOWLEDGE.toolkits["13.2"].makes
     for archs, _, cuda in cards(readme):
-        gone = {Arch.parse(arch) not in makes for arch in archs}
+        gone = {Arch.parse_capability(arch) not in makes for arch in archs}
         assert gone == {cuda.endswith("12.9")}, archs
 
 

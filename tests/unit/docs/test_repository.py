@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 import tasks
-from tasks.cli.doit_commands import command_tasks
-from tasks.lock.profile import Subject
+from tasks.cli.doit_commands import generate_command_tasks
+from tasks.lock.profile import SelectedProfile
 from tests.support.checkout import ROOT
 from tests.support.snippets import commands
 from tests.support.systems import posix_only
@@ -110,7 +110,9 @@ def test_hooks_before_a_commit_fetch_nothing_and_name_tests_that_are_there() -> 
 
 
 def test_doit_check_is_among_the_commands_and_ci_builds_the_site() -> None:
-    assert "check" in {one["basename"] for one in command_tasks(Subject(ROOT, "mine", None))}
+    assert "check" in {
+        one["basename"] for one in generate_command_tasks(SelectedProfile(ROOT, "mine", None))
+    }
     script = (ROOT / ".ci/run").read_text(encoding="utf-8")
     assert any("mkdocs build --strict" in line for line in commands(script))
 

@@ -8,10 +8,10 @@ from subprocess import CalledProcessError
 
 import pytest
 
-from tasks.core.check_ids import GATE, CheckId
-from tasks.doctor.ask import ask
-from tasks.doctor.judging import judge
-from tasks.doctor.probes import look
+from tasks.core.check_ids import GATE_CHECK_IDS, CheckId
+from tasks.doctor.ask import build_probe_request
+from tasks.doctor.judging import check_host
+from tasks.doctor.probes import read_host_facts
 from tests.integration.conftest import commit, git
 from tests.support.checkout import KNOWLEDGE
 from tests.support.surroundings import LINUX, LINUX_HOST, profile_on
@@ -43,16 +43,16 @@ def test_conflicts_in_the_tree_and_in_an_extension_are_problems(tmp_path: Path) 
     profile = profile_on(
         LINUX, torch={"strategy": "source"}, source={"path": str(torch)}, extensions=[extension]
     )
-    asked = replace(ask(tmp_path, LINUX_HOST, profile), build=tmp_path)
-    found = judge(look(asked, WANTED), profile, KNOWLEDGE, WANTED)
+    asked = replace(build_probe_request(tmp_path, LINUX_HOST, profile), build=tmp_path)
+    found = check_host(read_host_facts(asked, WANTED), profile, KNOWLEDGE, WANTED)
     assert [(one.level, one.subject) for one in found] == [
         ("problem", "source.path"),
         ("problem", "extensions (toy).path"),
     ]
     assert found[0].seen == f"in {torch} 1 file has merge conflicts: setup.py"
     assert f"git -C {torch} merge --abort" in found[0].todo
-    assert WANTED <= GATE
+    assert WANTED <= GATE_CHECK_IDS
     for tree in (torch, rast):
         git(tree, "merge", "--abort")
-    (clean,) = judge(look(asked, WANTED), profile, KNOWLEDGE, WANTED)
+    (clean,) = check_host(read_host_facts(asked, WANTED), profile, KNOWLEDGE, WANTED)
     assert clean.level == "ok"

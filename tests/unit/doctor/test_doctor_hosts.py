@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from tasks.core.check_ids import ALL, GATE, IDS, CheckId
-from tasks.core.formatting.size import size
+from tasks.core.check_ids import ALL_CHECK_IDS, CHECK_IDS, GATE_CHECK_IDS, CheckId
+from tasks.core.formatting.size import format_size
 from tasks.core.model import Arch
-from tasks.core.resolution import Combination, ToolkitChoice
-from tasks.doctor.combination import combination_of
-from tasks.doctor.host_facts import Memory, Surroundings, Tool, VisualStudio
-from tasks.doctor.judging import judge
-from tasks.doctor.symptom import Level, Symptom
-from tasks.knowledge.costs import cost
-from tasks.knowledge.driver import Nvidia
-from tasks.knowledge.room import EVERYWHERE
+from tasks.core.resolution import Combination, ToolkitResolution
+from tasks.doctor.combination import build_combination
+from tasks.doctor.host_facts import HostFacts, Memory, Tool, VisualStudio
+from tasks.doctor.judging import check_host
+from tasks.doctor.symptom import CheckResult, Level
+from tasks.knowledge.costs import estimate_cost
+from tasks.knowledge.driver import NvidiaDriver
+from tasks.knowledge.room import ALL_PLACES
 from tasks.lock.profile import Profile
 from tests.support.checkout import KNOWLEDGE
 from tests.support.rows import each_row
@@ -36,12 +36,12 @@ from tests.unit.knowledge.test_knowledge_combinations import CASES, UNJUDGED
 _BADNESS: tuple[Level, ...] = ("ok", "not checked", "warning", "problem")
 
 
-def on(situation: Situation) -> tuple[Symptom, ...]:
+def on(situation: Situation) -> tuple[CheckResult, ...]:
     profile = profile_on(situation.s, **situation.asked)
-    return judge(situation.s, profile, KNOWLEDGE)
+    return check_host(situation.s, profile, KNOWLEDGE)
 
 
-def worst(found: tuple[Symptom, ...]) -> dict[CheckId, Level]:
+def worst(found: tuple[CheckResult, ...]) -> dict[CheckId, Level]:
     levels: dict[CheckId, Level] = {}
     for symptom in found:
         before = levels.get(symptom.id, "ok")
@@ -73,7 +73,7 @@ def test_the_situations_are_many_and_many_of_windows() -> None:
 
 
 def test_every_check_id_has_an_ok_and_a_problem_or_warning_host() -> None:
-    seen: dict[CheckId, set[Level]] = {check: set() for check in IDS}
+    seen: dict[CheckId, set[Level]] = {check: set() for check in CHECK_IDS}
     for situation in SITUATIONS.values():
         for symptom in on(situation):
             seen[symptom.id].add(symptom.level)
@@ -83,41 +83,47 @@ def test_every_check_id_has_an_ok_and_a_problem_or_warning_host() -> None:
 
 
 @pytest.mark.parametrize("s", [LINUX, WINDOWS], ids=["linux", "windows"])
-def test_what_nobody_looked_at_is_not_checked_and_never_a_problem(s: Surroundings) -> None:
-    bare = Surroundings(s.host, s.root)
-    found = judge(bare, profile_on(s), KNOWLEDGE)
+def test_what_nobody_looked_at_is_not_checked_and_never_a_problem(s: HostFacts) -> None:
+    bare = HostFacts(s.host, s.root)
+    found = check_host(bare, profile_on(s), KNOWLEDGE)
     assert {symptom.level for symptom in found} <= {"ok", "warning", "not checked"}
-    checks = ALL - {"settings"} - (frozenset() if s is WINDOWS else WINDOWS_ONLY)
+    checks = ALL_CHECK_IDS - {"settings"} - (frozenset() if s is WINDOWS else WINDOWS_ONLY)
     assert {symptom.id for symptom in found} == checks
 
 
 @pytest.mark.parametrize("s", [LINUX, WINDOWS], ids=["linux", "windows"])
-def test_a_broken_profile_still_gets_the_checks_of_the_machine(s: Surroundings) -> None:
-    found = judge(replace(s, git=Tool(), cxx=Tool()), None, KNOWLEDGE)
+def test_a_broken_profile_still_gets_the_checks_of_the_machine(s: HostFacts) -> None:
+    found = check_host(replace(s, git=Tool(), cxx=Tool()), None, KNOWLEDGE)
     levels = worst(found)
     assert (levels["git"], levels["compiler"]) == ("warning", "problem")
     assert levels["memory"] == levels["disk"] == levels["driver"] == "ok"
-    assert set(levels) == ALL - {"settings"} - (frozenset() if s is WINDOWS else WINDOWS_ONLY)
+    assert set(levels) == ALL_CHECK_IDS - {"settings"} - (
+        frozenset() if s is WINDOWS else WINDOWS_ONLY
+    )
 
 
 def test_a_missing_compiler_hides_no_other_check() -> None:
     bad = replace(
-        LINUX, cxx=Tool(), git=Tool(), disks=disk(0.5), nvidia=Nvidia("450.1", "11.0", (RTX_5090,))
+        LINUX,
+        cxx=Tool(),
+        git=Tool(),
+        disks=disk(0.5),
+        nvidia=NvidiaDriver("450.1", "11.0", (RTX_5090,)),
     )
-    found = worst(judge(bad, profile_on(LINUX, **SOURCE), KNOWLEDGE))
+    found = worst(check_host(bad, profile_on(LINUX, **SOURCE), KNOWLEDGE))
     assert {check for check, level in found.items() if level == "problem"} == {
         *("compiler", "git", "disk", "driver")
     }
-    assert set(found) == set(worst(judge(LINUX, profile_on(LINUX, **SOURCE), KNOWLEDGE)))
+    assert set(found) == set(worst(check_host(LINUX, profile_on(LINUX, **SOURCE), KNOWLEDGE)))
 
 
 def test_only_what_is_wanted_is_judged() -> None:
-    found = judge(LINUX, profile_on(LINUX), KNOWLEDGE, GATE)
-    assert {symptom.id for symptom in found} == GATE
-    assert GATE < ALL
+    found = check_host(LINUX, profile_on(LINUX), KNOWLEDGE, GATE_CHECK_IDS)
+    assert {symptom.id for symptom in found} == GATE_CHECK_IDS
+    assert GATE_CHECK_IDS < ALL_CHECK_IDS
 
 
-def with_combination(combination: Combination) -> tuple[Surroundings, Profile]:
+def with_combination(combination: Combination) -> tuple[HostFacts, Profile]:
     """A machine and a profile that come to that combination; planning would refuse some of them."""
     on_windows = combination.system == "windows"
     s = WINDOWS if on_windows else LINUX
@@ -147,7 +153,7 @@ def with_combination(combination: Combination) -> tuple[Surroundings, Profile]:
         torch=combination.torch or profile.choice.torch,
         targets=combination.archs or (Arch(12, 0),),
         strategy=combination.strategy or profile.choice.strategy,
-        toolkit=ToolkitChoice("system", combination.cuda or "", "/cuda"),
+        toolkit=ToolkitResolution("system", combination.cuda or "", "/cuda"),
     )
     return s, replace(profile, choice=choice)
 
@@ -158,7 +164,7 @@ def test_every_known_bad_entry_reaches_doctor_or_is_unjudgeable(bad: Any) -> Non
         assert not bad.when
         return
     s, profile = with_combination(CASES[bad.id][0])
-    (found,) = [symptom for symptom in judge(s, profile, KNOWLEDGE) if symptom.known == bad.id]
+    (found,) = [symptom for symptom in check_host(s, profile, KNOWLEDGE) if symptom.known == bad.id]
     expected = {"error": "problem", "warning": "warning", "info": "ok"}
     level = "ok" if bad.cured else expected[bad.level]
     assert (found.id, found.level) == ("known-bad", level)
@@ -168,46 +174,46 @@ def test_every_known_bad_entry_reaches_doctor_or_is_unjudgeable(bad: Any) -> Non
 def test_a_combination_takes_from_the_environment_what_the_environment_brings() -> None:
     profile = profile_on(LINUX)
     path = replace(LINUX, cmake=Tool("/usr/bin/cmake", "4.1"), setuptools=Tool("/usr/x", "82.0"))
-    assert combination_of(path, profile).cmake is None
-    assert combination_of(path, profile).setuptools is None
+    assert build_combination(path, profile).cmake is None
+    assert build_combination(path, profile).setuptools is None
     clang = replace(LINUX, cxx=Tool("/usr/bin/clang++-18", "18.1"))
-    assert combination_of(clang, profile).gcc is None
-    assert combination_of(clang, profile).clang == "18.1"
+    assert build_combination(clang, profile).gcc is None
+    assert build_combination(clang, profile).clang == "18.1"
 
 
 def test_paths_of_folders_beside_the_build_are_not_the_builds() -> None:
     beside = replace(LINUX, ninja=Tool("/home/me/torchyard/build/mine2/bin/ninja", "1.11.1"))
-    assert worst(judge(beside, profile_on(LINUX), KNOWLEDGE))["ninja"] == "ok"
+    assert worst(check_host(beside, profile_on(LINUX), KNOWLEDGE))["ninja"] == "ok"
 
 
 @pytest.mark.parametrize(("cuda", "what"), [(False, "a compiler"), (True, "a kernel of flash")])
 def test_the_memory_that_a_build_must_have_is_what_the_facts_say(cuda: bool, what: str) -> None:
     asked = SOURCE if cuda else SOURCE | CPU
-    most = cost(KNOWLEDGE, "source", int(cuda), 0).memory_mib
+    most = estimate_cost(KNOWLEDGE, "source", int(cuda), 0).memory_mib
 
     def told(mib: int) -> str:
         s = replace(LINUX, memory=Memory(64 * 1024, mib, 8 * 1024, 0, 1))
-        found = judge(s, profile_on(s, **asked), KNOWLEDGE, frozenset({"memory"}))
+        found = check_host(s, profile_on(s, **asked), KNOWLEDGE, frozenset({"memory"}))
         return found[0].seen
 
     assert f"{what}" in told(most - 1)
-    assert f"takes up to {size(most)}" in told(most - 1)
+    assert f"takes up to {format_size(most)}" in told(most - 1)
     assert "takes up to" not in told(most)
 
 
 def test_a_profile_that_does_not_open_gets_the_room_of_a_prebuilt_torch() -> None:
-    room = cost(KNOWLEDGE, "prebuilt", 1, 0).room
+    room = estimate_cost(KNOWLEDGE, "prebuilt", 1, 0).disk_usage
     assert room
-    least, _ = room.of(EVERYWHERE)
-    found = judge(replace(LINUX, disks=disk((least - 1) / 1024)), None, KNOWLEDGE)
+    least, _ = room.sum_places(ALL_PLACES)
+    found = check_host(replace(LINUX, disks=disk((least - 1) / 1024)), None, KNOWLEDGE)
     assert worst(found)["disk"] == "problem"
 
 
 @pytest.mark.parametrize("s", [LINUX, WINDOWS], ids=["linux", "windows"])
-def test_a_compiler_is_not_needed_where_nothing_is_compiled(s: Surroundings) -> None:
+def test_a_compiler_is_not_needed_where_nothing_is_compiled(s: HostFacts) -> None:
     bare = replace(s, cc=Tool(), cxx=Tool(), visual_studio=(), windows_sdk=(), glibc="2.42")
     for profile, level in ((profile_on(s, extensions=[]), "ok"), (profile_on(s), "problem")):
-        found = judge(bare, profile, KNOWLEDGE)
+        found = check_host(bare, profile, KNOWLEDGE)
         told = [one for one in found if one.id in {"compiler", "visual-studio", "windows-sdk"}]
         assert {one.level for one in told} == {level}
         assert all(("not needed" in one.seen) is (level == "ok") for one in told)
@@ -215,9 +221,9 @@ def test_a_compiler_is_not_needed_where_nothing_is_compiled(s: Surroundings) -> 
 
 def test_what_compilers_cannot_do_is_of_no_account_where_nothing_is_compiled() -> None:
     s = replace(LINUX, glibc="2.42", nvcc=None)
-    combination = combination_of(s, profile_on(s, extensions=[]))
+    combination = build_combination(s, profile_on(s, extensions=[]))
     assert (combination.gcc, combination.glibc, combination.extensions) == (None, None, False)
-    assert combination_of(s, profile_on(s)).glibc == "2.42"
+    assert build_combination(s, profile_on(s)).glibc == "2.42"
 
 
 @pytest.mark.parametrize(
@@ -229,7 +235,7 @@ def test_what_compilers_cannot_do_is_of_no_account_where_nothing_is_compiled() -
 )
 def test_a_gpu_is_named_for_target_gpus_only_where_that_plans(capability: str, todo: str) -> None:
     other = replace(RTX_5090, name="another", capability=capability)
-    s = replace(LINUX, nvidia=Nvidia("595.1", "13.2", (RTX_5090, other)))
+    s = replace(LINUX, nvidia=NvidiaDriver("595.1", "13.2", (RTX_5090, other)))
     profile = profile_on(s, target={"gpus": ["12.0"]})
-    (told,) = (one.todo for one in judge(s, profile, KNOWLEDGE, {"targets"}))
+    (told,) = (one.todo for one in check_host(s, profile, KNOWLEDGE, {"targets"}))
     assert told.startswith(todo)

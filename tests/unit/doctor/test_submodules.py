@@ -10,12 +10,12 @@ import pytest
 
 from tasks.cli.commands import doctor
 from tasks.core.check_ids import CheckId
-from tasks.core.errors import BuildError
-from tasks.doctor.ask import ask
-from tasks.doctor.host_facts import Asked, Surroundings, Unfetched
-from tasks.doctor.judging import judge
-from tasks.doctor.probes import look
-from tasks.doctor.symptom import Symptom
+from tasks.core.errors import TorchyardError
+from tasks.doctor.ask import build_probe_request
+from tasks.doctor.host_facts import HostFacts, MissingSubmodules, ProbeRequest
+from tasks.doctor.judging import check_host
+from tasks.doctor.probes import read_host_facts
+from tasks.doctor.symptom import CheckResult
 from tasks.system.files import write_atomic
 from tests.support.checkout import KNOWLEDGE, Heard, opened, write
 from tests.support.surroundings import LINUX, LINUX_HOST, profile_on
@@ -25,9 +25,11 @@ GLM = '[submodule "third_party/glm"]\n\tpath = third_party/glm\n\turl = https://
 WANTED: frozenset[CheckId] = frozenset({"submodules"})
 
 
-def seen(folder: Path, within: str = "") -> tuple[Unfetched, ...]:
+def seen(folder: Path, within: str = "") -> tuple[MissingSubmodules, ...]:
     own = (("toy", folder, folder / within),)
-    found = look(Asked(folder, LINUX_HOST, (), build=folder, own=own), WANTED).unfetched
+    found = read_host_facts(
+        ProbeRequest(folder, LINUX_HOST, (), build=folder, own=own), WANTED
+    ).unfetched
     assert found is not None
     return found
 
@@ -48,7 +50,7 @@ def test_an_empty_submodule_of_a_clone_is_found_and_so_is_one_that_is_not_there(
     tree = clone(tmp_path)
     glm = tree / "third_party" / "glm"
     (found,) = seen(tree)
-    assert found == Unfetched("toy", tree, tree, (glm,), cloned=True)
+    assert found == MissingSubmodules("toy", tree, tree, (glm,), cloned=True)
     glm.rmdir()
     assert seen(tree) == (found,)
 
@@ -85,10 +87,10 @@ def test_of_the_work_tree_around_it_only_what_concerns_the_extension_counts(tmp_
     project = clone(tmp_path, "".join(f'[submodule "{p}"]\n\tpath = {p}\n' for p in paths))
     rast = project / "submodules" / "rast"
     rast.mkdir(parents=True)
-    assert seen(rast) == (Unfetched("toy", rast, project, (rast,), cloned=True),)
+    assert seen(rast) == (MissingSubmodules("toy", rast, project, (rast,), cloned=True),)
     clone(rast)
     glm = rast / "third_party" / "glm"
-    assert seen(rast) == (Unfetched("toy", rast, rast, (glm,), cloned=True),)
+    assert seen(rast) == (MissingSubmodules("toy", rast, rast, (glm,), cloned=True),)
     inner, outer = seen(project, "submodules/rast")
     assert (inner.tree, inner.folders) == (rast, (glm,))
     assert (outer.tree, len(outer.folders)) == (project, 2)
@@ -110,13 +112,13 @@ def test_in_a_folder_that_is_no_clone_git_is_not_the_remedy(tmp_path: Path) -> N
 
 
 HERE = PurePosixPath("/proj/rast")
-EMPTY = Unfetched(RAST, HERE, HERE, (HERE / "third_party/glm",), cloned=True)
+EMPTY = MissingSubmodules(RAST, HERE, HERE, (HERE / "third_party/glm",), cloned=True)
 
 
-def told(one: Unfetched, **more: Any) -> Symptom:
+def told(one: MissingSubmodules, **more: Any) -> CheckResult:
     s = replace(LINUX, unfetched=(one,))
     extension = {"name": one.extension, "path": str(one.source), "imports": ["x"], **more}
-    (found,) = judge(s, profile_on(s, extensions=[extension]), KNOWLEDGE, WANTED)
+    (found,) = check_host(s, profile_on(s, extensions=[extension]), KNOWLEDGE, WANTED)
     return found
 
 
@@ -137,7 +139,7 @@ def test_one_that_may_be_empty_on_purpose_is_a_warning() -> None:
 
 
 def test_an_extension_that_is_itself_an_empty_submodule_is_a_problem() -> None:
-    one = Unfetched("toy", HERE, HERE.parent, (HERE,), cloned=True)
+    one = MissingSubmodules("toy", HERE, HERE.parent, (HERE,), cloned=True)
     assert told(one).level == "problem"
 
 
@@ -149,7 +151,7 @@ def test_a_command_holds_a_folder_with_a_blank_together() -> None:
 def test_folders_of_a_person_alone_are_looked_at_and_what_is_built_in_them() -> None:
     clone = {"name": "c", "git": "https://git.example/c.git", "ref": "v1", "imports": ["c"]}
     own = {"name": "o", "path": "/src/o", "subdirectory": "python", "imports": ["o"]}
-    asked = ask(LINUX.root, LINUX_HOST, profile_on(LINUX, extensions=[clone, own]))
+    asked = build_probe_request(LINUX.root, LINUX_HOST, profile_on(LINUX, extensions=[clone, own]))
     assert asked.own == (("o", PurePosixPath("/src/o"), PurePosixPath("/src/o/python")),)
 
 
@@ -160,18 +162,18 @@ def test_a_build_is_told_before_its_first_stage(
     ignore = "doctor: {ignore: [submodules, python]}\n" if ignored else ""
 
     def gate(name: str) -> None:
-        def around(asked: Asked, _: object) -> Surroundings:
+        def around(asked: ProbeRequest, _: object) -> HostFacts:
             one = replace(EMPTY, extension=name)
             return replace(LINUX, host=asked.host, root=asked.root, unfetched=(one,))
 
         monkeypatch.setattr(doctor, "look", around)
         write(yard, f"{ignore}extensions: [{{name: {name}, path: rast, imports: [x]}}]\n")
-        doctor.gate(opened(yard))
+        doctor.check_before_build(opened(yard))
 
     gate("toy")
     assert ("git -C /proj/rast submodule update" in heard.text) != ignored
     if ignored:
         gate(RAST)
     else:
-        with pytest.raises(BuildError, match="1 problem: submodules"):
+        with pytest.raises(TorchyardError, match="1 problem: submodules"):
             gate(RAST)

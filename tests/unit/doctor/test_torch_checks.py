@@ -8,14 +8,21 @@ from typing import Any
 
 import pytest
 
-from tasks.core.check_ids import ALL
-from tasks.core.model import Interpreter, TorchFound
-from tasks.doctor.ask import ask
-from tasks.doctor.host_facts import Asked, Surroundings, Tool, TorchSeen
-from tasks.doctor.judging import judge
-from tasks.doctor.probes import look
-from tasks.doctor.symptom import Symptom
-from tasks.knowledge.cppextension import PLACE, SWITCH, Bounds, CppExtension, parse, switched_off
+from tasks.core.check_ids import ALL_CHECK_IDS
+from tasks.core.model import InstalledTorch, Interpreter
+from tasks.doctor.ask import build_probe_request
+from tasks.doctor.host_facts import BuildTorch, HostFacts, ProbeRequest, Tool
+from tasks.doctor.judging import check_host
+from tasks.doctor.probes import read_host_facts
+from tasks.doctor.symptom import CheckResult
+from tasks.knowledge.cppextension import (
+    CPP_EXTENSION_PATH,
+    SKIP_CHECK_VARIABLE,
+    CppExtension,
+    VersionBounds,
+    is_check_disabled,
+    parse_cpp_extension,
+)
 from tasks.system.files import write_atomic
 from tests.support.checkout import KNOWLEDGE
 from tests.support.situations import ASKED_2_11, CUDA_12_8
@@ -66,11 +73,14 @@ cflags = common_cflags + ['-fPIC', '-std=c++20'] + extra_cflags
 
 
 def test_the_tables_of_releases_are_read() -> None:
-    old, strict, new = map(parse, (TORCH_2_6, TORCH_2_11, TORCH_2_15))
-    assert old.gcc == {"11.0": Bounds("5.0.0", "10.0"), "11.7": Bounds("6.0.0", "12.0")}
-    assert old.clang["11.1"] == Bounds("3.3.0", "11.0")
-    assert strict.gcc["12.8"] == Bounds("6.0.0", "14.0")
-    assert new.gcc["12.8"] == Bounds("6.0.0", "15.0")
+    old, strict, new = map(parse_cpp_extension, (TORCH_2_6, TORCH_2_11, TORCH_2_15))
+    assert old.gcc == {
+        "11.0": VersionBounds("5.0.0", "10.0"),
+        "11.7": VersionBounds("6.0.0", "12.0"),
+    }
+    assert old.clang["11.1"] == VersionBounds("3.3.0", "11.0")
+    assert strict.gcc["12.8"] == VersionBounds("6.0.0", "14.0")
+    assert new.gcc["12.8"] == VersionBounds("6.0.0", "15.0")
     assert (old.least_msvc, new.least_msvc, new.least_gcc) == ("19.0.24215", "19.20.0", "5.0.0")
     assert (old.standard, strict.standard, new.standard) == (17, 17, 20)
 
@@ -87,7 +97,7 @@ def test_the_tables_of_releases_are_read() -> None:
     ],
 )
 def test_what_cannot_be_seen_is_left_out(text: str) -> None:
-    assert parse(text) == CppExtension()
+    assert parse_cpp_extension(text) == CppExtension()
 
 
 @pytest.mark.parametrize(
@@ -101,22 +111,22 @@ def test_what_cannot_be_seen_is_left_out(text: str) -> None:
     ],
 )
 def test_a_torch_is_checked_by_what_it_calls_itself(version: str, checked: bool) -> None:
-    assert parse(TORCH_2_15).checks(version) is checked
+    assert parse_cpp_extension(TORCH_2_15).should_check_compilers(version) is checked
 
 
 def test_a_version_is_compared_as_torch_does_it() -> None:
-    bounds = Bounds("6.0.0", "14.0")
+    bounds = VersionBounds("6.0.0", "14.0")
     versions = ("5.9.9", "6.0.0", "13.3.0", "14.0.0", "14.2.0")
-    assert [v for v in versions if bounds.hold(v)] == ["6.0.0", "13.3.0"]
+    assert [v for v in versions if bounds.is_accepted(v)] == ["6.0.0", "13.3.0"]
 
 
 def test_the_switch_is_off_by_the_words_that_torch_knows() -> None:
     words = ("1", "ON", "0", "true", "")
-    assert [word for word in words if switched_off({SWITCH: word})] == ["1", "ON"]
+    assert [word for word in words if is_check_disabled({SKIP_CHECK_VARIABLE: word})] == ["1", "ON"]
 
 
-def told(s: Surroundings, **asked: Any) -> Symptom:
-    (found,) = judge(s, profile_on(s, **asked), KNOWLEDGE, frozenset({"torch-checks"}))
+def told(s: HostFacts, **asked: Any) -> CheckResult:
+    (found,) = check_host(s, profile_on(s, **asked), KNOWLEDGE, frozenset({"torch-checks"}))
     return found
 
 
@@ -142,7 +152,7 @@ def test_a_compiler_that_torch_refuses_is_told_with_both_ways_out() -> None:
     assert told(ancient, **ASKED_2_11).todo == "install a g++ of 6.0 or later"
 
 
-@pytest.mark.parametrize("env", [{SWITCH: "1"}, {"CXX": "g++-13"}])
+@pytest.mark.parametrize("env", [{SKIP_CHECK_VARIABLE: "1"}, {"CXX": "g++-13"}])
 def test_an_extension_that_is_not_checked_is_no_problem(env: dict[str, str]) -> None:
     other = {**EXTENSION, "name": "other", "env": env}
     assert told(REFUSING, **ASKED_2_11, extensions=[other]).level == "ok"
@@ -155,11 +165,11 @@ def test_a_clang_by_its_path_is_held_to_the_bounds_of_gcc() -> None:
     found = told(clang, **ASKED_2_11)
     assert (found.level, "takes GCC >=6.0, <14.0" in found.seen) == ("problem", True)
     assert "apt install" not in found.todo
-    assert SAYS.table("clang++-18") == ("clang", SAYS.clang)
+    assert SAYS.select_bounds("clang++-18") == ("clang", SAYS.clang)
 
 
 def test_nvcc_of_another_major_is_refused_whatever_is_turned_off() -> None:
-    off = {**EXTENSION, "env": {SWITCH: "1"}}
+    off = {**EXTENSION, "env": {SKIP_CHECK_VARIABLE: "1"}}
     found = told(replace(LINUX, nvcc=Tool("/usr/local/cuda/bin/nvcc", "12.9.86")), extensions=[off])
     assert found.level == "problem"
     assert found.seen == "torch 2.15.0+cu132 is of CUDA 13.2 and refuses nvcc 12.9.86"
@@ -178,7 +188,10 @@ def test_a_compiler_that_torch_only_warns_of_is_a_warning() -> None:
 
 
 def test_a_torch_of_another_plan_is_not_judged() -> None:
-    for other in (TorchSeen("2.14.1+cu132", "13.2", SAYS), TorchSeen("2.15.0+cu126", "12.6", SAYS)):
+    for other in (
+        BuildTorch("2.14.1+cu132", "13.2", SAYS),
+        BuildTorch("2.15.0+cu126", "12.6", SAYS),
+    ):
         found = told(replace(LINUX, torch=other))
         assert (found.level, found.seen) == (*("not checked", "torch 2.15.0 is not installed yet"),)
 
@@ -199,14 +212,14 @@ def test_sources_that_are_here_already_are_looked_at(tmp_path: Path) -> None:
     for name in ("toy/csrc/toy.cpp", "rast/csrc/rast.cu", "rast/rast.cpp"):
         write_atomic(tmp_path / name, "")
     sources = tuple((name, tmp_path / name) for name in ("toy", "rast", "not-fetched-yet"))
-    asked = Asked(tmp_path, LINUX_HOST, (), build=tmp_path, sources=sources)
-    assert look(asked, frozenset({"torch-checks"})).without_cuda == frozenset({"toy"})
+    asked = ProbeRequest(tmp_path, LINUX_HOST, (), build=tmp_path, sources=sources)
+    assert read_host_facts(asked, frozenset({"torch-checks"})).without_cuda == frozenset({"toy"})
 
 
 def test_a_companion_that_comes_as_a_wheel_is_not_compiled() -> None:
     companion: dict[str, Any] = {**ASKED_2_11, "companions": ["torchvision"], "extensions": []}
     stages = profile_on(REFUSING, **companion).plan.stages
-    (job,) = [stage.job for stage in stages if stage.room == "extensions"]
+    (job,) = [stage.job for stage in stages if stage.kind == "extensions"]
     assert job.kind == "wheel"
     assert told(REFUSING, **companion).seen.startswith("not needed")
 
@@ -216,7 +229,7 @@ def install(site: Path, text: str | None) -> Path:
     (torch / "utils").mkdir(parents=True)
     (torch / "version.py").write_text("__version__ = '2.15.0+cu132'\ncuda = '13.2'\n")
     if text is not None:
-        (torch / PLACE).write_text(text, encoding="utf-8")
+        (torch / CPP_EXTENSION_PATH).write_text(text, encoding="utf-8")
     return torch
 
 
@@ -224,24 +237,26 @@ def install(site: Path, text: str | None) -> Path:
 def test_the_torch_of_the_environment_is_read_and_not_run(tmp_path: Path, site: str) -> None:
     venv = tmp_path / "venv"
     install(venv / site, f"{TORCH_2_15}\nraise SystemExit('never run')\n")
-    asked = Asked(tmp_path, LINUX_HOST, (), build=tmp_path, venv=venv)
-    found = look(asked, frozenset({"torch-checks"}))
-    assert found.torch == TorchSeen("2.15.0+cu132", "13.2", parse(TORCH_2_15))
+    asked = ProbeRequest(tmp_path, LINUX_HOST, (), build=tmp_path, venv=venv)
+    found = read_host_facts(asked, frozenset({"torch-checks"}))
+    assert found.torch == BuildTorch("2.15.0+cu132", "13.2", parse_cpp_extension(TORCH_2_15))
 
 
 def test_an_existing_torch_is_read_where_it_is(tmp_path: Path) -> None:
-    asked = Asked(tmp_path, LINUX_HOST, (), build=tmp_path, venv=tmp_path / "venv")
-    assert look(asked, frozenset({"torch-checks"})).torch == TorchSeen()
+    asked = ProbeRequest(tmp_path, LINUX_HOST, (), build=tmp_path, venv=tmp_path / "venv")
+    assert read_host_facts(asked, frozenset({"torch-checks"})).torch == BuildTorch()
     there = replace(asked, torch=install(tmp_path / "conda", None))
-    found = look(there, frozenset({"torch-checks"})).torch
-    assert found == TorchSeen("2.15.0+cu132", "13.2")
-    assert look(there, ALL - {"torch-checks", "index", "git-hosts"}).torch is None
+    found = read_host_facts(there, frozenset({"torch-checks"})).torch
+    assert found == BuildTorch("2.15.0+cu132", "13.2")
+    assert (
+        read_host_facts(there, ALL_CHECK_IDS - {"torch-checks", "index", "git-hosts"}).torch is None
+    )
 
 
 def test_with_an_existing_torch_its_own_place_is_asked() -> None:
-    torch = TorchFound("2.15.0+cu132", "13.2", "/conda/lib/python3.12/site-packages/torch")
+    torch = InstalledTorch("2.15.0+cu132", "13.2", "/conda/lib/python3.12/site-packages/torch")
     host = replace(LINUX_HOST, python=Interpreter("/conda/bin/python", "3.12.4", torch))
     s = replace(LINUX, host=host)
     existing = profile_on(s, torch={"strategy": "existing"})
-    assert str(ask(s.root, host, existing).torch) == torch.folder
-    assert ask(s.root, host, profile_on(s)).torch is None
+    assert str(build_probe_request(s.root, host, existing).torch) == torch.folder
+    assert build_probe_request(s.root, host, profile_on(s)).torch is None

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import text
 
-from tasks.jobs.buildlines import is_warning, subject
+from tasks.jobs.buildlines import is_warning, summarize_line
 from tasks.jobs.ninja import ninja
 from tests.support.checkout import Heard
 from tests.support.rows import each_row
@@ -59,7 +59,7 @@ LINK = f"/usr/bin/g++ -fPIC {FLAGS} -shared -o lib/libc10.so c10/CMakeFiles/c10.
     ],
 )
 def test_a_line_tells_its_file_and_not_its_command(line: str, short: str) -> None:
-    assert subject(line) == short
+    assert summarize_line(line) == short
 
 
 SILENT = """\
@@ -94,11 +94,11 @@ cmake --build . --target install --config Release -- -j 2 -v
 
 @each_row("line", SILENT)
 def test_what_a_tool_says_of_itself_is_for_the_log(line: str) -> None:
-    assert not subject(line)
+    assert not summarize_line(line)
 
 
 def test_while_the_first_file_compiles_it_is_told_what_is_made(heard: Heard) -> None:
-    take = ninja.follow()
+    take = ninja.create_line_handler()
     for line in (
         "  building 'simple_knn._C' extension",
         "  Emitting ninja build file /src/tree/build/temp.linux-x86_64-cpython-311/build.ninja...",
@@ -112,11 +112,11 @@ def test_while_the_first_file_compiles_it_is_told_what_is_made(heard: Heard) -> 
 
 @given(text(alphabet="[1/2] -ocm&\\:'\".ax", max_size=300))
 def test_no_line_is_too_odd(line: str) -> None:
-    assert len(subject(line)) <= 200
+    assert len(summarize_line(line)) <= 200
 
 
 def test_while_ninja_counts_what_compilers_say_is_for_the_log(heard: Heard) -> None:
-    take = ninja.follow()
+    take = ninja.create_line_handler()
     for line in (
         "-- Configuring done (13.9s)",
         f"[1/3] {SET_UP}",

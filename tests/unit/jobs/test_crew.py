@@ -9,12 +9,12 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from tasks.core.deps_model import Deps, Program
+from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.errors import CommandFailedError
-from tasks.core.jobs import Verdict, View
-from tasks.jobs.crew import Crew, Take, jobs_for
-from tasks.jobs.killed import CAUSE
-from tasks.runlog.witness import Witness
+from tasks.core.jobs import BuildSnapshot, GovernorDecision
+from tasks.jobs.crew import JobScheduler, LineHandler, resolve_fixed_jobs
+from tasks.jobs.killed import MEMORY_SLUGS
+from tasks.runlog.witness import MemoryMonitor
 from tasks.system.hardware import capacity
 from tests.support.checkout import Heard
 from tests.support.sleepers import Build
@@ -33,7 +33,7 @@ def safe(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Witness, "short", lambda _: True)
+    monkeypatch.setattr(MemoryMonitor, "short", lambda _: True)
 
 
 class Ending:
@@ -47,7 +47,7 @@ class Ending:
         self._said = list(said)
         self._build = build
 
-    def __call__(self, jobs: int | None, env: Mapping[str, str], take: Take) -> None:
+    def __call__(self, jobs: int | None, env: Mapping[str, str], take: LineHandler) -> None:
         self.jobs.append(jobs)
         self.flags.append(env.get("MAKEFLAGS", ""))
         if self._build:
@@ -58,14 +58,14 @@ class Ending:
             raise CommandFailedError("build failed", code=1)
 
 
-def crew(tmp_path: Path, jobs: int | None = None, most: int = 4) -> Crew:
-    return Crew(jobs, tmp_path / "pool", {}, most)
+def crew(tmp_path: Path, jobs: int | None = None, most: int = 4) -> JobScheduler:
+    return JobScheduler(jobs, tmp_path / "pool", {}, most)
 
 
 def test_half_of_the_busiest_moment_go_on_though_nobody_looked(tmp_path: Path) -> None:
     one = crew(tmp_path, most=16)
     build = Ending(KILLED, build=Build(tmp_path / "b", 4, 0.8))
-    one.work(build)
+    one.run_build(build)
     assert build.jobs == [None, None]
     assert [flags.split()[0] for flags in build.flags] == ["-j16", "-j2"]
     assert (one.allowed, one.killed) == (2, ("a.o",))
@@ -74,7 +74,7 @@ def test_half_of_the_busiest_moment_go_on_though_nobody_looked(tmp_path: Path) -
 
 def test_a_build_with_a_number_of_its_own_gets_one_of_ours(tmp_path: Path, heard: Heard) -> None:
     build = Ending(KILLED, KILLED)
-    crew(tmp_path).work(build)
+    crew(tmp_path).run_build(build)
     assert build.jobs == [None, SAFE // 2, 1]
     assert "no memory was left for a.o: going on with 3 at once" in heard
 
@@ -91,7 +91,7 @@ def test_with_an_old_make_in_it_a_build_goes_on_once_with_a_safe_number(
     tmp_path: Path, heard: Heard, said: str
 ) -> None:
     one, build = crew(tmp_path), Ending((said,))
-    one.work(build)
+    one.run_build(build)
     assert build.jobs == [None, SAFE]
     assert build.flags[0].split()[1].startswith("--jobserver-auth=")
     assert not build.flags[1]
@@ -104,14 +104,14 @@ def test_with_an_old_make_in_it_a_build_goes_on_once_with_a_safe_number(
 
 def test_where_an_old_make_is_known_the_pool_is_not_tried(tmp_path: Path) -> None:
     build = Ending()
-    Crew(None, tmp_path / "pool", {}, 4, old_make=True).work(build)
+    JobScheduler(None, tmp_path / "pool", {}, 4, old_make=True).run_build(build)
     assert build.jobs == [SAFE]
 
 
 def test_a_command_line_that_names_the_pool_is_no_old_make(tmp_path: Path) -> None:
     build = Ending(("*** MAKEFLAGS= -j4 --jobserver-auth=fifo:/p/tokens cc -c a.c failed",))
     with pytest.raises(CommandFailedError):
-        crew(tmp_path).work(build)
+        crew(tmp_path).run_build(build)
     assert build.jobs == [None]
 
 
@@ -121,25 +121,25 @@ def test_an_old_make_that_a_number_does_not_help_is_an_error(
 ) -> None:
     build = Ending((OLD_MAKE,), (OLD_MAKE,))
     with pytest.raises(CommandFailedError, match="build failed"):
-        crew(tmp_path, jobs).work(build)
+        crew(tmp_path, jobs).run_build(build)
     assert build.jobs == ([4] if jobs else [None, SAFE])
 
 
 def test_after_three_times_it_is_an_error_with_the_cause(tmp_path: Path) -> None:
     build = Ending(*[KILLED] * 9)
     with pytest.raises(CommandFailedError) as caught:
-        crew(tmp_path, 16).work(build)
+        crew(tmp_path, 16).run_build(build)
     assert build.jobs == [16, 8, 4, 2]
-    assert f"a.o needs more memory than there is ({CAUSE[os.name]})" in caught.value.todo
+    assert f"a.o needs more memory than there is ({MEMORY_SLUGS[os.name]})" in caught.value.hint
 
 
 @pytest.mark.parametrize("jobs", [None, 4])
 def test_what_is_killed_though_memory_is_not_short_gets_one_more_try_with_as_many(
     tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch, jobs: int | None
 ) -> None:
-    monkeypatch.setattr(Witness, "short", lambda _: False)
+    monkeypatch.setattr(MemoryMonitor, "short", lambda _: False)
     one, build = crew(tmp_path, jobs), Ending(KILLED)
-    one.work(build)
+    one.run_build(build)
     assert (build.jobs, one.allowed) == ([jobs, jobs], 4)
     assert (one.killed, one.expected) == ((), {})
     assert heard == ["a.o was killed, though memory was not short: going on with as many at once"]
@@ -148,11 +148,11 @@ def test_what_is_killed_though_memory_is_not_short_gets_one_more_try_with_as_man
 def test_what_is_killed_again_is_an_error_that_blames_no_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Witness, "short", lambda _: False)
+    monkeypatch.setattr(MemoryMonitor, "short", lambda _: False)
     build = Ending(KILLED, KILLED)
     with pytest.raises(CommandFailedError) as caught:
-        crew(tmp_path, 4).work(build)
-    assert (build.jobs, caught.value.todo) == ([4, 4], "")
+        crew(tmp_path, 4).run_build(build)
+    assert (build.jobs, caught.value.hint) == ([4, 4], "")
 
 
 @pytest.mark.parametrize(
@@ -161,22 +161,22 @@ def test_what_is_killed_again_is_an_error_that_blames_no_memory(
 def test_a_compiler_that_says_memory_or_a_doubt_takes_half_the_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: bool | None, said: str
 ) -> None:
-    monkeypatch.setattr(Witness, "short", lambda _: short)
+    monkeypatch.setattr(MemoryMonitor, "short", lambda _: short)
     one, build = crew(tmp_path, 4), Ending(("FAILED: a.o", said))
-    one.work(build)
+    one.run_build(build)
     assert (build.jobs, one.killed) == ([4, 2], ("a.o",))
 
 
 def test_another_failure_is_tried_once(tmp_path: Path) -> None:
     build = Ending(("toy.c:1: error: nonsense",))
     with pytest.raises(CommandFailedError):
-        crew(tmp_path).work(build)
+        crew(tmp_path).run_build(build)
     assert build.jobs == [None]
 
 
-def deps(version: str) -> Deps:
+def deps(version: str) -> DepsManifest:
     program = Program("", "")
-    return Deps(
+    return DepsManifest(
         *("", "3.12.0", "1", None, "", None, None),
         cc=program,
         cxx=program,
@@ -201,7 +201,7 @@ def deps(version: str) -> Deps:
 def test_the_pool_says_how_many_where_it_can(
     asked: int | None, pool: str, version: str, launchers: tuple[str, ...], jobs: int | None
 ) -> None:
-    assert jobs_for(asked, PurePath(pool), NINJA, deps(version), launchers) == jobs
+    assert resolve_fixed_jobs(asked, PurePath(pool), NINJA, deps(version), launchers) == jobs
 
 
 @pytest.mark.parametrize(
@@ -215,15 +215,15 @@ def test_number_of_jobs_is_an_upper_limit_below_which_memory_governs(
     slots: int,
     most_and_local: tuple[int, int],
 ) -> None:
-    seen: list[View] = []
+    seen: list[BuildSnapshot] = []
 
-    def decide(view: View) -> Verdict:
+    def decide(view: BuildSnapshot) -> GovernorDecision:
         seen.append(view)
-        return Verdict(1)
+        return GovernorDecision(1)
 
     monkeypatch.setattr("tasks.jobs.crew.decide", decide)
     build = Ending(build=Build(tmp_path / "b", 1))
-    Crew(None, tmp_path / "pool", {}, most=2, slots=slots, limit=limit).work(build)
+    JobScheduler(None, tmp_path / "pool", {}, most=2, slots=slots, limit=limit).run_build(build)
     assert build.jobs == [None]
     pool = f"fifo:{tmp_path / 'pool' / str(limit)}/" if sys.platform != "win32" else "torchyard-"
     assert f"--jobserver-auth={pool}" in build.flags[0]
@@ -232,8 +232,8 @@ def test_number_of_jobs_is_an_upper_limit_below_which_memory_governs(
 
 def test_fixed_number_below_the_limit_is_reported(tmp_path: Path, heard: Heard) -> None:
     build = Ending()
-    Crew(2, tmp_path / "pool", {}, 4, limit=6).work(build)
-    Crew(6, tmp_path / "pool", {}, 4, limit=6).work(build)
+    JobScheduler(2, tmp_path / "pool", {}, 4, limit=6).run_build(build)
+    JobScheduler(6, tmp_path / "pool", {}, 4, limit=6).run_build(build)
     assert build.jobs == [2, 6]
     (told,) = heard
     assert told.startswith("running 2 of 6 jobs: memory allows no more now")
@@ -241,20 +241,20 @@ def test_fixed_number_below_the_limit_is_reported(tmp_path: Path, heard: Heard) 
 
 
 def test_a_ninja_that_is_nowhere_gets_a_number() -> None:
-    assert jobs_for(None, PurePath("/yard"), "", deps("1.13.1"), ()) == SAFE
+    assert resolve_fixed_jobs(None, PurePath("/yard"), "", deps("1.13.1"), ()) == SAFE
 
 
 def test_with_other_machines_there_are_jobs_for_their_slots_and_places_for_those_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[View] = []
+    seen: list[BuildSnapshot] = []
 
-    def decide(view: View) -> Verdict:
+    def decide(view: BuildSnapshot) -> GovernorDecision:
         seen.append(view)
-        return Verdict(view.most)
+        return GovernorDecision(view.most)
 
     monkeypatch.setattr("tasks.jobs.crew.decide", decide)
-    at_work = Crew(None, tmp_path / "pool", {}, most=2, slots=6)
-    at_work.work(Ending(build=Build(tmp_path / "b", 1)))
+    at_work = JobScheduler(None, tmp_path / "pool", {}, most=2, slots=6)
+    at_work.run_build(Ending(build=Build(tmp_path / "b", 1)))
     assert {(view.most, view.local) for view in seen} == {(8, 2)}
     assert at_work.allowed == 8

@@ -10,13 +10,13 @@ from packaging.version import Version
 
 from tasks.core.model import Arch
 from tasks.core.resolution import Combination
-from tasks.knowledge import load
-from tasks.knowledge.archs import cmake_accepts, extension_accepts
-from tasks.knowledge.combinations import judge
+from tasks.knowledge import load_knowledge
+from tasks.knowledge.archs import is_cmake_arch_supported, is_extension_arch_supported
+from tasks.knowledge.combinations import find_known_bad
 from tests.support.rows import each_row
 
 FOLDER = Path(__file__).parents[3] / "config" / "knowledge"
-KNOWLEDGE = load(FOLDER)
+KNOWLEDGE = load_knowledge(FOLDER)
 UNJUDGED: set[str] = set()
 CURED = {
     "cuda132-zc-preprocessor": "env",
@@ -140,7 +140,7 @@ CASES = {
 
 
 def ids(combination: Combination) -> list[str]:
-    return [finding.id for finding in judge(KNOWLEDGE, combination)]
+    return [finding.id for finding in find_known_bad(KNOWLEDGE, combination)]
 
 
 @each_row("name", CASES)
@@ -161,8 +161,8 @@ def test_every_entry_is_judged_or_cured_or_says_why_not() -> None:
 
 @pytest.mark.parametrize("name", CURED)
 def test_a_cured_combination_is_no_warning(name: str) -> None:
-    found = {finding.id: finding for finding in judge(KNOWLEDGE, CASES[name][0])}
-    assert (found[name].level, found[name].cured) == ("info", CURED[name])
+    found = {finding.id: finding for finding in find_known_bad(KNOWLEDGE, CASES[name][0])}
+    assert (found[name].level, found[name].fixed_by) == ("info", CURED[name])
 
 
 def test_lnk1161_is_judged_by_the_installation() -> None:
@@ -194,9 +194,9 @@ def test_the_archs_of_the_entries_are_those_of_the_tables() -> None:
     for release in KNOWLEDGE.releases:
         asked = Combination(strategy="source", torch=release, archs=(Arch(12, 0),), extensions=True)
         found = ids(asked)
-        taken = extension_accepts(KNOWLEDGE, release, Arch(12, 0))
+        taken = is_extension_arch_supported(KNOWLEDGE, release, Arch(12, 0))
         assert ("torch26-blackwell" in found) is not taken
-        taken = cmake_accepts(KNOWLEDGE, release, Arch(12, 0))
+        taken = is_cmake_arch_supported(KNOWLEDGE, release, Arch(12, 0))
         assert ("torch25-two-digit-archs" in found) is not taken
 
 
@@ -244,15 +244,15 @@ def test_every_msvc_limit_agrees_with_the_toolkits() -> None:
 
 
 def test_a_finding_says_what_to_do_and_how_it_is_known() -> None:
-    (finding,) = judge(KNOWLEDGE, Combination(system="linux", glibc="2.41", cuda="12.6"))
+    (finding,) = find_known_bad(KNOWLEDGE, Combination(system="linux", glibc="2.41", cuda="12.6"))
     assert finding.level == "warning"
-    assert "exception specification" in finding.what
+    assert "exception specification" in finding.message
     assert "CUDA>=13.0" in finding.fix
     assert finding.status.startswith("verified")
 
 
 def test_a_miscompile_is_information_and_not_a_warning() -> None:
-    assert [f.level for f in judge(KNOWLEDGE, Combination(cuda="12.8"))] == ["info"]
+    assert [f.level for f in find_known_bad(KNOWLEDGE, Combination(cuda="12.8"))] == ["info"]
 
 
 def test_a_current_combination_is_clean() -> None:
@@ -267,7 +267,7 @@ def test_a_current_combination_is_clean() -> None:
         archs=(Arch(12, 0),),
         strategy="source",
     )
-    assert judge(KNOWLEDGE, clean) == ()
+    assert find_known_bad(KNOWLEDGE, clean) == ()
 
 
 def test_every_condition_is_a_list_or_a_specifier() -> None:

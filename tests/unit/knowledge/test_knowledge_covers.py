@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from tasks.core.model import Arch
 from tasks.knowledge.archs import MachineCode
-from tasks.knowledge.covers import covers, driver_isa
-from tasks.knowledge.covers import how as asked
+from tasks.knowledge.covers import can_run_code, find_driver_ptx_isa
+from tasks.knowledge.covers import classify_compatibility as asked
 from tasks.knowledge.facts import GpuFact
-from tasks.knowledge.versions import numbers
+from tasks.knowledge.versions import parse_major_minor
 from tests.support.checkout import KNOWLEDGE
 from tests.support.rows import each_row
 
@@ -23,7 +23,7 @@ release = st.none() | st.sampled_from([*TOOLKITS, "11.4", "12.7", "14.0"])
 
 
 def archs(text: str) -> list[Arch]:
-    return [Arch.parse(item) for item in text.split()]
+    return [Arch.parse_capability(item) for item in text.split()]
 
 
 def code(cubins: str = "", ptx: str = "") -> MachineCode:
@@ -80,8 +80,8 @@ def how(
 def test_a_cubin_runs_on_its_own_major_from_its_minor_up(
     cubins: str, target: str, expected: str
 ) -> None:
-    assert how(code(cubins), Arch.parse(target)) == expected
-    assert covers(KNOWLEDGE, code(cubins), Arch.parse(target)) is bool(expected)
+    assert how(code(cubins), Arch.parse_capability(target)) == expected
+    assert can_run_code(KNOWLEDGE, code(cubins), Arch.parse_capability(target)) is bool(expected)
 
 
 @each_row(
@@ -109,7 +109,7 @@ def test_a_cubin_runs_on_its_own_major_from_its_minor_up(
     ],
 )
 def test_plain_ptx_is_finished_for_any_later_card(ptx: str, target: str, runs: bool) -> None:
-    assert how(code(ptx=ptx), Arch.parse(target)) == ("ptx" if runs else "")
+    assert how(code(ptx=ptx), Arch.parse_capability(target)) == ("ptx" if runs else "")
 
 
 def test_finished_code_is_preferred_to_ptx() -> None:
@@ -153,13 +153,15 @@ def test_a_driver_finishes_no_ptx_that_is_newer_than_it(
 
 @each_row("cuda", TOOLKITS)
 def test_a_driver_reads_the_ptx_of_the_toolkit_that_it_is_for(cuda: str) -> None:
-    assert driver_isa(KNOWLEDGE, cuda) == numbers(KNOWLEDGE.toolkits[cuda].ptx_isa)
+    assert find_driver_ptx_isa(KNOWLEDGE, cuda) == parse_major_minor(
+        KNOWLEDGE.toolkits[cuda].ptx_isa
+    )
 
 
 def test_a_driver_between_two_toolkits_reads_what_the_older_one_makes() -> None:
-    assert driver_isa(KNOWLEDGE, "12.7") == driver_isa(KNOWLEDGE, "12.6")
-    assert driver_isa(KNOWLEDGE, "99.0") == driver_isa(KNOWLEDGE, TOOLKITS[-1])
-    assert driver_isa(KNOWLEDGE, "10.2") == (0, 0)
+    assert find_driver_ptx_isa(KNOWLEDGE, "12.7") == find_driver_ptx_isa(KNOWLEDGE, "12.6")
+    assert find_driver_ptx_isa(KNOWLEDGE, "99.0") == find_driver_ptx_isa(KNOWLEDGE, TOOLKITS[-1])
+    assert find_driver_ptx_isa(KNOWLEDGE, "10.2") == (0, 0)
 
 
 @given(some, some, some, some, st.sampled_from(MADE), release, release)

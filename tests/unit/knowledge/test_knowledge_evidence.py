@@ -9,12 +9,12 @@ from typing import Any
 
 import yaml
 
-from tasks.knowledge import load
+from tasks.knowledge import load_knowledge
 from tests.support.rows import each_row
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "config" / "knowledge"
-KNOWLEDGE = load(FOLDER)
+KNOWLEDGE = load_knowledge(FOLDER)
 FILES = tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))
 # Lists and tables whose every entry is a fact of its own.
 ENTRIES = {

@@ -12,12 +12,12 @@ import yaml
 
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
-from tasks.knowledge import load
-from tasks.knowledge.covers import how
-from tasks.knowledge.versions import numbers
+from tasks.knowledge import load_knowledge
+from tasks.knowledge.covers import classify_compatibility
+from tasks.knowledge.versions import parse_major_minor
 
 FOLDER = Path(__file__).parents[3] / "config" / "knowledge"
-KNOWLEDGE = load(FOLDER)
+KNOWLEDGE = load_knowledge(FOLDER)
 
 
 def parsed(name: str) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def test_no_two_rows_are_of_one_name() -> None:
 
 def test_releases_ascend() -> None:
     for names in (list(KNOWLEDGE.toolkits), list(KNOWLEDGE.releases)):
-        assert sorted(names, key=numbers) == names
+        assert sorted(names, key=parse_major_minor) == names
 
 
 def test_every_card_is_of_a_family_and_some_toolkit_makes_code_for_it() -> None:
@@ -80,7 +80,9 @@ def test_first_and_last_toolkit_agree_with_the_lists() -> None:
     toolkits = list(KNOWLEDGE.toolkits)
     for key, place in (("first_toolkit", 0), ("last_toolkit", -1)):
         for cc, row in parsed("toolkits")[key].items():
-            makers = [c for c, kit in KNOWLEDGE.toolkits.items() if Arch.parse(cc) in kit.makes]
+            makers = [
+                c for c, kit in KNOWLEDGE.toolkits.items() if Arch.parse_capability(cc) in kit.makes
+            ]
             if row["cuda"] in toolkits:
                 assert makers[place] == row["cuda"], cc
 
@@ -90,7 +92,7 @@ def test_dropped_archs_are_what_the_toolkit_before_had() -> None:
     for cuda, kit in KNOWLEDGE.toolkits.items():
         plain = {arch for arch in kit.makes if not arch.suffix}
         dropped = parsed("toolkits")["releases"][cuda]["dropped"]
-        assert sorted(before - plain) == sorted(map(Arch.parse, dropped)), cuda
+        assert sorted(before - plain) == sorted(map(Arch.parse_capability, dropped)), cuda
         before = plain
 
 
@@ -109,7 +111,7 @@ def test_blackwell_came_with_2_7_on_cu128_and_with_2_8_on_pypi() -> None:
         (release.minor, wheel.cuda, wheel.pypi)
         for release in KNOWLEDGE.releases.values()
         for wheel in release.wheels
-        if wheel.system == "linux" and how(KNOWLEDGE, wheel.code, target)
+        if wheel.system == "linux" and classify_compatibility(KNOWLEDGE, wheel.code, target)
     ]
     assert holding[0] == ("2.7", "12.8", False)
     assert next(row for row in holding if row[2])[0] == "2.8"
@@ -125,7 +127,7 @@ def test_extensions_come_from_git_with_their_headers_and_warnings() -> None:
 
 
 def test_a_file_is_read_only_when_it_is_asked_for(tmp_path: Path) -> None:
-    knowledge = load(tmp_path)
+    knowledge = load_knowledge(tmp_path)
     with pytest.raises(KnowledgeError, match="facts are missing"):
         _ = knowledge.gpus
 
@@ -134,5 +136,5 @@ def test_a_file_is_read_only_when_it_is_asked_for(tmp_path: Path) -> None:
 def test_a_broken_file_is_named(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "gpus.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(KnowledgeError, match=message) as caught:
-        _ = load(tmp_path).gpus
-    assert caught.value.where.endswith("gpus.yaml")
+        _ = load_knowledge(tmp_path).gpus
+    assert caught.value.location.endswith("gpus.yaml")

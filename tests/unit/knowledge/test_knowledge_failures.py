@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tasks.knowledge.failures import recognise
+from tasks.knowledge.failures import find_run_failure
 from tests.support.checkout import KNOWLEDGE, ROOT
 from tests.support.rows import each_row
 
@@ -27,7 +27,7 @@ SAID = list(said())
 
 @each_row(("slug", "text"), SAID, ids=[slug for slug, _ in SAID])
 def test_what_is_said_tells_the_cause(slug: str, text: str) -> None:
-    found = recognise(KNOWLEDGE, text)
+    found = find_run_failure(KNOWLEDGE, text)
     assert found is not None
     assert found.slug == slug
 
@@ -42,7 +42,7 @@ def test_what_is_said_tells_the_cause(slug: str, text: str) -> None:
     ],
 )
 def test_what_is_not_known_is_no_guess(text: str) -> None:
-    assert recognise(KNOWLEDGE, text) is None
+    assert find_run_failure(KNOWLEDGE, text) is None
 
 
 def test_every_cause_has_a_text_that_tells_it() -> None:
@@ -65,7 +65,7 @@ def test_the_first_that_is_found_decides() -> None:
     both = "Found no NVIDIA driver on your system\nError 804: forward compatibility"
     order = [failure.slug for failure in KNOWLEDGE.failures]
     assert order.index("cuda-804-driver") < order.index("cuda-driver-missing")
-    found = recognise(KNOWLEDGE, both)
+    found = find_run_failure(KNOWLEDGE, both)
     assert found is not None
     assert found.slug == "cuda-804-driver"
 

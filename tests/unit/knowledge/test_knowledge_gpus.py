@@ -7,14 +7,14 @@ import pytest
 
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
-from tasks.knowledge import load
+from tasks.knowledge import load_knowledge
 from tasks.knowledge.facts import GpuFact
-from tasks.knowledge.gpunames import key
-from tasks.knowledge.gpus import only_machine, resolve_gpu, short_name
+from tasks.knowledge.gpunames import normalize_gpu_name
+from tasks.knowledge.gpus import find_only_machine, resolve_gpu, shorten_gpu_name
 from tasks.knowledge.toolkits import require_toolkit
 from tests.support.rows import each_row
 
-KNOWLEDGE = load(Path(__file__).parents[3] / "config" / "knowledge")
+KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")
 
 
 @each_row(
@@ -105,7 +105,7 @@ def test_a_name_of_several_products_of_one_capability_is_kept_as_written() -> No
 def test_a_name_of_several_generations_lists_them(text: str) -> None:
     with pytest.raises(KnowledgeError) as caught:
         resolve_gpu(KNOWLEDGE, text)
-    assert all(f"({cc})" in caught.value.what for cc in ("7.5", "8.6", "8.9", "12.0"))
+    assert all(f"({cc})" in caught.value.message for cc in ("7.5", "8.6", "8.9", "12.0"))
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_name_of_several_generations_lists_them(text: str) -> None:
 def test_an_architecture_of_several_capabilities_lists_them(text: str, capabilities: str) -> None:
     with pytest.raises(KnowledgeError, match=f'"{text}" is said of different GPUs') as caught:
         resolve_gpu(KNOWLEDGE, text)
-    assert all(f"({cc})" in caught.value.what for cc in capabilities.split())
+    assert all(f"({cc})" in caught.value.message for cc in capabilities.split())
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_an_architecture_of_one_capability_is_that_one(text: str, capability: st
 def test_words_of_a_whole_line_are_no_gpu_even_where_all_known_are_alike(text: str) -> None:
     with pytest.raises(KnowledgeError, match="is said of many GPUs") as caught:
         resolve_gpu(KNOWLEDGE, text)
-    assert caught.value.todo == "write the full name, or the capability"
+    assert caught.value.hint == "write the full name, or the capability"
 
 
 def test_bare_digits_are_refused_when_they_mean_two_capabilities() -> None:
@@ -154,8 +154,8 @@ def test_bare_digits_are_refused_when_they_mean_two_capabilities() -> None:
 def test_an_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(KnowledgeError) as caught:
         resolve_gpu(KNOWLEDGE, "RTX 5900")
-    assert caught.value.what == '"RTX 5900" is not a known GPU'
-    assert caught.value.todo == 'did you mean "RTX 5090" (12.0)?'
+    assert caught.value.message == '"RTX 5900" is not a known GPU'
+    assert caught.value.hint == 'did you mean "RTX 5090" (12.0)?'
 
 
 @each_row(
@@ -177,27 +177,27 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
 def test_a_suggestion_has_the_same_model_number(text: str, todo: str) -> None:
     with pytest.raises(KnowledgeError) as caught:
         resolve_gpu(KNOWLEDGE, text)
-    assert caught.value.todo == todo
+    assert caught.value.hint == todo
 
 
 def test_the_processor_is_no_card() -> None:
     with pytest.raises(KnowledgeError, match='"CPU" is no GPU') as caught:
         resolve_gpu(KNOWLEDGE, "CPU")
-    assert "gpus: [] is a build without CUDA" in caught.value.todo
+    assert "gpus: [] is a build without CUDA" in caught.value.hint
 
 
 @pytest.mark.parametrize("text", ["RTX 6090", "RTX 50 series", "K80", "GTX 680", "B400"])
 def test_another_generation_is_no_suggestion(text: str) -> None:
     with pytest.raises(KnowledgeError) as caught:
         resolve_gpu(KNOWLEDGE, text)
-    assert "compute_cap" in caught.value.todo
+    assert "compute_cap" in caught.value.hint
 
 
 @each_row("gpu", KNOWLEDGE.gpus, ids=lambda gpu: gpu.name)
 def test_a_misspelt_name_never_suggests_another_generation_alone(gpu: GpuFact) -> None:
     with pytest.raises(KnowledgeError) as caught:
         resolve_gpu(KNOWLEDGE, f"{gpu.name} Zzz")
-    assert f"({gpu.arch})" in caught.value.todo or "compute_cap" in caught.value.todo
+    assert f"({gpu.arch})" in caught.value.hint or "compute_cap" in caught.value.hint
 
 
 @each_row("gpu", KNOWLEDGE.gpus, ids=lambda gpu: gpu.name)
@@ -208,20 +208,20 @@ def test_every_card_is_made_for_or_refused_with_the_last_toolkit_that_can(gpu: G
             continue
         with pytest.raises(KnowledgeError, match=r"is the (first|last) that can") as caught:
             require_toolkit(KNOWLEDGE, cuda, [gpu.arch])
-        assert "take CUDA" in caught.value.todo
+        assert "take CUDA" in caught.value.hint
 
 
 @pytest.mark.parametrize("text", ["", "gpu", "NVIDIA", "potato"])
 def test_a_name_like_no_other_asks_for_the_capability(text: str) -> None:
     with pytest.raises(KnowledgeError) as caught:
         resolve_gpu(KNOWLEDGE, text)
-    assert "compute_cap" in caught.value.todo
+    assert "compute_cap" in caught.value.hint
 
 
 def test_every_known_name_resolves_to_itself_or_its_twin() -> None:
     for gpu in KNOWLEDGE.gpus:
         assert resolve_gpu(KNOWLEDGE, gpu.name).arch == gpu.arch
-        assert resolve_gpu(KNOWLEDGE, short_name(gpu.name).lower()).arch == gpu.arch
+        assert resolve_gpu(KNOWLEDGE, shorten_gpu_name(gpu.name).lower()).arch == gpu.arch
 
 
 @pytest.mark.parametrize("text", ["Quadro 4000", "quadro 5000", "NVIDIA Quadro 6000", "Quadro600"])
@@ -236,10 +236,10 @@ def test_a_fermi_card_is_not_taken_for_a_newer_one_of_its_number(text: str) -> N
 
 
 def test_no_card_that_is_too_old_is_among_the_known_ones_nor_made_for() -> None:
-    known = {key(gpu.name) for gpu in KNOWLEDGE.gpus}
+    known = {normalize_gpu_name(gpu.name) for gpu in KNOWLEDGE.gpus}
     for row in KNOWLEDGE.gpu_notes["too_old"]:
-        assert not known & set(map(key, row["names"]))
-        arch = Arch.parse(row["cc"])
+        assert not known & set(map(normalize_gpu_name, row["names"]))
+        arch = Arch.parse_capability(row["cc"])
         assert not any(arch in kit.makes for kit in KNOWLEDGE.toolkits.values())
 
 
@@ -261,4 +261,4 @@ def test_a_name_says_in_which_machines_the_card_is(text: str, machine: str) -> N
 def test_a_capability_is_of_one_kind_of_machine_where_all_its_cards_are(
     arch: str, machine: str
 ) -> None:
-    assert only_machine(KNOWLEDGE, Arch.parse(arch))[0] == machine
+    assert find_only_machine(KNOWLEDGE, Arch.parse_capability(arch))[0] == machine

@@ -13,13 +13,17 @@ from hypothesis import strategies as st
 
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
-from tasks.knowledge.archs import MachineCode, cmake_accepts, extension_accepts
-from tasks.knowledge.grammar import cmake_architectures, for_extension, for_torch_cmake
+from tasks.knowledge.archs import MachineCode, is_cmake_arch_supported, is_extension_arch_supported
+from tasks.knowledge.grammar import (
+    format_cmake_archs,
+    format_extension_archs,
+    format_torch_cmake_archs,
+)
 from tasks.knowledge.ownlists import (
-    read_for_cmake,
-    read_for_extension,
-    read_for_torch_cmake,
-    require_targets,
+    parse_cmake_archs,
+    parse_extension_archs,
+    parse_torch_cmake_archs,
+    require_covered_targets,
 )
 from tests.support.checkout import KNOWLEDGE
 from tests.support.rows import each_row
@@ -33,7 +37,7 @@ release = st.sampled_from(RELEASES)
 
 
 def archs(text: str) -> list[Arch]:
-    return [Arch.parse(item) for item in text.split()]
+    return [Arch.parse_capability(item) for item in text.split()]
 
 
 def highest_plain(targets: set[Arch]) -> Arch | None:
@@ -46,25 +50,25 @@ def code(targets: set[Arch], ptx: bool) -> MachineCode:
 
 
 def test_a_list_is_sorted_by_number_and_has_no_item_twice() -> None:
-    assert for_extension(KNOWLEDGE, "2.15", archs("12.0 8.9 12.0")) == "8.9;12.0"
-    assert for_torch_cmake(KNOWLEDGE, "2.15", archs("12.0f 9.0a 9.0")) == "9.0;9.0a;12.0f"
+    assert format_extension_archs(KNOWLEDGE, "2.15", archs("12.0 8.9 12.0")) == "8.9;12.0"
+    assert format_torch_cmake_archs(KNOWLEDGE, "2.15", archs("12.0f 9.0a 9.0")) == "9.0;9.0a;12.0f"
 
 
 def test_ptx_goes_on_the_highest_arch_without_a_suffix() -> None:
     mixed = archs("12.0a 12.0 8.9")
-    assert for_extension(KNOWLEDGE, "2.15", mixed, ptx=True) == "8.9;12.0+PTX;12.0a"
-    assert for_torch_cmake(KNOWLEDGE, "2.15", archs("10.0 9.0 12.0f"), ptx=True) == (
+    assert format_extension_archs(KNOWLEDGE, "2.15", mixed, ptx=True) == "8.9;12.0+PTX;12.0a"
+    assert format_torch_cmake_archs(KNOWLEDGE, "2.15", archs("10.0 9.0 12.0f"), ptx=True) == (
         "9.0;10.0+PTX;12.0f"
     )
-    assert cmake_architectures(mixed, ptx=True) == "89-real;120;120a-real"
+    assert format_cmake_archs(mixed, ptx=True) == "89-real;120;120a-real"
 
 
 @pytest.mark.parametrize(
     "write",
     [
-        partial(for_extension, KNOWLEDGE, "2.15"),
-        partial(for_torch_cmake, KNOWLEDGE, "2.15"),
-        cmake_architectures,
+        partial(format_extension_archs, KNOWLEDGE, "2.15"),
+        partial(format_torch_cmake_archs, KNOWLEDGE, "2.15"),
+        format_cmake_archs,
     ],
 )
 def test_nobody_writes_an_empty_list_or_ptx_that_no_later_card_takes(
@@ -74,7 +78,7 @@ def test_nobody_writes_an_empty_list_or_ptx_that_no_later_card_takes(
         write([], False)
     with pytest.raises(KnowledgeError, match=r"PTX of 12\.0a is for no later card") as caught:
         write(archs("12.0a"), True)
-    assert 'add "12.0" to target.gpus' in caught.value.todo
+    assert 'add "12.0" to target.gpus' in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -99,8 +103,8 @@ def test_an_arch_that_the_extension_builder_lacks_is_refused_with_a_way_out(
     torch: str, arch: str, todo: str
 ) -> None:
     with pytest.raises(KnowledgeError, match=f"torch {torch} does not accept {arch}") as caught:
-        for_extension(KNOWLEDGE, torch, archs(arch))
-    assert caught.value.todo == todo
+        format_extension_archs(KNOWLEDGE, torch, archs(arch))
+    assert caught.value.hint == todo
 
 
 @pytest.mark.parametrize(
@@ -115,38 +119,38 @@ def test_an_arch_that_torchs_cmake_lacks_is_refused_with_a_way_out(
     torch: str, arch: str, todo: str
 ) -> None:
     with pytest.raises(KnowledgeError, match=f"CMake of torch {torch} does not") as caught:
-        for_torch_cmake(KNOWLEDGE, torch, archs(arch))
-    assert caught.value.todo == todo
+        format_torch_cmake_archs(KNOWLEDGE, torch, archs(arch))
+    assert caught.value.hint == todo
 
 
 @given(release, some_archs, st.booleans())
 def test_the_extension_builders_list_is_read_back(
     torch: str, targets: set[Arch], ptx: bool
 ) -> None:
-    accepted = {arch for arch in targets if extension_accepts(KNOWLEDGE, torch, arch)}
+    accepted = {arch for arch in targets if is_extension_arch_supported(KNOWLEDGE, torch, arch)}
     assume(accepted and (highest_plain(accepted) or not ptx))
-    text = for_extension(KNOWLEDGE, torch, accepted, ptx)
-    assert read_for_extension(KNOWLEDGE, torch, text) == code(accepted, ptx)
+    text = format_extension_archs(KNOWLEDGE, torch, accepted, ptx)
+    assert parse_extension_archs(KNOWLEDGE, torch, text) == code(accepted, ptx)
     assert not re.search(r"f|^;|;$|;;", text)
     if targets != accepted:
         with pytest.raises(KnowledgeError):
-            for_extension(KNOWLEDGE, torch, targets, ptx)
+            format_extension_archs(KNOWLEDGE, torch, targets, ptx)
 
 
 @given(release, some_archs, st.booleans())
 def test_the_list_for_torchs_cmake_is_read_back(torch: str, targets: set[Arch], ptx: bool) -> None:
-    accepted = {arch for arch in targets if cmake_accepts(KNOWLEDGE, torch, arch)}
+    accepted = {arch for arch in targets if is_cmake_arch_supported(KNOWLEDGE, torch, arch)}
     assume(accepted and (highest_plain(accepted) or not ptx))
-    text = for_torch_cmake(KNOWLEDGE, torch, accepted, ptx)
-    assert read_for_torch_cmake(KNOWLEDGE, torch, f"{text}; ") == code(accepted, ptx)
+    text = format_torch_cmake_archs(KNOWLEDGE, torch, accepted, ptx)
+    assert parse_torch_cmake_archs(KNOWLEDGE, torch, f"{text}; ") == code(accepted, ptx)
 
 
 @given(some_archs, st.booleans())
 def test_cmake_architectures_hold_what_was_asked_for(targets: set[Arch], ptx: bool) -> None:
     assume(highest_plain(targets) or not ptx)
-    items = cmake_architectures(targets, ptx).split(";")
-    both = [Arch.parse(f"sm_{item}") for item in items if not item.endswith("-real")]
-    real = [Arch.parse(f"sm_{item.removesuffix('-real')}") for item in items]
+    items = format_cmake_archs(targets, ptx).split(";")
+    both = [Arch.parse_capability(f"sm_{item}") for item in items if not item.endswith("-real")]
+    real = [Arch.parse_capability(f"sm_{item.removesuffix('-real')}") for item in items]
     assert MachineCode(frozenset(real), frozenset(both)) == code(targets, ptx)
 
 
@@ -174,22 +178,22 @@ def test_cmake_architectures_hold_what_was_asked_for(targets: set[Arch], ptx: bo
 )
 def test_a_persons_list_that_does_not_say_which_archs_is_refused(text: str, what: str) -> None:
     with pytest.raises(KnowledgeError, match=re.escape(what)) as caught:
-        read_for_extension(KNOWLEDGE, "2.15.0", text)
-    assert caught.value.todo
+        parse_extension_archs(KNOWLEDGE, "2.15.0", text)
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize(("text", "meant"), [("sm_120", "12.0"), ("90a", "9.0a"), ("89", "8.9")])
 def test_another_tools_spelling_gets_the_right_one(text: str, meant: str) -> None:
     with pytest.raises(KnowledgeError) as caught:
-        read_for_extension(KNOWLEDGE, "2.15.0", text)
-    assert caught.value.todo == f'write "{meant}"'
+        parse_extension_archs(KNOWLEDGE, "2.15.0", text)
+    assert caught.value.hint == f'write "{meant}"'
 
 
 def test_a_persons_list_is_read_as_each_parser_reads_it() -> None:
     both = MachineCode(frozenset(archs("8.9 12.0")), frozenset(archs("8.9")))
-    assert read_for_extension(KNOWLEDGE, "2.7", "8.9+PTX 12.0") == both
-    assert read_for_torch_cmake(KNOWLEDGE, "2.7", " 8.9+PTX;\t12.0;; ") == both
-    assert read_for_torch_cmake(KNOWLEDGE, "2.9", "12.0f").cubins == frozenset(archs("12.0f"))
+    assert parse_extension_archs(KNOWLEDGE, "2.7", "8.9+PTX 12.0") == both
+    assert parse_torch_cmake_archs(KNOWLEDGE, "2.7", " 8.9+PTX;\t12.0;; ") == both
+    assert parse_torch_cmake_archs(KNOWLEDGE, "2.9", "12.0f").cubins == frozenset(archs("12.0f"))
 
 
 @pytest.mark.parametrize(
@@ -206,25 +210,25 @@ def test_cmakes_own_list_is_read_as_cmake_and_nvcc_do(
     cuda: str, text: str, cubins: str, ptx: str
 ) -> None:
     held = MachineCode(frozenset(archs(cubins)), frozenset(archs(ptx)))
-    assert read_for_cmake(KNOWLEDGE, cuda, text) == held
+    assert parse_cmake_archs(KNOWLEDGE, cuda, text) == held
 
 
 def test_what_cmake_leaves_to_the_project_names_no_arch() -> None:
-    assert read_for_cmake(KNOWLEDGE, "13.0", "OFF") is None
+    assert parse_cmake_archs(KNOWLEDGE, "13.0", "OFF") is None
 
 
 @pytest.mark.parametrize("text", ["", "native", "All", "12.0", "90;", "sm_90", "90 120"])
 def test_a_list_for_cmake_that_another_machine_would_read_otherwise_is_refused(text: str) -> None:
     with pytest.raises(KnowledgeError, match="the same on every machine") as caught:
-        read_for_cmake(KNOWLEDGE, "13.0", text)
-    assert "89-real;120-real" in caught.value.todo
+        parse_cmake_archs(KNOWLEDGE, "13.0", text)
+    assert "89-real;120-real" in caught.value.hint
 
 
 def test_a_list_that_leaves_a_target_out_is_refused() -> None:
-    held = read_for_extension(KNOWLEDGE, "2.15", "9.0;8.6")
-    require_targets(KNOWLEDGE, held, archs("8.9 9.0"), "9.0;8.6")
+    held = parse_extension_archs(KNOWLEDGE, "2.15", "9.0;8.6")
+    require_covered_targets(KNOWLEDGE, held, archs("8.9 9.0"), "9.0;8.6")
     with pytest.raises(KnowledgeError, match=r'"9.0;8.6" makes no code for 12.0 \(target.gpus\)'):
-        require_targets(KNOWLEDGE, held, archs("8.9 12.0"), "9.0;8.6")
+        require_covered_targets(KNOWLEDGE, held, archs("8.9 12.0"), "9.0;8.6")
 
 
 @each_row(
@@ -256,30 +260,32 @@ def test_a_list_that_leaves_a_target_out_is_refused() -> None:
 def test_the_extension_builder_takes_only_its_own_table(
     torch: str, arch: str, accepted: bool
 ) -> None:
-    assert extension_accepts(KNOWLEDGE, torch, Arch.parse(arch)) is accepted
+    assert is_extension_arch_supported(KNOWLEDGE, torch, Arch.parse_capability(arch)) is accepted
 
 
 @each_row("torch", RELEASES)
 def test_each_release_takes_12_0_from_2_7_on_and_never_a_family(torch: str) -> None:
     minor = int(torch.partition(".")[2])
-    assert extension_accepts(KNOWLEDGE, torch, Arch(12, 0)) is (minor >= 7)
-    assert not [a for a in MADE if a.suffix == "f" and extension_accepts(KNOWLEDGE, torch, a)]
+    assert is_extension_arch_supported(KNOWLEDGE, torch, Arch(12, 0)) is (minor >= 7)
+    assert not [
+        a for a in MADE if a.suffix == "f" and is_extension_arch_supported(KNOWLEDGE, torch, a)
+    ]
 
 
 @each_row(("row", "torch"), [(row, release) for row in DIFFERENCES for release in row["releases"]])
 def test_where_the_two_parsers_differ(row: dict[str, Any], torch: str) -> None:
     if not re.fullmatch(r"\d+\.\d[af]?", row["input"]):
         with pytest.raises(KnowledgeError):
-            read_for_extension(KNOWLEDGE, torch, row["input"])
+            parse_extension_archs(KNOWLEDGE, torch, row["input"])
         return
-    arch = Arch.parse(row["input"])
-    assert extension_accepts(KNOWLEDGE, torch, arch) is row["cpp_extension"]
-    assert cmake_accepts(KNOWLEDGE, torch, arch) is row["cmake"]
+    arch = Arch.parse_capability(row["input"])
+    assert is_extension_arch_supported(KNOWLEDGE, torch, arch) is row["cpp_extension"]
+    assert is_cmake_arch_supported(KNOWLEDGE, torch, arch) is row["cmake"]
 
 
 def test_cmake_learned_suffixes_and_two_digits_in_turn() -> None:
-    assert not cmake_accepts(KNOWLEDGE, "2.3", Arch.parse("9.0a"))
-    assert cmake_accepts(KNOWLEDGE, "2.4", Arch.parse("9.0a"))
-    assert not cmake_accepts(KNOWLEDGE, "2.5", Arch.parse("12.0"))
-    assert not cmake_accepts(KNOWLEDGE, "2.8", Arch.parse("12.0f"))
-    assert cmake_accepts(KNOWLEDGE, "2.10", Arch.parse("12.0f"))
+    assert not is_cmake_arch_supported(KNOWLEDGE, "2.3", Arch.parse_capability("9.0a"))
+    assert is_cmake_arch_supported(KNOWLEDGE, "2.4", Arch.parse_capability("9.0a"))
+    assert not is_cmake_arch_supported(KNOWLEDGE, "2.5", Arch.parse_capability("12.0"))
+    assert not is_cmake_arch_supported(KNOWLEDGE, "2.8", Arch.parse_capability("12.0f"))
+    assert is_cmake_arch_supported(KNOWLEDGE, "2.10", Arch.parse_capability("12.0f"))

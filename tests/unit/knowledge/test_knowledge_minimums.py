@@ -7,12 +7,17 @@ from pathlib import Path
 
 from tasks.core.model import System
 from tasks.core.resolution import Combination
-from tasks.knowledge import load
-from tasks.knowledge.hostcompilers import HostCompiler, limits, msc_ver, refusal
-from tasks.knowledge.minimums import below
+from tasks.knowledge import load_knowledge
+from tasks.knowledge.hostcompilers import (
+    HostCompiler,
+    explain_compiler_rejection,
+    find_compiler_limits,
+    parse_msc_ver,
+)
+from tasks.knowledge.minimums import find_too_old_versions
 from tests.support.rows import each_row
 
-KNOWLEDGE = load(Path(__file__).parents[3] / "config" / "knowledge")
+KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")
 SOURCE = Combination(strategy="source")
 LINUX = Combination(system="linux", strategy="prebuilt", extensions=True)
 WINDOWS = Combination(system="windows", strategy="prebuilt", extensions=True)
@@ -67,7 +72,7 @@ CASES = {
 
 
 def ids(combination: Combination) -> list[str]:
-    return [finding.id for finding in below(KNOWLEDGE, combination)]
+    return [finding.id for finding in find_too_old_versions(KNOWLEDGE, combination)]
 
 
 @each_row("name", CASES)
@@ -104,8 +109,8 @@ def test_a_version_less_exact_than_the_minimum_judges_nothing() -> None:
 
 
 def test_what_is_too_old_is_said_with_both_numbers_and_the_way_out() -> None:
-    (finding,) = below(KNOWLEDGE, CASES["gcc-min"][0])
-    assert finding.what == "GCC 9.2.1 with the sources of PyTorch 2.6.0, which ask for 9.3"
+    (finding,) = find_too_old_versions(KNOWLEDGE, CASES["gcc-min"][0])
+    assert finding.message == "GCC 9.2.1 with the sources of PyTorch 2.6.0, which ask for 9.3"
     assert finding.level == "error"
     assert "g++ of 9.3 or later" in finding.fix
     assert finding.status.startswith("verified")
@@ -113,8 +118,8 @@ def test_what_is_too_old_is_said_with_both_numbers_and_the_way_out() -> None:
 
 def test_what_deps_installs_is_information() -> None:
     for name in ("cmake-min", "setuptools-min"):
-        (finding,) = below(KNOWLEDGE, CASES[name][0])
-        assert (finding.level, finding.cured) == ("info", "deps")
+        (finding,) = find_too_old_versions(KNOWLEDGE, CASES[name][0])
+        assert (finding.level, finding.fixed_by) == ("info", "deps")
 
 
 def test_an_unverified_minimum_is_no_error() -> None:
@@ -125,8 +130,12 @@ def test_an_unverified_minimum_is_no_error() -> None:
 def test_the_gcc_that_deps_refuses_is_the_one_that_is_an_error_here() -> None:
     for minor, release in KNOWLEDGE.releases.items():
         old = replace(SOURCE, torch=minor, gcc="5.1.0")
-        error = [f for f in below(KNOWLEDGE, old) if f.level == "error" and "GCC" in f.what]
-        least = limits(KNOWLEDGE, None, minor).gcc_min
+        error = [
+            f
+            for f in find_too_old_versions(KNOWLEDGE, old)
+            if f.level == "error" and "GCC" in f.message
+        ]
+        least = find_compiler_limits(KNOWLEDGE, None, minor).gcc_min
         assert least == (release.gcc_min if error else ""), minor
 
 
@@ -150,14 +159,18 @@ def test_the_gcc_that_deps_refuses_is_the_one_that_is_an_error_here() -> None:
 def test_a_compiler_is_taken_or_it_is_said_why_not(
     cuda: str | None, torch: str | None, compiler: HostCompiler, why: str
 ) -> None:
-    told = refusal(limits(KNOWLEDGE, cuda, torch), compiler)
+    told = explain_compiler_rejection(find_compiler_limits(KNOWLEDGE, cuda, torch), compiler)
     assert why in told
     assert bool(told) is bool(why)
 
 
 def test_a_toolset_is_not_its_msc_ver() -> None:
-    assert [msc_ver(text) for text in ("14.44.35207", "14.50", "14.16.27023")] == [1944, 1950, 1916]
-    assert [msc_ver(text) for text in ("", "1944", "14.4", "17.14.36")] == [None] * 4
+    assert [parse_msc_ver(text) for text in ("14.44.35207", "14.50", "14.16.27023")] == [
+        1944,
+        1950,
+        1916,
+    ]
+    assert [parse_msc_ver(text) for text in ("", "1944", "14.4", "17.14.36")] == [None] * 4
 
 
 def test_a_current_combination_is_not_too_old() -> None:
@@ -176,4 +189,4 @@ def test_a_current_combination_is_not_too_old() -> None:
             python="3.12.4",
             driver="580.65.06",
         )
-        assert below(KNOWLEDGE, current) == ()
+        assert find_too_old_versions(KNOWLEDGE, current) == ()

@@ -6,15 +6,15 @@ import re
 from pathlib import Path
 
 from tasks.core.model import Arch
-from tasks.knowledge import load
+from tasks.knowledge import load_knowledge
 from tasks.knowledge.facts import GpuFact
-from tasks.knowledge.gpus import short_name
-from tasks.knowledge.page import text
+from tasks.knowledge.gpus import shorten_gpu_name
+from tasks.knowledge.page import render_page
 from tests.support.rows import each_row
 
 ROOT = Path(__file__).parents[3]
-KNOWLEDGE = load(ROOT / "config" / "knowledge")
-PAGE = text(KNOWLEDGE)
+KNOWLEDGE = load_knowledge(ROOT / "config" / "knowledge")
+PAGE = render_page(KNOWLEDGE)
 
 
 def folded(arch: Arch) -> str:
@@ -38,7 +38,7 @@ def test_the_page_is_fresh() -> None:
 @each_row("gpu", KNOWLEDGE.gpus, ids=lambda gpu: gpu.name)
 def test_every_card_has_its_cuda_on_the_page(gpu: GpuFact) -> None:
     sign = "✓" if gpu.status.startswith("verified") else "?"
-    assert f"{short_name(gpu.name)} {sign}" in folded(gpu.arch).split(" · ")
+    assert f"{shorten_gpu_name(gpu.name)} {sign}" in folded(gpu.arch).split(" · ")
     cuda = row(gpu.arch)[1]
     able = [cuda for cuda, kit in KNOWLEDGE.toolkits.items() if gpu.arch in kit.makes]
     first = re.match(r"\d+\.\d+", cuda)

@@ -5,24 +5,24 @@ from pathlib import Path
 import pytest
 
 from tasks.core.errors import KnowledgeError
-from tasks.knowledge import load
+from tasks.knowledge import load_knowledge
 from tasks.knowledge.releases import (
-    nearest,
-    release,
-    supports_python,
+    find_release,
+    is_python_supported,
+    list_nearest_releases,
 )
 
-KNOWLEDGE = load(Path(__file__).parents[3] / "config" / "knowledge")
+KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")
 WHL = "https://download.pytorch.org/whl"
 
 
 @pytest.mark.parametrize("version", ["2.7", "2.7.0", "v2.7.1", "2.7.1+cu128", " 2.7.1 "])
 def test_a_version_is_found_by_its_minor(version: str) -> None:
-    assert release(KNOWLEDGE, version).minor == "2.7"
+    assert find_release(KNOWLEDGE, version).minor == "2.7"
 
 
 def test_a_release_says_what_its_build_requires() -> None:
-    new, old = release(KNOWLEDGE, "2.15"), release(KNOWLEDGE, "2.6.0")
+    new, old = find_release(KNOWLEDGE, "2.15"), find_release(KNOWLEDGE, "2.6.0")
     assert (new.backend, new.cxx_std, new.cmake_min, new.cmake_below) == (
         "scikit_build_core",
         20,
@@ -59,7 +59,7 @@ def test_the_build_backend_changed_with_2_14() -> None:
     "version", ["2.16.0.dev20261101", "2.16.0.dev20261101+cu132", "2.16.0a0+git1a2b"]
 )
 def test_the_next_release_is_assumed_to_be_as_the_newest(version: str) -> None:
-    found = release(KNOWLEDGE, version)
+    found = find_release(KNOWLEDGE, version)
     assert (found.minor, bool(found.channel), found.cxx_std) == ("2.16", True, 20)
     assert found.status.startswith("unverified")
 
@@ -75,8 +75,8 @@ def test_the_next_release_is_assumed_to_be_as_the_newest(version: str) -> None:
 )
 def test_an_unknown_version_is_refused_with_what_to_take(version: str, message: str) -> None:
     with pytest.raises(KnowledgeError, match=message) as caught:
-        release(KNOWLEDGE, version)
-    assert caught.value.todo
+        find_release(KNOWLEDGE, version)
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -90,13 +90,13 @@ def test_an_unknown_version_is_refused_with_what_to_take(version: str, message: 
     ],
 )
 def test_a_release_is_for_a_range_of_pythons(version: str, python: str, supported: bool) -> None:
-    assert supports_python(release(KNOWLEDGE, version), python) is supported
+    assert is_python_supported(find_release(KNOWLEDGE, version), python) is supported
 
 
 def test_the_nearest_releases_are_the_newer_ones_first() -> None:
-    assert [found.minor for found in nearest(KNOWLEDGE, "2.12.1")][:4] == [
+    assert [found.minor for found in list_nearest_releases(KNOWLEDGE, "2.12.1")][:4] == [
         *("2.13", "2.14", "2.15"),
         "2.11",
     ]
-    assert nearest(KNOWLEDGE, "2.15.0")[0].minor == "2.14"
-    assert len(nearest(KNOWLEDGE, "2.0")) == len(KNOWLEDGE.releases) - 1
+    assert list_nearest_releases(KNOWLEDGE, "2.15.0")[0].minor == "2.14"
+    assert len(list_nearest_releases(KNOWLEDGE, "2.0")) == len(KNOWLEDGE.releases) - 1

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from tasks.core.errors import KnowledgeError
-from tasks.knowledge import FOLDER, load
-from tasks.knowledge.check import check
-from tasks.knowledge.misread import ill_typed
+from tasks.knowledge import KNOWLEDGE_FOLDER, load_knowledge
+from tasks.knowledge.check import check_schema
+from tasks.knowledge.misread import find_type_errors
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The facts, to be spoiled."""
-    shutil.copytree(FOLDER, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(KNOWLEDGE_FOLDER, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
@@ -30,7 +30,7 @@ def spoil(folder: Path, name: str, right: str, wrong: str) -> None:
 
 
 def test_every_file_fits_its_schema() -> None:
-    assert [str(problem) for problem in check(FOLDER)] == []
+    assert [str(problem) for problem in check_schema(KNOWLEDGE_FOLDER)] == []
 
 
 CARD = '"NVIDIA GB10": {cc: "12.1", machine: aarch64, status: "verified: D+P"}'
@@ -38,20 +38,22 @@ CARD = '"NVIDIA GB10": {cc: "12.1", machine: aarch64, status: "verified: D+P"}'
 
 def test_an_unknown_key_is_named(folder: Path) -> None:
     spoil(folder, "gpus", CARD, '"NVIDIA GB10": {cc: "12.1", cs: "12.1", status: "verified: P"}')
-    (problem,) = check(folder)
+    (problem,) = check_schema(folder)
     assert (problem.file, problem.path) == ("gpus.yaml", "names.NVIDIA GB10")
-    assert "'cs' was unexpected" in problem.what
+    assert "'cs' was unexpected" in problem.message
 
 
 def test_a_missing_key_is_named(folder: Path) -> None:
     spoil(folder, "toolkits", '    ptx_isa: "8.0"\n', "")
-    (problem,) = check(folder)
+    (problem,) = check_schema(folder)
     assert str(problem) == "toolkits.yaml: releases.12.0: 'ptx_isa' is a required property"
 
 
 def test_a_file_without_a_schema_is_named(folder: Path) -> None:
     (folder / "planets.yaml").write_text("{}", encoding="utf-8")
-    assert [str(one) for one in check(folder)] == ["planets.yaml: schema.json has no $defs.planets"]
+    assert [str(one) for one in check_schema(folder)] == [
+        "planets.yaml: schema.json has no $defs.planets"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,7 @@ def test_a_value_of_another_form_is_named(
     folder: Path, name: str, right: str, wrong: str, at: str
 ) -> None:
     spoil(folder, name, right, wrong)
-    (problem,) = check(folder)
+    (problem,) = check_schema(folder)
     assert problem.file == f"{name}.yaml"
     assert problem.path.startswith(at)
 
@@ -126,17 +128,17 @@ def test_a_mistake_is_named_with_file_and_key_when_it_is_read(  # noqa: PLR0917 
 ) -> None:
     spoil(folder, name, right, wrong)
     with pytest.raises(KnowledgeError) as told:
-        getattr(load(folder), KINDS[name])
-    assert told.value.where == f"{folder / name}.yaml: {at}"
-    assert what in told.value.what
-    assert "tasks.knowledge.check" in told.value.todo
+        getattr(load_knowledge(folder), KINDS[name])
+    assert told.value.location == f"{folder / name}.yaml: {at}"
+    assert what in told.value.message
+    assert "tasks.knowledge.check" in told.value.hint
 
 
 def test_a_single_fact_is_judged_as_a_table_of_them_is() -> None:
-    kit = load(FOLDER).toolkits["13.0"]
-    assert list(ill_typed(kit)) == []
+    kit = load_knowledge(KNOWLEDGE_FOLDER).toolkits["13.0"]
+    assert list(find_type_errors(kit)) == []
     wrong: Any = "yes"
     said = [("13.0.pypi", "'yes' is not true or false")]
-    assert list(ill_typed(replace(kit, pypi=wrong))) == said
-    assert list(ill_typed({"13.0": replace(kit, pypi=wrong)})) == said
-    assert [key for key, _ in ill_typed([replace(kit, gcc_max=True)])] == ["13.0.gcc_max"]
+    assert list(find_type_errors(replace(kit, pypi=wrong))) == said
+    assert list(find_type_errors({"13.0": replace(kit, pypi=wrong)})) == said
+    assert [key for key, _ in find_type_errors([replace(kit, gcc_max=True)])] == ["13.0.gcc_max"]

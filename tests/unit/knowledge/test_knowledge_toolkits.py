@@ -7,22 +7,22 @@ import pytest
 
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
-from tasks.knowledge import load
-from tasks.knowledge.releases import release
+from tasks.knowledge import load_knowledge
+from tasks.knowledge.releases import find_release
 from tasks.knowledge.toolkits import (
-    CompilerLimit,
-    can_make,
-    compiler_limit,
-    driver_floor,
-    fails_to_build,
-    known_to_build,
-    packages,
+    ToolkitCompilers,
+    can_compile_arch,
+    find_driver_floor,
+    find_toolkit_compilers,
+    is_known_to_fail,
+    list_capable_toolkits,
+    list_published_toolkits,
+    list_toolkit_packages,
     require_toolkit,
-    toolkits_for,
 )
 from tests.support.rows import each_row
 
-KNOWLEDGE = load(Path(__file__).parents[3] / "config" / "knowledge")
+KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")
 
 
 @each_row(
@@ -49,14 +49,14 @@ KNOWLEDGE = load(Path(__file__).parents[3] / "config" / "knowledge")
     ],
 )
 def test_a_toolkit_makes_what_its_ptxas_lists(cuda: str, arch: str, can: bool) -> None:
-    assert can_make(KNOWLEDGE, cuda, Arch.parse(arch)) is can
+    assert can_compile_arch(KNOWLEDGE, cuda, Arch.parse_capability(arch)) is can
 
 
 def test_toolkits_for_several_archs_make_all_of_them() -> None:
-    assert toolkits_for(KNOWLEDGE, [Arch(7, 0), Arch(12, 0)]) == ("12.8", "12.9")
-    assert toolkits_for(KNOWLEDGE, [Arch(12, 0)])[0] == "12.8"
-    assert toolkits_for(KNOWLEDGE, [Arch(7, 0), Arch(11, 0)]) == ()
-    assert "12.7" not in toolkits_for(KNOWLEDGE, [])
+    assert list_capable_toolkits(KNOWLEDGE, [Arch(7, 0), Arch(12, 0)]) == ("12.8", "12.9")
+    assert list_capable_toolkits(KNOWLEDGE, [Arch(12, 0)])[0] == "12.8"
+    assert list_capable_toolkits(KNOWLEDGE, [Arch(7, 0), Arch(11, 0)]) == ()
+    assert "12.7" not in list_capable_toolkits(KNOWLEDGE, [])
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_toolkits_for_several_archs_make_all_of_them() -> None:
 )
 def test_a_refusal_names_a_toolkit_that_can(cuda: str, arch: str, what: str) -> None:
     with pytest.raises(KnowledgeError) as caught:
-        require_toolkit(KNOWLEDGE, cuda, [Arch.parse(arch)])
-    assert caught.value.what == what
+        require_toolkit(KNOWLEDGE, cuda, [Arch.parse_capability(arch)])
+    assert caught.value.message == what
 
 
 @each_row("cuda", list(KNOWLEDGE.toolkits))
@@ -86,7 +86,7 @@ def test_a_toolkit_is_asked_for_nothing_that_it_does_not_make(cuda: str) -> None
 def test_a_refusal_says_what_to_take_for_all_the_archs() -> None:
     with pytest.raises(KnowledgeError) as caught:
         require_toolkit(KNOWLEDGE, "13.2", [Arch(12, 0), Arch(7, 0)])
-    assert caught.value.todo == "take CUDA 12.8 to 12.9 for 7.0, 12.0"
+    assert caught.value.hint == "take CUDA 12.8 to 12.9 for 7.0, 12.0"
 
 
 @pytest.mark.parametrize(
@@ -103,23 +103,23 @@ def test_a_refusal_says_what_to_take_for_all_the_archs() -> None:
 def test_a_release_is_known_to_build_with_what_it_is_published_with(
     torch: str, archs: str, cudas: tuple[str, ...]
 ) -> None:
-    wanted = [Arch.parse(arch) for arch in archs.split()]
-    found = release(KNOWLEDGE, torch)
-    assert known_to_build(KNOWLEDGE, found, wanted, "linux") == cudas
+    wanted = [Arch.parse_capability(arch) for arch in archs.split()]
+    found = find_release(KNOWLEDGE, torch)
+    assert list_published_toolkits(KNOWLEDGE, found, wanted, "linux") == cudas
 
 
 @each_row("torch", KNOWLEDGE.releases)
 def test_no_release_is_known_to_build_with_what_it_is_known_to_fail_with(torch: str) -> None:
-    found = release(KNOWLEDGE, torch)
+    found = find_release(KNOWLEDGE, torch)
     for arch in KNOWLEDGE.toolkits["12.9"].makes | KNOWLEDGE.toolkits["13.5"].makes:
-        for cuda in known_to_build(KNOWLEDGE, found, [arch], "linux"):
+        for cuda in list_published_toolkits(KNOWLEDGE, found, [arch], "linux"):
             assert arch in KNOWLEDGE.toolkits[cuda].makes
-            assert not fails_to_build(KNOWLEDGE, found.patch, cuda, [arch], "linux")
+            assert not is_known_to_fail(KNOWLEDGE, found.patch, cuda, [arch], "linux")
 
 
 def test_cuda_13_does_not_build_torch_2_6() -> None:
-    assert fails_to_build(KNOWLEDGE, "2.6.0", "13.0", [Arch(9, 0)], "linux")
-    assert not fails_to_build(KNOWLEDGE, "2.6.0", "12.4", [Arch(9, 0)], "linux")
+    assert is_known_to_fail(KNOWLEDGE, "2.6.0", "13.0", [Arch(9, 0)], "linux")
+    assert not is_known_to_fail(KNOWLEDGE, "2.6.0", "12.4", [Arch(9, 0)], "linux")
 
 
 def test_a_toolkit_that_can_is_given_back() -> None:
@@ -129,24 +129,28 @@ def test_a_toolkit_that_can_is_given_back() -> None:
 @pytest.mark.parametrize("cuda", ["12.7", "14.0", "11.7"])
 def test_an_unknown_toolkit_is_refused(cuda: str) -> None:
     with pytest.raises(KnowledgeError, match=f"CUDA {cuda} is not known"):
-        can_make(KNOWLEDGE, cuda, Arch(9, 0))
+        can_compile_arch(KNOWLEDGE, cuda, Arch(9, 0))
 
 
 def test_a_toolkit_takes_compilers_up_to_a_limit() -> None:
-    assert compiler_limit(KNOWLEDGE, "11.8") == CompilerLimit(11, 14, 1910, 1940)
-    assert compiler_limit(KNOWLEDGE, "12.8") == CompilerLimit(14, 19, 1910, 1950)
-    assert compiler_limit(KNOWLEDGE, "13.0") == CompilerLimit(15, 20, 1920, 1950)
-    assert compiler_limit(KNOWLEDGE, "13.5.37") == CompilerLimit(16, 22, 1920, 1960)
+    assert find_toolkit_compilers(KNOWLEDGE, "11.8") == ToolkitCompilers(11, 14, 1910, 1940)
+    assert find_toolkit_compilers(KNOWLEDGE, "12.8") == ToolkitCompilers(14, 19, 1910, 1950)
+    assert find_toolkit_compilers(KNOWLEDGE, "13.0") == ToolkitCompilers(15, 20, 1920, 1950)
+    assert find_toolkit_compilers(KNOWLEDGE, "13.5.37") == ToolkitCompilers(16, 22, 1920, 1960)
 
 
 def test_one_driver_branch_serves_a_cuda_major() -> None:
-    assert [driver_floor(KNOWLEDGE, cuda) for cuda in ("11.8", "12.8", "13.5")] == [450, 525, 580]
+    assert [find_driver_floor(KNOWLEDGE, cuda) for cuda in ("11.8", "12.8", "13.5")] == [
+        450,
+        525,
+        580,
+    ]
     assert KNOWLEDGE.toolkits["12.8"].driver == {"linux": "570.26", "windows": "570.65"}
     assert KNOWLEDGE.toolkits["13.2"].driver == {"linux": "595.45.04", "windows": None}
 
 
 def test_packages_pin_one_release() -> None:
-    assert packages(KNOWLEDGE, "13.2.86") == (
+    assert list_toolkit_packages(KNOWLEDGE, "13.2.86") == (
         "cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,curand,profiler,cuobjdump]==13.2.*",
     )
 
@@ -154,13 +158,13 @@ def test_packages_pin_one_release() -> None:
 def test_cuobjdump_is_left_out_where_pypi_lacks_it() -> None:
     having = [c for c, kit in KNOWLEDGE.toolkits.items() if kit.pypi and kit.cuobjdump]
     assert having == ["13.2", "13.3", "13.4", "13.5"]
-    assert packages(KNOWLEDGE, "13.0") == (
+    assert list_toolkit_packages(KNOWLEDGE, "13.0") == (
         "cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,curand,profiler]==13.0.*",
     )
 
 
 def test_a_torch_from_source_needs_the_libraries_too() -> None:
-    toolkit, *apart = packages(KNOWLEDGE, "13.0", for_source=True)
+    toolkit, *apart = list_toolkit_packages(KNOWLEDGE, "13.0", for_source=True)
     assert "curand,profiler,cublas,cusparse,cusolver,cufft,cupti,nvrtc,nvjitlink,nvtx" in toolkit
     assert [name.split(";")[0] for name in apart] == [
         "nvidia-cudnn-cu13",
@@ -173,4 +177,4 @@ def test_a_torch_from_source_needs_the_libraries_too() -> None:
 @pytest.mark.parametrize("cuda", ["11.8", "12.9"])
 def test_a_toolkit_that_pypi_cannot_give_is_refused(cuda: str) -> None:
     with pytest.raises(KnowledgeError, match=r"it has 13\.0 to 13\.5"):
-        packages(KNOWLEDGE, cuda)
+        list_toolkit_packages(KNOWLEDGE, cuda)

@@ -5,21 +5,21 @@ from pathlib import Path
 import pytest
 
 from tasks.core.model import Arch
-from tasks.knowledge import load
+from tasks.knowledge import load_knowledge
 from tasks.knowledge.releases import (
-    WheelChoice,
-    wheel_for,
-    why_no_wheel,
+    SelectedWheel,
+    explain_missing_wheel,
+    select_official_wheel,
 )
-from tasks.knowledge.wheels import index_url
+from tasks.knowledge.wheels import format_index_url
 from tests.support.rows import each_row
 
-KNOWLEDGE = load(Path(__file__).parents[3] / "config" / "knowledge")
+KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")
 WHL = "https://download.pytorch.org/whl"
 
 
 def archs(text: str) -> list[Arch]:
-    return [Arch.parse(item) for item in text.split()]
+    return [Arch.parse_capability(item) for item in text.split()]
 
 
 def choose(
@@ -28,8 +28,8 @@ def choose(
     system: str = "linux",
     machine: str = "x86_64",
     cuda: str | None = None,
-) -> WheelChoice | None:
-    return wheel_for(KNOWLEDGE, version, archs(targets), system, machine, cuda)
+) -> SelectedWheel | None:
+    return select_official_wheel(KNOWLEDGE, version, archs(targets), system, machine, cuda)
 
 
 def why(
@@ -40,11 +40,11 @@ def why(
     cuda: str | None = None,
 ) -> str:
     assert choose(version, targets, system, machine, cuda) is None
-    return why_no_wheel(KNOWLEDGE, version, archs(targets), system, machine, cuda)
+    return explain_missing_wheel(KNOWLEDGE, version, archs(targets), system, machine, cuda)
 
 
 def test_pypi_is_preferred_and_needs_no_index() -> None:
-    assert choose("2.15.0", "12.0") == WheelChoice(
+    assert choose("2.15.0", "12.0") == SelectedWheel(
         "13.2", "", "PyPI's torch 2.15.0 (CUDA 13.2) holds sm_120"
     )
 
@@ -108,7 +108,7 @@ def test_a_nightly_comes_from_the_nightly_index() -> None:
     found = choose("2.16.0.dev20261101", "12.0", cuda="13.2")
     assert found is not None
     assert found.index == f"{WHL}/nightly/cu132"
-    assert index_url(KNOWLEDGE, None, "nightly") == f"{WHL}/nightly/cpu"
+    assert format_index_url(KNOWLEDGE, None, "nightly") == f"{WHL}/nightly/cpu"
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_a_gap_names_what_the_wheels_hold() -> None:
 
 
 def test_orin_gets_a_wheel_that_cuda_13_2_made() -> None:
-    assert choose("2.15.0", "8.7", machine="aarch64") == WheelChoice(
+    assert choose("2.15.0", "8.7", machine="aarch64") == SelectedWheel(
         "13.2", "", "PyPI's torch 2.15.0 (CUDA 13.2) holds sm_80 for 8.7"
     )
     assert choose("2.15.0", "8.7", machine="aarch64", cuda="13.0") is None
@@ -185,17 +185,21 @@ def test_macos_has_no_cuda() -> None:
     ],
 )
 def test_a_wheel_is_for_some_pythons(version: str, targets: str, python: str, there: bool) -> None:
-    found = wheel_for(KNOWLEDGE, version, archs(targets), "linux", "x86_64", python=python)
+    found = select_official_wheel(
+        KNOWLEDGE, version, archs(targets), "linux", "x86_64", python=python
+    )
     assert (found is not None) is there
 
 
 def test_every_condition_that_fails_is_told() -> None:
-    told = why_no_wheel(KNOWLEDGE, "2.6.0", archs("12.0"), "linux", "x86_64", None, "3.14.0")
+    told = explain_missing_wheel(
+        KNOWLEDGE, "2.6.0", archs("12.0"), "linux", "x86_64", None, "3.14.0"
+    )
     assert told == (
         "no official wheel of torch 2.6.0 holds code for 12.0: its newest is 9.0; "
         "no official wheel of torch 2.6.0 is for Python 3.14 (they are for 3.9 to 3.13)"
     )
-    cpu = why_no_wheel(KNOWLEDGE, "2.15.0", [], "linux", "x86_64", None, "3.10")
+    cpu = explain_missing_wheel(KNOWLEDGE, "2.15.0", [], "linux", "x86_64", None, "3.10")
     assert cpu == "no official wheel of torch 2.15.0 is for Python 3.10 (they are for 3.11 to 3.15)"
 
 
@@ -204,7 +208,7 @@ def test_what_was_not_looked_at_is_said_for_every_wheel() -> None:
         for wheel in found.wheels:
             target = [max(wheel.code.cubins)]
             machine = (wheel.system, wheel.machine, wheel.cuda)
-            chosen = wheel_for(KNOWLEDGE, found.patch, target, *machine)
+            chosen = select_official_wheel(KNOWLEDGE, found.patch, target, *machine)
             assert chosen is not None
             assert chosen.verified is wheel.status.startswith("verified")
             assert chosen.why.endswith("(by our facts, not verified)") is not chosen.verified
@@ -227,10 +231,10 @@ def test_a_nightly_is_never_told_as_certain() -> None:
 
 def test_where_another_platform_has_the_code_both_are_named() -> None:
     thor = [Arch(11, 0)]
-    told = why_no_wheel(KNOWLEDGE, "2.15.0", thor, "linux", "x86_64")
+    told = explain_missing_wheel(KNOWLEDGE, "2.15.0", thor, "linux", "x86_64")
     assert told.startswith("no official wheel of torch 2.15.0 for Linux x86_64 holds code for 11.0")
     assert told.endswith("; one for Linux aarch64 does")
-    assert "for Linux" not in why_no_wheel(KNOWLEDGE, "2.6.0", thor, "linux", "x86_64")
+    assert "for Linux" not in explain_missing_wheel(KNOWLEDGE, "2.6.0", thor, "linux", "x86_64")
 
 
 @pytest.mark.parametrize(
@@ -256,13 +260,15 @@ def test_a_wheel_is_for_the_pythons_of_its_platform_and_index(  # noqa: PLR0917
     version: str, targets: str, system: str, machine: str, python: str, index: str | None
 ) -> None:
     asked = (KNOWLEDGE, version, archs(targets), system, machine, None, python)
-    found = wheel_for(*asked)
+    found = select_official_wheel(*asked)
     assert (found.index if found else None) == index
-    assert bool(found) or "no official wheel of torch" in why_no_wheel(*asked)
+    assert bool(found) or "no official wheel of torch" in explain_missing_wheel(*asked)
 
 
 def test_refused_python_names_the_platform_and_its_range() -> None:
-    told = why_no_wheel(KNOWLEDGE, "2.5.1", archs("8.9"), "windows", "AMD64", None, "3.13.1")
+    told = explain_missing_wheel(
+        KNOWLEDGE, "2.5.1", archs("8.9"), "windows", "AMD64", None, "3.13.1"
+    )
     assert told == (
         "no official wheel of torch 2.5.1 is for Python 3.13 on Windows x86_64 "
         "(they are for 3.9 to 3.12)"

@@ -11,7 +11,7 @@ import yaml
 
 from tasks.doctor import programs
 from tasks.doctor.host_facts import Tool
-from tasks.knowledge.packagemanagers import command, installing
+from tasks.knowledge.packagemanagers import find_install_command, format_install_hint
 from tasks.system.hardware import packagemanager
 from tests.support.checkout import KNOWLEDGE, ROOT, OnSystem
 from tests.support.rows import each_row
@@ -50,11 +50,11 @@ ALPINE, ARCH, SUSE = ("alpine",), ("manjaro", "arch"), ("opensuse-leap", "suse",
 def test_a_package_is_added_as_this_system_does(
     systems: tuple[str, ...], asked: str, told: str
 ) -> None:
-    assert installing(KNOWLEDGE, systems, asked, python="3.12", gcc="14") == told
+    assert format_install_hint(KNOWLEDGE, systems, asked, python="3.12", gcc="14") == told
 
 
 def test_a_name_that_lacks_a_version_is_no_command() -> None:
-    assert not command(KNOWLEDGE, ("debian",), "newest-gcc")
+    assert not find_install_command(KNOWLEDGE, ("debian",), "newest-gcc")
 
 
 def test_every_row_asks_for_what_has_a_plain_name_and_no_system_has_two() -> None:
@@ -78,7 +78,7 @@ def test_a_linux_goes_by_what_its_release_file_says(
 ) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(platform, "freedesktop_os_release", lambda: told)
-    assert packagemanager.systems() == systems
+    assert packagemanager.list_system_names() == systems
 
 
 def test_a_linux_that_does_not_say_has_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,18 +87,22 @@ def test_a_linux_that_does_not_say_has_no_name(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(platform, "freedesktop_os_release", missing)
-    assert packagemanager.systems() == ()
+    assert packagemanager.list_system_names() == ()
 
 
 def test_doctor_gives_a_command_to_copy_only_where_it_is_known(on_system: OnSystem) -> None:
     def told(*systems: str) -> str:
         there = replace(LINUX, git=Tool(), systems=systems)
-        return next(one.todo for one in programs.judge(there, None, KNOWLEDGE) if one.id == "git")
+        return next(
+            one.todo
+            for one in programs.check_build_tools(there, None, KNOWLEDGE)
+            if one.id == "git"
+        )
 
     assert told("fedora") == "  sudo dnf install git"
     assert told("gentoo") == "install git with your package manager"
     on_system("gentoo")
-    assert packagemanager.installing("git") == "install git with your package manager"
+    assert packagemanager.format_install_command("git") == "install git with your package manager"
 
 
 def test_no_remedy_but_those_of_the_table_names_a_package_manager() -> None:

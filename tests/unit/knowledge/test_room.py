@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 
 from tasks.core.errors import NoSpaceError
-from tasks.core.formatting.size import between
-from tasks.doctor.disks import told
-from tasks.doctor.host_facts import Asked, Disk
-from tasks.doctor.judging import judge
+from tasks.core.formatting.size import format_size_range
+from tasks.doctor.disks import format_disk_usage
+from tasks.doctor.host_facts import Disk, ProbeRequest
+from tasks.doctor.judging import check_host
 from tasks.doctor.probes import disks as looked
-from tasks.knowledge.costs import cost
-from tasks.knowledge.room import EVERYWHERE, Room, unpacked
-from tasks.knowledge.thresholds import BEGUN
+from tasks.knowledge.costs import estimate_cost
+from tasks.knowledge.room import ALL_PLACES, DiskUsage, estimate_unpacked_size
+from tasks.knowledge.thresholds import STARTED_BUILD_MIB
 from tasks.stages.install import putting, unpacking
 from tasks.system import manifests, space
 from tests.support.surroundings import LINUX, LINUX_HOST, profile_on
 from tests.support.systems import needs_links
 from tests.unit.planning.test_decide import KNOWLEDGE
 
-ROOM = Room(build=(10, 20), installed=(100, 200), wheels=(1, 2), cache=(0, 5))
+ROOM = DiskUsage(build=(10, 20), installed=(100, 200), wheels=(1, 2), cache=(0, 5))
 NEEDED_BY_TORCH = (
     *("torch", "triton", "cuda-bindings", "sympy", "nvidia-cublas", "nvidia-cuda-cccl"),
     *("nvidia-cuda-cupti", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cudnn-cu13"),
@@ -35,43 +35,48 @@ NEEDED_BY_TORCH = (
 
 
 def test_what_is_installed_is_on_one_disk_once() -> None:
-    assert ROOM.of(EVERYWHERE) == ROOM.of((*EVERYWHERE, "install.into")) == (111, 227)
-    assert ROOM.of(("install.into",)) == (100, 200)
-    assert ROOM.of(("caches",)) == (100, 205)
-    assert ROOM.of(("wheels",)) == (1, 2)
-    assert ROOM.of(("temporary files",)) == (0, 0)
+    assert (
+        ROOM.sum_places(ALL_PLACES) == ROOM.sum_places((*ALL_PLACES, "install.into")) == (111, 227)
+    )
+    assert ROOM.sum_places(("install.into",)) == (100, 200)
+    assert ROOM.sum_places(("caches",)) == (100, 205)
+    assert ROOM.sum_places(("wheels",)) == (1, 2)
+    assert ROOM.sum_places(("temporary files",)) == (0, 0)
 
 
 def test_a_tree_elsewhere_takes_what_is_built_and_nothing_that_is_installed() -> None:
-    assert ROOM.of(("build",)) == (10, 20)
-    assert ROOM.of(("environment", "wheels")) == (101, 202)
+    assert ROOM.sum_places(("build",)) == (10, 20)
+    assert ROOM.sum_places(("environment", "wheels")) == (101, 202)
 
 
 def test_each_disk_is_told_with_what_lies_on_it() -> None:
-    one, other = Disk(EVERYWHERE, "/a", 1), Disk(("install.into",), "/b", 1)
-    assert told([one], ROOM) == "111 MiB to 227 MiB of disk"
-    assert told([one, other], ROOM) == (
+    one, other = Disk(ALL_PLACES, "/a", 1), Disk(("install.into",), "/b", 1)
+    assert format_disk_usage([one], ROOM) == "111 MiB to 227 MiB of disk"
+    assert format_disk_usage([one, other], ROOM) == (
         "111 MiB to 227 MiB of disk for the build, 100 MiB to 200 MiB for install.into"
     )
-    assert told([one, Disk(("temporary files",), "/tmp", 1)], ROOM).endswith("of disk")
-    assert told([one], None) == ""
+    assert format_disk_usage([one, Disk(("temporary files",), "/tmp", 1)], ROOM).endswith("of disk")
+    assert format_disk_usage([one], None) == ""
 
 
 def test_doctor_judges_by_the_figures_that_explain_and_init_tell() -> None:
     asked = {"install": {"into": "/home/me/env/bin/python"}}
     profile = profile_on(LINUX, **asked)
-    room = profile.cost.room
+    room = profile.cost.disk_usage
     assert room
-    apart = (Disk(EVERYWHERE, "/a", 10**6), Disk(("install.into",), "/b", 100))
+    apart = (Disk(ALL_PLACES, "/a", 10**6), Disk(("install.into",), "/b", 100))
     said = {
         one.subject: one.seen
-        for one in judge(replace(LINUX, disks=apart), profile, KNOWLEDGE)
+        for one in check_host(replace(LINUX, disks=apart), profile, KNOWLEDGE)
         if one.id == "disk"
     }
-    least, most = room.of(EVERYWHERE)
-    assert between(least, most) in said["build"]
-    assert f"up to about {between(*room.of(('install.into',)))}" in said["install.into"]
-    assert between(least, most) in told(apart, room)
+    least, most = room.sum_places(ALL_PLACES)
+    assert format_size_range(least, most) in said["build"]
+    assert (
+        f"up to about {format_size_range(*room.sum_places(('install.into',)))}"
+        in said["install.into"]
+    )
+    assert format_size_range(least, most) in format_disk_usage(apart, room)
 
 
 @pytest.mark.parametrize(("free", "level"), [(100, "problem"), (600, "warning"), (10**6, "ok")])
@@ -81,29 +86,29 @@ def test_a_system_disk_without_room_for_temporary_files_stops_a_build_elsewhere(
 ) -> None:
     """Caches may be there already, what compilers write into TMPDIR is not."""
     apart = (
-        Disk(EVERYWHERE[:-1], "/a", 10**6),
+        Disk(ALL_PLACES[:-1], "/a", 10**6),
         Disk(("caches", "temporary files"), "/home/me/.cache", free),
     )
     there = replace(LINUX, disks=apart, begun=begun)
-    told = {one.subject: one for one in judge(there, profile_on(LINUX), KNOWLEDGE)}
+    told = {one.subject: one for one in check_host(there, profile_on(LINUX), KNOWLEDGE)}
     assert told["caches"].level == level
     assert ("set TMPDIR" in told["caches"].todo) == (level == "problem")
 
 
 def test_the_packages_that_are_known_add_up_to_what_a_torch_with_cuda_takes() -> None:
-    room = cost(KNOWLEDGE, "prebuilt", 1, 0).room
+    room = estimate_cost(KNOWLEDGE, "prebuilt", 1, 0).disk_usage
     assert room
-    found = sum(unpacked(name, KNOWLEDGE.package_sizes) for name in NEEDED_BY_TORCH)
+    found = sum(estimate_unpacked_size(name, KNOWLEDGE.package_sizes) for name in NEEDED_BY_TORCH)
     assert found == pytest.approx(room.installed[0], rel=0.01)
 
 
 def test_the_longest_beginning_of_a_name_tells_its_size() -> None:
     sizes = {"": 1, "nvidia-": 20, "nvidia-cusparse": 160, "nvidia-cusparselt": 223}
-    assert unpacked("nvidia-cusparse-cu12", sizes) == 160
-    assert unpacked("nvidia-cusparselt-cu13", sizes) == 223
-    assert unpacked("nvidia-new", sizes) == 20
-    assert unpacked("anything", sizes) == 1
-    assert unpacked("anything", {}) == 0
+    assert estimate_unpacked_size("nvidia-cusparse-cu12", sizes) == 160
+    assert estimate_unpacked_size("nvidia-cusparselt-cu13", sizes) == 223
+    assert estimate_unpacked_size("nvidia-new", sizes) == 20
+    assert estimate_unpacked_size("anything", sizes) == 1
+    assert estimate_unpacked_size("anything", {}) == 0
 
 
 def test_an_environment_that_has_all_of_it_takes_no_more_room(tmp_path: Path) -> None:
@@ -111,12 +116,14 @@ def test_an_environment_that_has_all_of_it_takes_no_more_room(tmp_path: Path) ->
     python.parent.mkdir(parents=True)
     python.touch()
     done = tmp_path / "install.json"
-    asked = Asked(tmp_path, LINUX_HOST, (), into=str(python), installed=done)
-    assert "install.into" in {place for disk in looked.disks(asked) for place in disk.holds}
+    asked = ProbeRequest(tmp_path, LINUX_HOST, (), into=str(python), installed=done)
+    assert "install.into" in {place for disk in looked.list_disks(asked) for place in disk.holds}
     done.touch()
-    assert "install.into" not in {place for disk in looked.disks(asked) for place in disk.holds}
+    assert "install.into" not in {
+        place for disk in looked.list_disks(asked) for place in disk.holds
+    }
     gone = replace(asked, into=str(tmp_path / "gone"), installed=None)
-    assert "install.into" not in {place for disk in looked.disks(gone) for place in disk.holds}
+    assert "install.into" not in {place for disk in looked.list_disks(gone) for place in disk.holds}
 
 
 def order(tmp_path: Path, uv: str | None = "uv") -> Any:
@@ -147,15 +154,15 @@ def _manifest(monkeypatch: pytest.MonkeyPatch) -> None:
 @needs_links
 def test_what_the_build_shares_with_uvs_cache_is_not_counted_again(tmp_path: Path) -> None:
     one = order(tmp_path)
-    assert unpacking.takes(one) == 300 + 848
+    assert unpacking.estimate_unpacked_mib(one) == 300 + 848
     info = Path(one.job.wheel.folder).parent / "nvidia_cudnn_cu13-9.26.dist-info"
     info.mkdir()
     (info / "METADATA").touch()
-    assert unpacking.takes(one) == 300 + 848  # a copy: the cache may not have it
+    assert unpacking.estimate_unpacked_mib(one) == 300 + 848  # a copy: the cache may not have it
     (tmp_path / "cached").hardlink_to(info / "METADATA")
-    assert unpacking.takes(one) == 300
+    assert unpacking.estimate_unpacked_mib(one) == 300
     one.by.uv = None
-    assert unpacking.takes(one) == 300 + 848  # pip copies
+    assert unpacking.estimate_unpacked_mib(one) == 300 + 848  # pip copies
 
 
 def test_no_room_to_install_is_told_by_the_environment_as_it_was_named(
@@ -164,7 +171,7 @@ def test_no_room_to_install_is_told_by_the_environment_as_it_was_named(
     one = order(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
     with pytest.raises(NoSpaceError) as said:
-        putting._unpack(one)
+        putting._unpack_packages(one)
     assert str(said.value).startswith("install.into: ~/env/python: unpacking what is to be ")
     assert f"installed in {tmp_path / 'env'} needs 1.1 GiB and the disk has 1 MiB left" in str(
         said.value
@@ -172,14 +179,14 @@ def test_no_room_to_install_is_told_by_the_environment_as_it_was_named(
     assert "replaced" not in str(said.value)
     monkeypatch.setattr(unpacking, "on_one_disk", lambda *_: False)
     with pytest.raises(NoSpaceError) as said:
-        putting._unpack(one)
+        putting._unpack_packages(one)
     assert str(said.value).startswith(f"{tmp_path / 'build' / 'mine'}, for install.into: ~/env")
 
 
 def test_too_little_room_is_told_with_needs_and_has(tmp_path: Path) -> None:
-    space.require(tmp_path / "not" / "yet", 1, "torch")
+    space.require_disk_space(tmp_path / "not" / "yet", 1, "torch")
     with pytest.raises(NoSpaceError) as told:
-        space.require(tmp_path / "not" / "yet", 10**12, "torch")
+        space.require_disk_space(tmp_path / "not" / "yet", 10**12, "torch")
     message = str(told.value)
     assert "torch needs 976,562,500 GiB and the disk has " in message
     assert message.endswith("→ free some room, or put the checkout on a larger disk")
@@ -188,9 +195,9 @@ def test_too_little_room_is_told_with_needs_and_has(tmp_path: Path) -> None:
 def test_every_stage_begins_with_the_same_least_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mib = BEGUN[0]
+    mib = STARTED_BUILD_MIB[0]
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=mib * 2**20))
-    space.require_some(tmp_path, "compiling PyTorch")
+    space.require_minimum_space(tmp_path, "compiling PyTorch")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=mib * 2**20 - 1))
     with pytest.raises(NoSpaceError, match=r"compiling PyTorch, at the very least, needs 1"):
-        space.require_some(tmp_path, "compiling PyTorch")
+        space.require_minimum_space(tmp_path, "compiling PyTorch")

@@ -13,16 +13,27 @@ import pytest
 
 from tasks.core.errors import BadArtifactError, FetchError, NotOwnedError, SettingsError
 from tasks.core.model import Layout, Plan
-from tasks.lock.anchored import anchored
+from tasks.lock.anchored import load_pinned_plan
 from tasks.lock.bundle import opening, packing, repositories
-from tasks.lock.bundle.manifest import MANIFEST, SCHEMA, WHEELS, Bundle, redirected
-from tasks.lock.pinning import machine
+from tasks.lock.bundle.manifest import (
+    BUNDLE_SCHEMA,
+    MANIFEST_NAME,
+    WHEELS_FOLDER,
+    Bundle,
+    redirect_plan,
+)
+from tasks.lock.pinning import identify_platform
 from tasks.settings.schema import Settings
-from tasks.stages.extensions.plan import plan
+from tasks.stages.extensions.plan import plan_extension
 from tasks.system import files, git, manifests
 from tasks.system.network import download, offline
 from tasks.system.python import environments
-from tasks.system.python.packages import Download, Extra, Packages, download_argv
+from tasks.system.python.packages import (
+    DownloadRequest,
+    InstallOptions,
+    PackageInstaller,
+    build_download_argv,
+)
 from tests.support import smallwheels
 from tests.support.actionyard import CHOICE
 from tests.support.checkout import KNOWLEDGE
@@ -30,7 +41,7 @@ from tests.support.systems import needs_git
 from tests.support.webserver import served
 from tests.unit.system.git.test_git import commit, repository, run
 
-BUNDLE = Bundle(SCHEMA, "1", "mine", "3.12", "linux x86_64")
+BUNDLE = Bundle(BUNDLE_SCHEMA, "1", "mine", "3.12", "linux x86_64")
 
 
 @pytest.fixture(autouse=True)
@@ -42,10 +53,10 @@ def _as_it_was() -> Iterator[None]:
 
 
 def made(dest: Path) -> Bundle:
-    folder = packing.begun(dest)
-    (folder / WHEELS).mkdir(exist_ok=True)
-    (folder / WHEELS / "a-1-py3-none-any.whl").write_text("a", encoding="utf-8")
-    return packing.finish(folder, dest, BUNDLE)
+    folder = packing.prepare_bundle_folder(dest)
+    (folder / WHEELS_FOLDER).mkdir(exist_ok=True)
+    (folder / WHEELS_FOLDER / "a-1-py3-none-any.whl").write_text("a", encoding="utf-8")
+    return packing.finish_bundle(folder, dest, BUNDLE)
 
 
 @pytest.fixture(params=["folder", "archive.tar"])
@@ -57,8 +68,8 @@ def test_what_is_made_is_read_back_and_leaves_nothing_beside_it(place: Path) -> 
     for _ in range(2):  # the second takes the place of the first
         bundle = made(place)
         assert list(place.parent.iterdir()) == [place]
-    assert opening.read(place) == bundle
-    assert list(bundle.files) == [f"{WHEELS}/a-1-py3-none-any.whl"]
+    assert opening.read_bundle(place) == bundle
+    assert list(bundle.files) == [f"{WHEELS_FOLDER}/a-1-py3-none-any.whl"]
 
 
 def test_what_is_not_ours_stays(place: Path) -> None:
@@ -68,51 +79,51 @@ def test_what_is_not_ours_stays(place: Path) -> None:
         place.mkdir()
         (place / "mine").touch()
     with pytest.raises(NotOwnedError, match="no bundle that torchyard made"):
-        packing.begun(place)
+        packing.prepare_bundle_folder(place)
     assert list(place.parent.iterdir()) == [place]
 
 
 def test_a_folder_of_ours_that_is_no_bundle_stays_such_as_a_published_index(
     tmp_path: Path,
 ) -> None:
-    index = files.own(tmp_path / "index")
+    index = files.create_owned_folder(tmp_path / "index")
     (index / "simple").mkdir()
     with pytest.raises(NotOwnedError, match="no bundle that torchyard made"):
-        packing.begun(index)
+        packing.prepare_bundle_folder(index)
     assert (index / "simple").is_dir()
 
 
 def test_an_attempt_that_was_cut_off_is_gone_on_with_and_is_no_bundle(place: Path) -> None:
-    first = packing.begun(place)
+    first = packing.prepare_bundle_folder(place)
     (first / "arrived").touch()
-    again = packing.begun(place)
+    again = packing.prepare_bundle_folder(place)
     assert again == first
     assert (again / "arrived").exists()
     assert not place.exists()
     with pytest.raises(SettingsError, match="there is no bundle in") as told:
-        opening.read(first)
-    assert told.value.todo.startswith("name the bundle itself")
+        opening.read_bundle(first)
+    assert told.value.hint.startswith("name the bundle itself")
 
 
 def test_of_a_path_that_leads_nowhere_the_path_is_doubted_first(place: Path) -> None:
     with pytest.raises(SettingsError) as told:
-        opening.read(place)
-    assert told.value.what == f"there is no {place}"
-    assert told.value.todo.startswith("correct the path; or make it where there is a network")
+        opening.read_bundle(place)
+    assert told.value.message == f"there is no {place}"
+    assert told.value.hint.startswith("correct the path; or make it where there is a network")
 
 
 def test_a_bundle_is_verified_and_a_file_with_other_bytes_is_named(
     place: Path, tmp_path: Path
 ) -> None:
-    bundle, build = made(place), files.own(tmp_path / "build")
-    opening.begin(place, bundle, build)
-    wheel = opening.folder_of(place, build) / WHEELS / "a-1-py3-none-any.whl"
+    bundle, build = made(place), files.create_owned_folder(tmp_path / "build")
+    opening.activate_bundle(place, bundle, build)
+    wheel = opening.resolve_bundle_folder(place, build) / WHEELS_FOLDER / "a-1-py3-none-any.whl"
     wheel.write_text("bb", encoding="utf-8")
     with pytest.raises(BadArtifactError, match=r"a-1-py3-none-any\.whl of the bundle has other"):
-        opening.begin(place, bundle, build)
+        opening.activate_bundle(place, bundle, build)
     wheel.unlink()
     with pytest.raises(BadArtifactError, match="is not there"):
-        opening.begin(place, bundle, build)
+        opening.activate_bundle(place, bundle, build)
 
 
 with_case = pytest.mark.skipif(
@@ -131,7 +142,7 @@ ADDED = "wheels/filelock-99.0-py3-none-any.whl"  # with a .pth it would run in e
     ],
 )
 def test_a_file_that_the_manifest_lacks_is_refused(name: str, place: Path, tmp_path: Path) -> None:
-    bundle, build = made(place), files.own(tmp_path / "build")
+    bundle, build = made(place), files.create_owned_folder(tmp_path / "build")
     added = tmp_path / "added"
     smallwheels.wheel(tmp_path, "added", "1.0", {"added.pth": "import this\n"}).rename(added)
     if place.is_dir():
@@ -141,20 +152,20 @@ def test_a_file_that_the_manifest_lacks_is_refused(name: str, place: Path, tmp_p
         with tarfile.open(place, "a") as tar:
             tar.add(added, name)
     with pytest.raises(BadArtifactError, match=f"{name} is in the bundle, but bundle.json does"):
-        opening.begin(place, bundle, build)
+        opening.activate_bundle(place, bundle, build)
     assert "UV_FIND_LINKS" not in os.environ
     if place.is_dir():
         (place / name).unlink()
     else:
         made(place)
-    opening.begin(place, bundle, build)
+    opening.activate_bundle(place, bundle, build)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: not everyone may make links")
 @pytest.mark.parametrize("name", [ADDED, "wheels/a-1-py3-none-any.whl", "wheels/folder"])
 def test_a_link_in_a_bundle_is_refused(name: str, place: Path, tmp_path: Path) -> None:
     """Also in the place of a listed file, and to the same bytes: what it leads to may change."""
-    bundle, build = made(place), files.own(tmp_path / "build")
+    bundle, build = made(place), files.create_owned_folder(tmp_path / "build")
     (tmp_path / "same").write_text("a", encoding="utf-8")
     to = "." if name.endswith("folder") else str(tmp_path / "same")
     if place.is_dir():
@@ -162,20 +173,20 @@ def test_a_link_in_a_bundle_is_refused(name: str, place: Path, tmp_path: Path) -
         (place / name).symlink_to(to)
     else:
         link = tarfile.TarInfo(name)
-        link.type, link.linkname = tarfile.SYMTYPE, "." if to == "." else f"../{MANIFEST}"
+        link.type, link.linkname = tarfile.SYMTYPE, "." if to == "." else f"../{MANIFEST_NAME}"
         with tarfile.open(place, "a") as tar:
             tar.addfile(link)
     with pytest.raises(BadArtifactError, match=f"{name} is in the bundle"):
-        opening.begin(place, bundle, build)
+        opening.activate_bundle(place, bundle, build)
 
 
 def test_the_installer_is_given_a_folder_of_verified_files(place: Path, tmp_path: Path) -> None:
-    bundle, build = made(place), files.own(tmp_path / "build")
-    opening.begin(place, bundle, build)
+    bundle, build = made(place), files.create_owned_folder(tmp_path / "build")
+    opening.activate_bundle(place, bundle, build)
     shelf = build / "offline-wheels"
     assert os.environ["UV_FIND_LINKS"] == os.environ["PIP_FIND_LINKS"] == shelf.as_uri()
     (shelf / "filelock-99.0-py3-none-any.whl").touch()
-    opening.begin(place, bundle, build)
+    opening.activate_bundle(place, bundle, build)
     assert [path.name for path in shelf.iterdir()] == ["a-1-py3-none-any.whl"]
 
 
@@ -183,24 +194,27 @@ def test_a_copy_that_was_cut_off_is_known_by_its_size_and_is_to_be_copied_again(
     tmp_path: Path,
 ) -> None:
     place = tmp_path / "archive.tar"
-    folder = packing.begun(place)
+    folder = packing.prepare_bundle_folder(place)
     (folder / "big").write_bytes(bytes(100_000))
-    bundle = packing.finish(folder, place, BUNDLE)
-    opening.require_whole(place, bundle)
+    bundle = packing.finish_bundle(folder, place, BUNDLE)
+    opening.require_complete_bundle(place, bundle)
     os.truncate(place, 60_000)
-    assert opening.read(place) == bundle
+    assert opening.read_bundle(place) == bundle
     with pytest.raises(SettingsError, match="is cut off: 60000 bytes") as told:
-        opening.require_whole(place, bundle)
-    assert told.value.todo.startswith("copy it again; or make it where there is a network")
+        opening.require_complete_bundle(place, bundle)
+    assert told.value.hint.startswith("copy it again; or make it where there is a network")
     with pytest.raises(BadArtifactError, match="cannot be read as an archive") as unread:
-        opening.begin(place, bundle, files.own(tmp_path / "build"))
-    assert unread.value.todo.startswith("copy the bundle again")
+        opening.activate_bundle(place, bundle, files.create_owned_folder(tmp_path / "build"))
+    assert unread.value.hint.startswith("copy the bundle again")
 
 
 @pytest.mark.parametrize(
     ("platform", "todo"),
     [
-        (machine(CHOICE)[1], 'choose that Python (python: "3.4"), or make a bundle on a machine'),
+        (
+            identify_platform(CHOICE)[1],
+            'choose that Python (python: "3.4"), or make a bundle on a machine',
+        ),
         ("windows amd64", "make a bundle on a machine like this one"),
     ],
 )
@@ -208,42 +222,42 @@ def test_of_a_bundle_for_another_machine_a_python_is_named_where_that_helps(
     platform: str, todo: str, tmp_path: Path
 ) -> None:
     bundle = replace(BUNDLE, python="3.4", platform=platform)
-    manifests.publish(tmp_path / MANIFEST, bundle)
+    manifests.write_manifest(tmp_path / MANIFEST_NAME, bundle)
     layout = Layout(tmp_path, "mine", tmp_path / "wheels")
     asked = Settings.model_validate({"offline": str(tmp_path), "extensions": ["simple-knn"]})
-    extension = plan(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE)
+    extension = plan_extension(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE)
     with pytest.raises(SettingsError, match=f"for Python 3.4 on {platform}") as told:
-        anchored(asked, layout, CHOICE, Plan((), extension, ()))
-    assert told.value.todo.startswith(todo)
+        load_pinned_plan(asked, layout, CHOICE, Plan((), extension, ()))
+    assert told.value.hint.startswith(todo)
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        replace(BUNDLE, schema=SCHEMA + 1),
+        replace(BUNDLE, schema=BUNDLE_SCHEMA + 1),
         replace(BUNDLE, repositories={"https://a": "../../outside"}),
         replace(BUNDLE, archives={"https://a": "/etc/passwd"}),
     ],
 )
 def test_a_manifest_that_leads_out_or_is_newer_is_refused(wrong: Bundle, tmp_path: Path) -> None:
-    manifests.publish(tmp_path / MANIFEST, wrong)
+    manifests.write_manifest(tmp_path / MANIFEST_NAME, wrong)
     with pytest.raises(SettingsError, match="is of another make") as told:
-        opening.read(tmp_path)
-    assert told.value.where == "offline"
+        opening.read_bundle(tmp_path)
+    assert told.value.location == "offline"
 
 
 def test_offline_no_index_is_named_and_a_person_s_own_is_not_asked(tmp_path: Path) -> None:
     os.environ |= {"PIP_INDEX_URL": "https://index.example", "UV_INDEX": "https://index.example"}
-    offline.begin(tmp_path)
-    into = Packages("python", "uv", tmp_path / "log")
-    extra = Extra(index="https://index.example/cu128")
-    asked = Download("python", "a==1", "https://index.example", tmp_path, tmp_path / "log")
-    assert not any("index.example" in word for word in into.install_argv(["a"], extra))
-    assert not any("index.example" in word for word in download_argv(asked))
+    offline.start_offline_mode(tmp_path)
+    into = PackageInstaller("python", "uv", tmp_path / "log")
+    extra = InstallOptions(index="https://index.example/cu128")
+    asked = DownloadRequest("python", "a==1", "https://index.example", tmp_path, tmp_path / "log")
+    assert not any("index.example" in word for word in into.build_install_argv(["a"], extra))
+    assert not any("index.example" in word for word in build_download_argv(asked))
     assert "PIP_INDEX_URL" not in os.environ
     assert "UV_INDEX" not in os.environ
     with pytest.raises(FetchError, match="is not in the bundle"):
-        download.download("https://a.example/a.tar", tmp_path / "a.tar", None)
+        download.download_file("https://a.example/a.tar", tmp_path / "a.tar", None)
 
 
 def test_offline_uv_asks_no_index_that_it_could_answer_from_its_cache(
@@ -252,24 +266,24 @@ def test_offline_uv_asks_no_index_that_it_could_answer_from_its_cache(
     """What it had of an index stays in its cache, newer versions too; here the index answers."""
     for version in ("1.0", "2.0"):
         smallwheels.wheel(tmp_path / version / "kept", "kept", version, {"kept.py": ""})
-    offline.begin(tmp_path / "1.0" / "kept")
+    offline.start_offline_mode(tmp_path / "1.0" / "kept")
     monkeypatch.delenv("UV_OFFLINE")
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
     with served(tmp_path / "2.0") as url:
         monkeypatch.setenv("UV_DEFAULT_INDEX", url)
-        into = Packages(
+        into = PackageInstaller(
             sys.executable, environments.find_uv(), tmp_path / "log", tmp_path / "there"
         )
-        into.install(["kept"])
+        into.install_requirements(["kept"])
     there = [path.name for path in (tmp_path / "there").glob("*.dist-info")]
     assert there == ["kept-1.0.dist-info"]
 
 
 @needs_git
 def test_offline_git_reads_no_other_host(tmp_path: Path) -> None:
-    offline.begin(tmp_path)
+    offline.start_offline_mode(tmp_path)
     with pytest.raises(FetchError, match="cannot be had from the bundle") as told:
-        git.clone_at("https://git.example/a", "main", tmp_path / "there" / "a")
+        git.clone_at_ref("https://git.example/a", "main", tmp_path / "there" / "a")
     assert "not allowed" in str(told.value)
 
 
@@ -282,19 +296,22 @@ def test_a_repository_has_the_commit_by_its_ref_and_its_submodules(tmp_path: Pat
     run(outer, "config", "--file", ".gitmodules", "submodule.within.url", "../inner")
     commit(outer)
     url, tree = "https://git.example/outer", tmp_path / "ours" / "tree"
-    git.clone_at(url, "main", tree, mirrors=upstream)
-    found = list(repositories.wanted(url, tree, "main"))
+    git.clone_at_ref(url, "main", tree, mirrors=upstream)
+    found = list(repositories.list_commits(url, tree, "main"))
     assert [one.url for one in found] == [url, "https://git.example/inner"]
-    places = {one.url: files.own(tmp_path / repositories.name_of(one.url)) for one in found}
+    places = {
+        one.url: files.create_owned_folder(tmp_path / repositories.build_repository_name(one.url))
+        for one in found
+    }
     for one in found:
-        repositories.put(one, places[one.url], tmp_path / "log")
+        repositories.store_commit(one, places[one.url], tmp_path / "log")
     (tmp_path / "git").rename(tmp_path / "gone")
-    offline.begin(tmp_path)
+    offline.start_offline_mode(tmp_path)
     mirrors = {name: str(place) for name, place in places.items()}
-    for ref in ("main", git.state(tree).commit):
+    for ref in ("main", git.read_git_state(tree).commit):
         again = tmp_path / "ours" / f"at {ref}"
-        git.clone_at(url, ref, again, mirrors=mirrors)
-        assert git.state(again) == git.state(tree)
+        git.clone_at_ref(url, ref, again, mirrors=mirrors)
+        assert git.read_git_state(again) == git.read_git_state(tree)
 
 
 def test_a_plan_is_redirected_whatever_opens_its_urls(tmp_path: Path) -> None:
@@ -302,9 +319,11 @@ def test_a_plan_is_redirected_whatever_opens_its_urls(tmp_path: Path) -> None:
     asked = Settings.model_validate(
         {"extensions": [{"name": "a", "git": url}], "source": {"mirrors": {"https://x/": "/y/"}}}
     )
-    stage = plan(asked.extensions[0], asked, Layout(tmp_path, "p", tmp_path), CHOICE, KNOWLEDGE)
+    stage = plan_extension(
+        asked.extensions[0], asked, Layout(tmp_path, "p", tmp_path), CHOICE, KNOWLEDGE
+    )
     bundle = replace(BUNDLE, repositories={"https://***@git.example/a": "git/a"})
-    (found,) = redirected(Plan((stage,), stage, ()), bundle, tmp_path).stages
+    (found,) = redirect_plan(Plan((stage,), stage, ()), bundle, tmp_path).stages
     assert found.job.mirrors[url] == str(tmp_path / "git" / "a")
     assert found.job.mirrors["https://x/"] == "/y/"
-    assert found.inputs == stage.inputs
+    assert found.fingerprint == stage.fingerprint

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from tasks.core.model import Host, Interpreter, Plan
-from tasks.knowledge import load
-from tasks.lock.pinning import pinned
-from tasks.lock.section import Made, Profile
-from tasks.planning.plan import layout_of, make_plan
+from tasks.knowledge import load_knowledge
+from tasks.lock.pinning import pin_plan
+from tasks.lock.section import LockedInputs, LockSection
+from tasks.planning.plan import build_layout, make_plan
 from tasks.settings.schema import Settings
 
 ROOT = Path(__file__).parents[3]
 HOST = Host("linux", "x86_64", Interpreter("/usr/bin/python3", "3.12.4"))
-KNOWLEDGE = load(ROOT / "config" / "knowledge")
+KNOWLEDGE = load_knowledge(ROOT / "config" / "knowledge")
 DIGEST, COMMIT = "a" * 64, "1" * 40
 GIT = "https://git.example/toy"
 ASKED: dict[str, Any] = {
@@ -27,26 +27,28 @@ ASKED: dict[str, Any] = {
     ],
 }
 TOOLS = {f"{name}==99.0": (DIGEST,) for name in ("ninja", "pip", "wheel", "build", "numpy")}
-HELD = Profile(
+HELD = LockSection(
     python="3.12",
     platform="linux x86_64",
     strategy="prebuilt",
     release="2.15.0",
-    torch=Made(wheel="torch-2.15.0-py3-none-any.whl", sha256=DIGEST, packages={"a==1": (DIGEST,)}),
+    torch=LockedInputs(
+        wheel="torch-2.15.0-py3-none-any.whl", sha256=DIGEST, packages={"a==1": (DIGEST,)}
+    ),
     extensions={
-        "toy": Made(git=GIT, ref="main", commit=COMMIT, packages={"b==1": (DIGEST,)}),
-        "packed": Made(sdist="packed==1.0", sha256=DIGEST, requires={"c==1": (DIGEST,)}),
+        "toy": LockedInputs(git=GIT, ref="main", commit=COMMIT, packages={"b==1": (DIGEST,)}),
+        "packed": LockedInputs(sdist="packed==1.0", sha256=DIGEST, requires={"c==1": (DIGEST,)}),
     },
     packages={**TOOLS, "setuptools==81.0": (DIGEST,), "cmake==3.31.6": (DIGEST,)},
 )
 
 
-def plans(held: Profile = HELD, host: Host = HOST, **asked: Any) -> tuple[Plan, Plan]:
+def plans(held: LockSection = HELD, host: Host = HOST, **asked: Any) -> tuple[Plan, Plan]:
     """Without the lock, and with it."""
     settings = Settings.model_validate({**ASKED, **asked})
-    layout = layout_of(Path("/yard"), "mine", settings)
+    layout = build_layout(Path("/yard"), "mine", settings)
     choice, plan = make_plan(settings, host, KNOWLEDGE, layout)
-    return plan, pinned(plan, held, choice)
+    return plan, pin_plan(plan, held, choice)
 
 
 def job(plan: Plan, name: str) -> Any:
@@ -63,7 +65,9 @@ def told(**more: Any) -> list[str]:
 def test_every_part_gets_what_is_locked_and_no_input_moves() -> None:
     bare, plan = plans()
     assert plan.warnings == bare.warnings == ()
-    assert [stage.inputs for stage in plan.stages] == [stage.inputs for stage in bare.stages]
+    assert [stage.fingerprint for stage in plan.stages] == [
+        stage.fingerprint for stage in bare.stages
+    ]
     assert job(plan, "deps").locked == HELD.packages
     wheel = job(plan, "wheel")
     assert (wheel.locked_sha256, wheel.locked) == (DIGEST, {"a==1": (DIGEST,)})
@@ -133,7 +137,7 @@ def test_tools_that_no_longer_fit_are_resolved_anew_together() -> None:
 
 def test_a_source_tree_is_held_at_its_commit() -> None:
     git = "https://github.com/pytorch/pytorch.git"
-    made = Made(git=git, ref="v2.15.0", commit=COMMIT)
+    made = LockedInputs(git=git, ref="v2.15.0", commit=COMMIT)
     held = HELD.model_copy(update={"strategy": "source", "torch": made})
     asked = {"torch": {"strategy": "source"}, "extensions": ASKED["extensions"]}
     _, plan = plans(held=held, **asked)

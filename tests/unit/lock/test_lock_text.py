@@ -5,43 +5,43 @@ from __future__ import annotations
 import pytest
 
 from tasks.core.errors import SettingsError
-from tasks.lock.difference import differences
-from tasks.lock.section import Made, Profile, keeping
-from tasks.lock.text import read, written
+from tasks.lock.difference import compare_sections
+from tasks.lock.section import LockedInputs, LockSection, merge_kept_extensions
+from tasks.lock.text import parse_section, replace_section
 
 DIGEST, OTHER = "a" * 64, "1" * 64
-SECTION = Profile(
+SECTION = LockSection(
     python="3.12",
     platform="linux x86_64",
     strategy="prebuilt",
     release="2.15.0",
-    torch=Made(wheel="torch-2.15.0-cp312-cp312-manylinux_2_28_x86_64.whl", sha256=DIGEST),
+    torch=LockedInputs(wheel="torch-2.15.0-cp312-cp312-manylinux_2_28_x86_64.whl", sha256=DIGEST),
     extensions={
-        "toy": Made(git="https://git.example/a", ref="main", commit="1" * 40),
-        "mine": Made(path="mine", packages={"pluggy==1.0": (DIGEST, OTHER)}),
+        "toy": LockedInputs(git="https://git.example/a", ref="main", commit="1" * 40),
+        "mine": LockedInputs(path="mine", packages={"pluggy==1.0": (DIGEST, OTHER)}),
     },
     packages={"numpy==2.3.5": (OTHER,), "pip==25.3": (DIGEST,)},
 )
 
 
 def test_what_is_written_is_read_back_and_the_same_again() -> None:
-    text = written("", "mine", SECTION)
-    assert read(text, "mine") == SECTION
-    assert written(text, "mine", SECTION) == text
+    text = replace_section("", "mine", SECTION)
+    assert parse_section(text, "mine") == SECTION
+    assert replace_section(text, "mine", SECTION) == text
     assert f"\n    pluggy==1.0: [{DIGEST}, '{OTHER}']\n" in text.replace("        pl", "    pl")
 
 
 def test_sections_are_sorted_and_another_profile_s_stays_as_a_person_left_it() -> None:
-    text = written("", "zebra", SECTION).replace("zebra:\n", "zebra:  # ours\n")
-    both = written(text, "ant", SECTION)
+    text = replace_section("", "zebra", SECTION).replace("zebra:\n", "zebra:  # ours\n")
+    both = replace_section(text, "ant", SECTION)
     assert both.index("ant:") < both.index("zebra:  # ours")
-    assert written(both, "ant", None) == text
+    assert replace_section(both, "ant", None) == text
 
 
 def test_what_is_wrong_in_another_section_is_nobody_s_business() -> None:
-    text = written("", "mine", SECTION) + "\nother:\n  - {this is not a section\n"
-    assert read(text, "mine") == SECTION
-    assert read(text, "absent") is None
+    text = replace_section("", "mine", SECTION) + "\nother:\n  - {this is not a section\n"
+    assert parse_section(text, "mine") == SECTION
+    assert parse_section(text, "absent") is None
 
 
 @pytest.mark.parametrize(
@@ -56,23 +56,23 @@ def test_what_is_wrong_in_another_section_is_nobody_s_business() -> None:
     ],
 )
 def test_what_is_not_understood_is_refused_with_its_line(old: str, new: str, told: str) -> None:
-    text = written("", "mine", SECTION)
+    text = replace_section("", "mine", SECTION)
     assert old in text
     with pytest.raises(SettingsError, match=told) as found:
-        read(text.replace(old, new), "mine")
-    assert found.value.where.startswith("torchyard.lock:")
-    assert found.value.where.rpartition(":")[2].isdigit()
+        parse_section(text.replace(old, new), "mine")
+    assert found.value.location.startswith("torchyard.lock:")
+    assert found.value.location.rpartition(":")[2].isdigit()
 
 
 def test_differences_name_versions_commits_and_digests() -> None:
     extensions = {
-        "toy": Made(git="https://git.example/a", ref="main", commit="2" * 40),
-        "new": Made(path="new"),
+        "toy": LockedInputs(git="https://git.example/a", ref="main", commit="2" * 40),
+        "new": LockedInputs(path="new"),
     }
     packages = {"numpy==2.4.0": (OTHER,), "pip==25.3": (OTHER,)}
     now = SECTION.model_copy(update={"extensions": extensions, "packages": packages})
-    assert list(differences(SECTION, SECTION)) == []
-    assert list(differences(SECTION, now)) == [
+    assert list(compare_sections(SECTION, SECTION)) == []
+    assert list(compare_sections(SECTION, now)) == [
         "extensions.mine: locked, and not built",
         "extensions.new: built, and not locked",
         "extensions.toy.commit: 111111111111 → 222222222222",
@@ -82,7 +82,14 @@ def test_differences_name_versions_commits_and_digests() -> None:
 
 
 def test_what_is_locked_of_an_extension_that_was_left_out_stays() -> None:
-    now = SECTION.model_copy(update={"extensions": {"mine": Made(path="elsewhere")}})
-    kept = keeping(now, SECTION, {"toy"})
-    assert kept.extensions == {"toy": SECTION.extensions["toy"], "mine": Made(path="elsewhere")}
-    assert keeping(now, SECTION, set()) == keeping(now, None, {"toy"}) == now
+    now = SECTION.model_copy(update={"extensions": {"mine": LockedInputs(path="elsewhere")}})
+    kept = merge_kept_extensions(now, SECTION, {"toy"})
+    assert kept.extensions == {
+        "toy": SECTION.extensions["toy"],
+        "mine": LockedInputs(path="elsewhere"),
+    }
+    assert (
+        merge_kept_extensions(now, SECTION, set())
+        == merge_kept_extensions(now, None, {"toy"})
+        == now
+    )

@@ -10,13 +10,13 @@ import pytest
 from tasks.cli.opening import open_profile
 from tasks.core.errors import SettingsError
 from tasks.doctor import network as judged
-from tasks.doctor.ask import ask
-from tasks.doctor.host_facts import Reach, Surroundings
+from tasks.doctor.ask import build_probe_request
+from tasks.doctor.host_facts import Connectivity, HostFacts
 from tasks.doctor.probes import network
-from tasks.knowledge.mirrors import instead_of
+from tasks.knowledge.mirrors import collect_mirror_replacements
 from tasks.lock.profile import Profile
 from tasks.system.network import indexes, ownindex
-from tasks.system.network.mirrors import DEFAULT_INDEX, mirrored_index
+from tasks.system.network.mirrors import DEFAULT_INDEX, apply_index_mirror
 from tests.support.checkout import KNOWLEDGE, write
 from tests.support.rows import each_row
 from tests.support.surroundings import LINUX
@@ -31,7 +31,11 @@ def _nobodys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No settings of who runs the tests; what begins here ends here."""
     monkeypatch.setattr(ownindex, "files_of_pip", lambda: iter([tmp_path / "pip.conf"]))
     monkeypatch.setattr(ownindex, "files_of_uv", lambda: iter([tmp_path / "uv.toml"]))
-    for name in (*ownindex.OF_UV, *ownindex.OF_PIP, indexes._MARK):
+    for name in (
+        *ownindex.UV_INDEX_VARIABLES,
+        *ownindex.PIP_INDEX_VARIABLES,
+        indexes._MIRRORS_VARIABLE,
+    ):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
 
@@ -63,7 +67,9 @@ def test_presets_name_indexes_of_https_and_say_that_nobody_fetched_them() -> Non
     ],
 )
 def test_the_first_mirror_that_has_it_is_asked(names: list[str], index: str, place: str) -> None:
-    assert mirrored_index(index, instead_of(names, KNOWLEDGE)) == place or index
+    assert (
+        apply_index_mirror(index, collect_mirror_replacements(names, KNOWLEDGE)) == place or index
+    )
 
 
 def test_a_mirror_that_nobody_knows_is_named_with_the_nearest(yard: Path) -> None:
@@ -76,23 +82,33 @@ def test_a_preset_is_no_input_and_a_persons_own_goes_before_it(yard: Path) -> No
     plain = opened(yard, CPU)
     mine = "source:\n  mirrors: {'https://pypi.org/simple': 'https://mine.example/simple'}\n"
     named = opened(yard, f"{CPU}mirrors: [sjtu]\n{mine}")
-    assert [stage.inputs for stage in named.plan.stages] == [
-        stage.inputs for stage in plain.plan.stages
+    assert [stage.fingerprint for stage in named.plan.stages] == [
+        stage.fingerprint for stage in plain.plan.stages
     ]
     assert named.choice == plain.choice
-    assert named.held is not None
-    assert named.held.mirrors[DEFAULT_INDEX] == "https://mine.example/simple"
-    assert mirrored_index(named.choice.index, named.held.mirrors).startswith(SJTU)
+    assert named.pinned_plan is not None
+    assert named.pinned_plan.mirrors[DEFAULT_INDEX] == "https://mine.example/simple"
+    assert apply_index_mirror(named.choice.index, named.pinned_plan.mirrors).startswith(SJTU)
 
 
 def test_what_uv_and_pip_are_told_is_the_mirror(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    indexes.begin({DEFAULT_INDEX: TUNA, "https://i.example/whl": str(tmp_path)})
-    assert (ownindex.of_uv(), ownindex.of_pip()) == (TUNA, TUNA)
-    assert indexes.beside("https://i.example/whl") == ("--find-links", str(tmp_path))
-    assert indexes.alone("https://i.example/whl") == ("--no-index", "--find-links", str(tmp_path))
-    assert indexes.alone("https://j.example") == ("--index-url", "https://j.example")
+    indexes.set_index_mirrors({DEFAULT_INDEX: TUNA, "https://i.example/whl": str(tmp_path)})
+    assert (ownindex.find_uv_index(), ownindex.find_pip_index()) == (TUNA, TUNA)
+    assert indexes.build_extra_index_options("https://i.example/whl") == (
+        "--find-links",
+        str(tmp_path),
+    )
+    assert indexes.build_only_index_options("https://i.example/whl") == (
+        "--no-index",
+        "--find-links",
+        str(tmp_path),
+    )
+    assert indexes.build_only_index_options("https://j.example") == (
+        "--index-url",
+        "https://j.example",
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,28 +124,30 @@ def test_what_uv_and_pip_are_told_is_the_mirror(
 )
 def test_a_default_index_of_uvs_own_stays(tmp_path: Path, text: str) -> None:
     (tmp_path / "uv.toml").write_text(text, encoding="utf-8")
-    indexes.begin({DEFAULT_INDEX: TUNA})
-    assert ownindex.of_uv() == "https://own.example/simple"
-    assert ownindex.of_pip() == TUNA, "each by itself"
+    indexes.set_index_mirrors({DEFAULT_INDEX: TUNA})
+    assert ownindex.find_uv_index() == "https://own.example/simple"
+    assert ownindex.find_pip_index() == TUNA, "each by itself"
 
 
 def test_a_default_index_of_pips_own_stays(tmp_path: Path) -> None:
     own = "[global]\nindex-url = https://own.example/simple\n"
     (tmp_path / "pip.conf").write_text(own, encoding="utf-8")
-    indexes.begin({DEFAULT_INDEX: TUNA})
-    assert ownindex.of_pip() == "https://own.example/simple"
-    assert ownindex.of_uv() == TUNA
+    indexes.set_index_mirrors({DEFAULT_INDEX: TUNA})
+    assert ownindex.find_pip_index() == "https://own.example/simple"
+    assert ownindex.find_uv_index() == TUNA
 
 
 def test_doctor_asks_the_mirror_and_says_what_it_stands_for(yard: Path) -> None:
     profile = opened(yard, f"{CPU}mirrors: [sjtu]\n")
-    urls = ask(yard, profile.host, profile).urls
-    asked = {one.url: one.instead_of for one in map(network._settled, urls)}
+    urls = build_probe_request(yard, profile.host, profile).urls
+    asked = {one.url: one.instead_of for one in map(network._apply_user_index, urls)}
     assert asked[f"{SJTU}/pypi/web/simple"] == DEFAULT_INDEX
     assert asked[f"{SJTU}/pytorch-wheels/cpu"] == "https://download.pytorch.org/whl/cpu"
     for answers, said in ((True, "answers"), (False, "does not answer")):
-        reach = Reach(judged.INDEX, TUNA, answers, instead_of=DEFAULT_INDEX)
-        looked: Surroundings = replace(LINUX, reach=(reach,))
-        (found,) = (one for one in judged.judge(looked, profile, KNOWLEDGE) if one.id == "index")
+        reach = Connectivity(judged.INDEX, TUNA, answers, instead_of=DEFAULT_INDEX)
+        looked: HostFacts = replace(LINUX, reach=(reach,))
+        (found,) = (
+            one for one in judged.check_network(looked, profile, KNOWLEDGE) if one.id == "index"
+        )
         assert found.seen == f"{TUNA}, asked instead of {DEFAULT_INDEX}, {said}"
         assert ("take the mirror out" in found.todo) is not answers

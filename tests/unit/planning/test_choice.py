@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tasks.core.model import Arch, ToolkitFound
-from tasks.core.resolution import Combination, ToolkitChoice
+from tasks.core.model import Arch, InstalledToolkit
+from tasks.core.resolution import Combination, ToolkitResolution
 from tests.unit.planning.test_decide import CUDA_132, RTX_5090, chosen, host
 
 SMOKE = {"extensions": [{"name": "smoke", "path": "templates/smoke"}]}
@@ -16,7 +16,7 @@ SOURCE: dict[str, Any] = {"torch": {"strategy": "source", "version": "2.15.0"}}
 
 def test_a_combination_is_all_that_planning_knows() -> None:
     here = host(RTX_5090, toolkits=(CUDA_132,))
-    assert chosen(here, **SOURCE, **SMOKE).combination(here) == Combination(
+    assert chosen(here, **SOURCE, **SMOKE).build_combination(here) == Combination(
         system="linux",
         cuda="13.2.86",
         torch="2.15.0",
@@ -28,9 +28,9 @@ def test_a_combination_is_all_that_planning_knows() -> None:
 
 
 def test_a_toolkit_that_is_yet_to_come_is_known_by_its_release() -> None:
-    elsewhere = host(RTX_5090, toolkits=(ToolkitFound("", "13.1.80"),))
-    assert chosen(elsewhere, **SMOKE).combination(elsewhere).cuda == "13.2"
-    assert ToolkitChoice("none").full(elsewhere) is None
+    elsewhere = host(RTX_5090, toolkits=(InstalledToolkit("", "13.1.80"),))
+    assert chosen(elsewhere, **SMOKE).build_combination(elsewhere).cuda == "13.2"
+    assert ToolkitResolution("none").find_full_version(elsewhere) is None
 
 
 @pytest.mark.parametrize(

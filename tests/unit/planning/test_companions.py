@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tasks.core.errors import SettingsError
-from tasks.core.model import Host, Stage, ToolkitFound, TorchFound
-from tasks.planning.decide import decide
+from tasks.core.model import Host, InstalledToolkit, InstalledTorch, Stage
+from tasks.planning.decide import resolve_settings
 from tasks.settings.schema import Settings
-from tasks.stages.companions import Companion, companions
+from tasks.stages.companions import Companion, resolve_companions
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import KNOWLEDGE, host
 from tests.unit.test_plan import plan_of
@@ -23,7 +23,7 @@ CUDA_13 = {"toolkit": {"provider": "pypi", "version": "13.0"}}
 
 def of(on: Host, *names: str, **asked: Any) -> tuple[Companion, ...]:
     settings = Settings.model_validate({"companions": list(names), **asked})
-    return companions(settings, decide(settings, on, KNOWLEDGE), KNOWLEDGE)
+    return resolve_companions(settings, resolve_settings(settings, on, KNOWLEDGE), KNOWLEDGE)
 
 
 def one(on: Host, name: str, **asked: Any) -> Companion:
@@ -53,7 +53,7 @@ def python_of(release: Any) -> str:
 
 
 def there(version: str, cuda: str | None = "13.0", **more: Any) -> Host:
-    return host(torch=TorchFound(version, cuda, "/s/torch"), **more)
+    return host(torch=InstalledTorch(version, cuda, "/s/torch"), **more)
 
 
 @each_row("release", RELEASES, ids=lambda found: found.minor)
@@ -61,11 +61,11 @@ def test_beside_an_official_torch_everything_is_fetched(release: Any) -> None:
     on = host(python=python_of(release))
     asked = prebuilt(release.patch)
     settings = Settings.model_validate({"companions": ["torchvision"], **asked})
-    index = decide(settings, on, KNOWLEDGE).index
+    index = resolve_settings(settings, on, KNOWLEDGE).index
     vision, triton = of(on, "torchvision", "triton", **asked)
-    assert (vision.way, vision.requirement) == ("wheel", f"torchvision{release.torchvision}")
+    assert (vision.strategy, vision.requirement) == ("wheel", f"torchvision{release.torchvision}")
     assert vision.index == index
-    assert triton.way == "with torch"
+    assert triton.strategy == "with torch"
     assert release.triton in triton.why
 
 
@@ -74,13 +74,13 @@ def test_beside_a_built_torch_libraries_are_built_and_triton_is_fetched(release:
     on = host(python=python_of(release))
     vision, triton = of(on, "torchvision", "triton", **source(release.patch))
     if release.minor in {"2.14", "2.15"}:
-        assert (vision.way, vision.requirement) == ("wheel", "torchvision==0.29.2")
+        assert (vision.strategy, vision.requirement) == ("wheel", "torchvision==0.29.2")
         assert "stable ABI" in vision.why
         assert vision.why.endswith("with a torch that is no official wheel that is not verified")
     else:
         version = release.torchvision.removeprefix("==")
-        assert (vision.way, vision.ref, vision.version) == ("git", f"v{version}", version)
-    assert (triton.way, triton.requirement) == ("wheel", f"triton{release.triton}")
+        assert (vision.strategy, vision.ref, vision.version) == ("git", f"v{version}", version)
+    assert (triton.strategy, triton.requirement) == ("wheel", f"triton{release.triton}")
     assert (triton.index, triton.pinned) == ("", False)
 
 
@@ -90,18 +90,18 @@ def test_beside_an_official_torch_that_is_there_everything_is_fetched(release: A
     on = there(f"{release.patch}+cu{digits}", release.pypi_cuda, python=python_of(release))
     asked = {"torch": {"strategy": "existing"}, "target": {"gpus": ["8.0"]}}
     vision, triton = of(on, "torchvision", "triton", **asked)
-    assert (vision.way, vision.requirement) == ("wheel", f"torchvision{release.torchvision}")
+    assert (vision.strategy, vision.requirement) == ("wheel", f"torchvision{release.torchvision}")
     assert vision.index == ""
-    assert triton.way == "with torch"
+    assert triton.strategy == "with torch"
 
 
 @each_row("release", ALIVE, ids=lambda found: found.minor)
 def test_torchaudio_goes_with_every_torch_that_has_one(release: Any) -> None:
     on = host(python=python_of(release))
     fetched = one(on, "torchaudio", **prebuilt(release.patch))
-    assert (fetched.way, fetched.requirement) == ("wheel", f"torchaudio{release.torchaudio}")
+    assert (fetched.strategy, fetched.requirement) == ("wheel", f"torchaudio{release.torchaudio}")
     built = one(on, "torchaudio", **source(release.patch))
-    assert (built.way, built.ref) == ("git", f"v{release.torchaudio.removeprefix('==')}")
+    assert (built.strategy, built.ref) == ("git", f"v{release.torchaudio.removeprefix('==')}")
 
 
 @each_row("release", ENDED, ids=lambda found: found.minor)
@@ -144,7 +144,7 @@ def test_an_official_torch_that_is_there_is_known_by_its_version(
     version: str, cuda: str | None, index: str
 ) -> None:
     found = one(there(version, cuda), "torchvision", torch={"strategy": "existing"})
-    assert (found.way, found.index) == ("wheel", index)
+    assert (found.strategy, found.index) == ("wheel", index)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_an_official_torch_that_is_there_is_known_by_its_version(
 def test_beside_any_other_torch_that_is_there_it_is_built(version: str) -> None:
     asked: dict[str, Any] = {"torch": {"strategy": "existing"}, "target": {"gpus": ["9.0"]}}
     found = one(there(version), "torchvision", **asked, **CUDA_13)
-    assert found.way == "git"
+    assert found.strategy == "git"
     assert found.why.startswith(("torch 2.", "which torchvision"))
 
 
@@ -190,14 +190,14 @@ def test_a_wheel_of_the_stable_abi_counts_where_it_has_code_for_every_card(
         "target": {"gpus": gpus},
         "toolkit": {"provider": "path", "version": cuda, "path": "/cuda"},
     }
-    on = host(toolkits=(ToolkitFound("/cuda", f"{cuda}.1", asked=True),))
-    assert one(on, "torchvision", **asked).way == way
+    on = host(toolkits=(InstalledToolkit("/cuda", f"{cuda}.1", asked=True),))
+    assert one(on, "torchvision", **asked).strategy == way
 
 
 def test_a_machine_of_another_kind_builds_it() -> None:
     asked = source("2.15.0")
-    assert one(host(machine="aarch64"), "torchvision", **asked).way == "git"
-    assert one(host(machine="x86_64"), "torchvision", **asked).way == "wheel"
+    assert one(host(machine="aarch64"), "torchvision", **asked).strategy == "git"
+    assert one(host(machine="x86_64"), "torchvision", **asked).strategy == "wheel"
 
 
 @pytest.mark.parametrize(
@@ -222,20 +222,20 @@ def test_a_tree_that_is_no_release_by_its_tag_says_itself_which_triton(
 
 def test_a_torch_newer_than_the_facts_is_for_its_tree() -> None:
     vision, triton = of(host(), "torchvision", "triton", **source("2.16.0a0", ref="main"))
-    assert (vision.way, vision.requirement) == ("wheel", "torchvision==0.29.2")
+    assert (vision.strategy, vision.requirement) == ("wheel", "torchvision==0.29.2")
     assert (triton.pinned, triton.index) == (True, "https://download.pytorch.org/whl/nightly/")
     built = one(host(machine="aarch64"), "torchvision", **source("2.16.0a0", ref="main"))
-    assert (built.way, built.ref, built.version) == ("git", "main", "")
+    assert (built.strategy, built.ref, built.version) == ("git", "main", "")
 
 
 def test_an_alpha_of_a_release_that_is_out_is_of_that_release() -> None:
     built = one(host(machine="aarch64"), "torchvision", **source("2.9.0a0", path="/src/pytorch"))
-    assert (built.way, built.ref) == ("git", "v0.24.1")
+    assert (built.strategy, built.ref) == ("git", "v0.24.1")
 
 
 def test_windows_has_a_triton_of_others_and_macos_none() -> None:
     windows = one(host(system="windows"), "triton", **prebuilt("2.14.1"))
-    assert (windows.way, windows.requirement) == ("wheel", "triton-windows==3.8.*")
+    assert (windows.strategy, windows.requirement) == ("wheel", "triton-windows==3.8.*")
     assert "not verified" in windows.why
     mac = host(system="macos", machine="arm64")
     told = refused(mac, "triton", torch={"strategy": "prebuilt"})
@@ -244,18 +244,18 @@ def test_windows_has_a_triton_of_others_and_macos_none() -> None:
 
 def test_a_torch_for_the_cpu_asks_for_no_triton() -> None:
     found = one(host(), "triton", target={"gpus": []}, torch={"strategy": "prebuilt"})
-    assert (found.way, found.requirement) == ("wheel", "triton~=3.9.0")
+    assert (found.strategy, found.requirement) == ("wheel", "triton~=3.9.0")
 
 
 def test_an_index_of_a_persons_own_is_asked_for_both() -> None:
     asked = {"torch": {"strategy": "prebuilt", "index": "/wheels"}}
     vision, triton = of(host(), "torchvision", "triton", **asked)
-    assert (vision.index, triton.way) == ("/wheels", "wheel")
+    assert (vision.index, triton.strategy) == ("/wheels", "wheel")
 
 
 def stages(on: Host, *names: str, **asked: Any) -> dict[str, Stage]:
     plan = plan_of(on, companions=list(names), **asked)
-    return {stage.name: stage for stage in plan.stages if stage.room == "extensions"}
+    return {stage.name: stage for stage in plan.stages if stage.kind == "extensions"}
 
 
 def test_each_has_a_stage_like_an_extension_and_its_modules_are_imported() -> None:
@@ -270,7 +270,7 @@ def test_each_has_a_stage_like_an_extension_and_its_modules_are_imported() -> No
     assert job.requires == ("packaging",)
     assert job.why == "official wheels of torchvision are made for the official torch"
     assert (triton.job.kind, triton.job.imports) == ("wheel", ("triton",))
-    assert [path.stem for path in triton.reads] == ["deps", "surface"]
+    assert [path.stem for path in triton.inputs] == ["deps", "surface"]
     assert "fetch triton for this torch" in triton.doc
 
 
@@ -284,7 +284,7 @@ def test_torchaudio_has_names_of_its_own_for_cuda() -> None:
 
 def test_a_pinned_one_waits_for_the_tree() -> None:
     stage = stages(host(), "triton", **source("2.15.0", ref="main"))["extensions:triton"]
-    assert [path.stem for path in stage.reads] == ["deps", "surface", "source"]
+    assert [path.stem for path in stage.inputs] == ["deps", "surface", "source"]
     assert stage.job.pinned.stem == "source"
 
 
@@ -305,14 +305,14 @@ def test_what_is_built_needs_compilers_and_git() -> None:
     asked: dict[str, Any] = {"torch": {"strategy": "existing"}, "target": {"gpus": ["9.0"]}}
     on = there("2.6.0", "13.0")
     settings = Settings.model_validate({**asked, **CUDA_13, "companions": ["torchvision"]})
-    assert decide(settings, on, KNOWLEDGE).compiles
+    assert resolve_settings(settings, on, KNOWLEDGE).needs_compiler
     deps = plan_of(on, **asked, **CUDA_13, companions=["torchvision"]).stages[0]
     assert deps.job.git_needed == "to fetch the extension torchvision"
     official = there("2.6.0+cu126", "12.6")
     asked["target"] = {"gpus": []}
-    assert not decide(
+    assert not resolve_settings(
         Settings.model_validate({**asked, "companions": ["torchvision"]}), official, KNOWLEDGE
-    ).compiles
+    ).needs_compiler
 
 
 def test_the_same_name_twice_is_refused() -> None:

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from tasks.core.errors import SettingsError
-from tasks.core.model import Arch, Gpu, Host, Interpreter, System, ToolkitFound, TorchFound
-from tasks.core.resolution import Choice, ToolkitChoice
-from tasks.knowledge import load
-from tasks.planning.decide import decide
+from tasks.core.model import Arch, Gpu, Host, InstalledToolkit, InstalledTorch, Interpreter, System
+from tasks.core.resolution import Resolution, ToolkitResolution
+from tasks.knowledge import load_knowledge
+from tasks.planning.decide import resolve_settings
 from tasks.settings.schema import Settings
 
-KNOWLEDGE = load(Path(__file__).parents[3] / "config" / "knowledge")
+KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")
 RTX_5090 = Gpu("NVIDIA GeForce RTX 5090", "12.0", 32_607)
 RTX_4090 = Gpu("NVIDIA GeForce RTX 4090", "8.9", 24_564)
 H200 = Gpu("NVIDIA H200", "9.0", 143_771)
-CUDA_124 = ToolkitFound("/usr/local/cuda-12.4", "12.4.131")
-CUDA_130 = ToolkitFound("/usr/local/cuda-13.0", "13.0.88")
-CUDA_132 = ToolkitFound("/usr/local/cuda-13.2", "13.2.86")
+CUDA_124 = InstalledToolkit("/usr/local/cuda-12.4", "12.4.131")
+CUDA_130 = InstalledToolkit("/usr/local/cuda-13.0", "13.0.88")
+CUDA_132 = InstalledToolkit("/usr/local/cuda-13.2", "13.2.86")
 
 
 def host(
@@ -28,14 +28,14 @@ def host(
     system: System = "linux",
     machine: str = "x86_64",
     python: str = "3.12.4",
-    torch: TorchFound | None = None,
-    toolkits: tuple[ToolkitFound, ...] = (),
+    torch: InstalledTorch | None = None,
+    toolkits: tuple[InstalledToolkit, ...] = (),
 ) -> Host:
     return Host(system, machine, Interpreter("/usr/bin/python3", python, torch), gpus, toolkits)
 
 
-def chosen(on: Host, **asked: Any) -> Choice:
-    return decide(Settings.model_validate(asked), on, KNOWLEDGE)
+def chosen(on: Host, **asked: Any) -> Resolution:
+    return resolve_settings(Settings.model_validate(asked), on, KNOWLEDGE)
 
 
 def refused(on: Host, **asked: Any) -> str:
@@ -131,7 +131,7 @@ def test_auto_takes_the_official_wheel_that_covers_the_targets(
 
 
 def test_auto_builds_where_no_wheel_covers_the_targets() -> None:
-    cuda_128 = ToolkitFound("/usr/local/cuda", "12.8.93")
+    cuda_128 = InstalledToolkit("/usr/local/cuda", "12.8.93")
     choice = chosen(host(RTX_5090, toolkits=(cuda_128,)), torch={"version": "2.6.0"})
     assert choice.strategy == "source"
     assert choice.strategy_why == (
@@ -237,7 +237,7 @@ def test_a_source_build_has_the_cuda_that_the_release_is_published_with() -> Non
 
 def test_a_build_takes_a_cuda_of_the_release_that_can_be_had_here() -> None:
     asked = {"torch": {"strategy": "source", "version": "2.9.1"}}
-    cuda_128 = ToolkitFound("/usr/local/cuda", "12.8.93")
+    cuda_128 = InstalledToolkit("/usr/local/cuda", "12.8.93")
     assert chosen(host(), **asked).toolkit.why == "CUDA 13.0 from Python packages"
     assert chosen(host(toolkits=(cuda_128,)), **asked).toolkit.why.startswith("CUDA 12.8.93 is at")
 
@@ -286,14 +286,14 @@ def test_a_wheel_that_was_not_looked_at_is_told_so() -> None:
 
 
 def existing(version: str, cuda: str | None, **more: Any) -> Host:
-    return host(RTX_4090, torch=TorchFound(version, cuda, "/s/torch"), **more)
+    return host(RTX_4090, torch=InstalledTorch(version, cuda, "/s/torch"), **more)
 
 
 def test_existing_takes_the_torch_as_it_is() -> None:
     choice = chosen(existing("2.11.0+cu130", "13.0"), torch={"strategy": "existing"})
     assert (choice.torch, choice.cuda) == ("2.11.0+cu130", "13.0")
     assert choice.strategy_why == "asked for: torch 2.11.0+cu130 in /usr/bin/python3"
-    assert choice.toolkit == ToolkitChoice("pypi", "13.0", "", "CUDA 13.0 from Python packages")
+    assert choice.toolkit == ToolkitResolution("pypi", "13.0", "", "CUDA 13.0 from Python packages")
 
 
 def test_existing_without_torch_is_told() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasks.core.model import ToolkitFound
+from tasks.core.model import InstalledToolkit
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import chosen, host, refused
 
@@ -30,7 +30,7 @@ def test_a_family_arch_is_for_a_cmake_that_knows_it() -> None:
     family = {"target": {"gpus": ["12.0f"]}}
     assert chosen(host(), **family, **SOURCE).cuda == "13.2"
     asked = {**family, "torch": {"strategy": "source", "version": "2.8.0"}}
-    assert refused(host(toolkits=(ToolkitFound("/c", "12.9.86"),)), **asked) == (
+    assert refused(host(toolkits=(InstalledToolkit("/c", "12.9.86"),)), **asked) == (
         "target.gpus: the CMake of torch 2.8.0 does not accept 12.0f\n"
         "  → take torch 2.9.1: it builds with CUDA 13.0"
     )
@@ -41,7 +41,7 @@ def test_an_arch_that_only_extensions_lack_is_built_without_them() -> None:
 
 
 def test_a_torch_too_old_for_the_arch_is_told_with_one_that_builds_for_it() -> None:
-    cuda_128 = ToolkitFound("/usr/local/cuda", "12.8.93")
+    cuda_128 = InstalledToolkit("/usr/local/cuda", "12.8.93")
     asked = {"torch": {"version": "2.6.0"}, "extensions": [SMOKE]}
     assert refused(host(toolkits=(cuda_128,)), **asked) == (
         "target.gpus: no official wheel of torch 2.6.0 holds code for 12.0: its newest is 9.0; "
@@ -138,6 +138,6 @@ def test_an_arch_list_is_nobodys_where_nothing_for_a_card_is_compiled() -> None:
 
 
 def test_what_the_toolkit_makes_decides_and_not_what_is_new() -> None:
-    cuda_126 = ToolkitFound("/usr/local/cuda", "12.6.85")
+    cuda_126 = InstalledToolkit("/usr/local/cuda", "12.6.85")
     asked = {"target": {"gpus": ["7.0"]}, "build": {"env": {"CUDAARCHS": "70"}}, **SOURCE}
     assert chosen(host(toolkits=(cuda_126,)), **asked).cuda == "12.6"

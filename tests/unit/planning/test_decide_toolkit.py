@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tasks.core.model import ToolkitFound
-from tasks.core.resolution import ToolkitChoice
-from tasks.planning.plan import layout_of, make_plan
+from tasks.core.model import InstalledToolkit
+from tasks.core.resolution import ToolkitResolution
+from tasks.planning.plan import build_layout, make_plan
 from tasks.settings.schema import Settings
 from tests.unit.planning.test_decide import (
     CUDA_124,
@@ -23,17 +23,19 @@ from tests.unit.planning.test_decide import (
 )
 
 EXTENSION: dict[str, Any] = {"extensions": [{"name": "smoke", "path": "templates/smoke"}]}
-PYPI = ToolkitChoice("pypi", "13.2", "", "CUDA 13.2 from Python packages")
-OWN = ToolkitFound("/opt/cuda", "13.4.59", asked=True)
+PYPI = ToolkitResolution("pypi", "13.2", "", "CUDA 13.2 from Python packages")
+OWN = InstalledToolkit("/opt/cuda", "13.4.59", asked=True)
 
 
 @pytest.mark.parametrize("found", [(), (CUDA_124,), (CUDA_130,), (CUDA_130, CUDA_124)])
-def test_auto_takes_packages_where_the_system_has_another(found: tuple[ToolkitFound, ...]) -> None:
+def test_auto_takes_packages_where_the_system_has_another(
+    found: tuple[InstalledToolkit, ...],
+) -> None:
     assert chosen(host(toolkits=found)).toolkit == PYPI
 
 
 def test_auto_takes_the_systems_where_it_is_equal() -> None:
-    assert chosen(host(toolkits=(CUDA_130, CUDA_132))).toolkit == ToolkitChoice(
+    assert chosen(host(toolkits=(CUDA_130, CUDA_132))).toolkit == ToolkitResolution(
         "system", "13.2", "/usr/local/cuda-13.2", "CUDA 13.2.86 is at /usr/local/cuda-13.2"
     )
 
@@ -110,12 +112,12 @@ def test_a_v100_gets_its_wheel_without_a_toolkit(card: str) -> None:
     choice = chosen(host(), target={"gpus": [card]})
     assert (choice.strategy, choice.cuda) == ("prebuilt", "12.6")
     assert choice.index == "https://download.pytorch.org/whl/cu126"
-    assert choice.toolkit == ToolkitChoice("none", why=NONE_126)
+    assert choice.toolkit == ToolkitResolution("none", why=NONE_126)
 
 
 def test_without_a_toolkit_its_machine_code_is_read_all_the_same() -> None:
     settings = Settings.model_validate({"target": {"gpus": ["V100"]}})
-    layout = layout_of(PurePosixPath("/yard"), "p", settings)
+    layout = build_layout(PurePosixPath("/yard"), "p", settings)
     _, plan = make_plan(settings, host(), KNOWLEDGE, layout)
     deps = plan.stages[0].job
     assert (deps.toolkit_provider, deps.toolkit_packages, deps.gcc_max) == ("none", (), None)
@@ -187,13 +189,13 @@ def test_a_path_of_ones_own_is_used_as_asked() -> None:
     ],
 )  # fmt: skip
 def test_a_bad_path_is_told(
-    asked: dict[str, str], found: tuple[ToolkitFound, ...], message: str
+    asked: dict[str, str], found: tuple[InstalledToolkit, ...], message: str
 ) -> None:
     assert refused(host(toolkits=found), toolkit={"provider": "path", **asked}) == message
 
 
 def test_another_cuda_major_than_the_torchs_cannot_compile_for_it() -> None:
-    cuda_128 = ToolkitFound("/usr/local/cuda", "12.8.93")
+    cuda_128 = InstalledToolkit("/usr/local/cuda", "12.8.93")
     on = existing("2.11.0+cu130", "13.0", toolkits=(cuda_128,))
     assert refused(on, torch={"strategy": "existing"}, toolkit={"version": "12.8"}) == (
         "toolkit: torch 2.11.0+cu130 has CUDA 13.0: CUDA 12.8 cannot compile extensions for it\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.planning.foreseen import capability_warnings, foreseen
+from tasks.planning.foreseen import list_capability_warnings, list_known_bad_warnings
 from tests.support.checkout import HOST, KNOWLEDGE, opened, write
 
 OLD = """
@@ -21,7 +21,7 @@ def warnings(yard: Path, strategy: str, torch: str) -> list[str]:
     write(yard, OLD.format(strategy=strategy, torch=torch))
     profile = opened(yard).opened
     assert profile
-    return list(foreseen(KNOWLEDGE, HOST, profile.choice))
+    return list(list_known_bad_warnings(KNOWLEDGE, HOST, profile.choice))
 
 
 def test_a_release_that_does_not_configure_with_a_toolkit_is_told(yard: Path) -> None:
@@ -43,10 +43,12 @@ def test_a_capability_of_boards_is_told_of_on_a_machine_of_another_kind(
     write(yard, f"target: {{gpus: ['8.7', '12.0']}}\ntorch: {{strategy: {strategy}}}\n")
     profile = opened(yard).opened
     assert profile
-    (told,) = foreseen(KNOWLEDGE, HOST, profile.choice)
+    (told,) = list_known_bad_warnings(KNOWLEDGE, HOST, profile.choice)
     assert told.startswith("8.7 is in aarch64 machines alone (Orin (nvgpu), Jetson AGX Orin, ")
     assert told.endswith("and this is Linux x86_64: what is built here does not run there")
-    assert not list(foreseen(KNOWLEDGE, replace(HOST, machine="aarch64"), profile.choice))
+    assert not list(
+        list_known_bad_warnings(KNOWLEDGE, replace(HOST, machine="aarch64"), profile.choice)
+    )
 
 
 NOBODY = replace(HOST, gpus=())
@@ -73,9 +75,9 @@ def test_single_capability_without_a_visible_gpu_warns_with_its_gpus(
     write(yard, f"target: {{gpus: {gpus}}}\n")
     profile = opened(yard, on=NOBODY).opened
     assert profile
-    warned = " ".join(capability_warnings(profile.loaded, NOBODY, KNOWLEDGE))
+    warned = " ".join(list_capability_warnings(profile.loaded, NOBODY, KNOWLEDGE))
     assert told in warned
     assert bool(told) == bool(warned)
-    assert not list(capability_warnings(profile.loaded, HOST, KNOWLEDGE)), "a GPU is seen"
+    assert not list(list_capability_warnings(profile.loaded, HOST, KNOWLEDGE)), "a GPU is seen"
     cell = replace(profile.loaded, profile="mine@cell")
-    assert not list(capability_warnings(cell, NOBODY, KNOWLEDGE)), "a matrix lists on purpose"
+    assert not list(list_capability_warnings(cell, NOBODY, KNOWLEDGE)), "a matrix lists on purpose"

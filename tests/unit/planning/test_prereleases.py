@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasks.knowledge.channels import channel_of, published_as
+from tasks.knowledge.channels import find_release_channel, format_published_version
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import KNOWLEDGE, chosen, host, refused
 
@@ -23,7 +23,7 @@ SOURCE: dict[str, Any] = {"strategy": "source"}
     ],
 )
 def test_a_version_says_where_it_is_published(version: str, channel: str) -> None:
-    assert channel_of(version) == channel
+    assert find_release_channel(version) == channel
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_candidates_and_nightlies_each_have_an_index(
 ) -> None:
     choice = chosen(host(), torch={"version": version}, target={"gpus": gpus})
     assert (choice.strategy, choice.index) == ("prebuilt", index)
-    assert choice.torch == published_as(version)
+    assert choice.torch == format_published_version(version)
 
 
 def test_the_wheel_of_a_candidate_is_asked_for_by_the_version_that_it_has() -> None:

@@ -9,22 +9,22 @@ import pytest
 
 from tasks.cli.commands import explain
 from tasks.cli.opening import open_profile
-from tasks.core.model import Host, Interpreter, ToolkitFound, TorchFound
-from tasks.lock.profile import Subject
-from tasks.planning.unread import unread
-from tasks.settings.load import profiles
+from tasks.core.model import Host, InstalledToolkit, InstalledTorch, Interpreter
+from tasks.lock.profile import SelectedProfile
+from tasks.planning.unread import list_unused_setting_warnings
+from tasks.settings.load import list_profiles
 from tests.support.checkout import HOST, KNOWLEDGE, ROOT, Heard, opened, write
 from tests.support.rows import each_row
 
 OWN = replace(
-    HOST, python=Interpreter("/own/python", "3.12.4", TorchFound("2.14.1", "13.2", "/own"))
+    HOST, python=Interpreter("/own/python", "3.12.4", InstalledTorch("2.14.1", "13.2", "/own"))
 )
 
 
 def told(yard: Path, text: str, on: Host = HOST, name: str = "mine") -> list[str]:
     write(yard, text)
-    profile = opened(yard, name, on).of_build()
-    found = unread(profile.loaded, on, profile.choice)
+    profile = opened(yard, name, on).require_profile()
+    found = list_unused_setting_warnings(profile.loaded, on, profile.choice)
     return [line.replace("config/profiles/mine.yaml:", "mine:") for line in found]
 
 
@@ -99,7 +99,7 @@ def test_a_torch_that_is_there_leaves_most_of_it_unread(yard: Path) -> None:
     ],
 )
 def test_what_is_read_or_as_it_is_by_default_is_no_matter(yard: Path, text: str) -> None:
-    own = ToolkitFound("/own", "13.2.86", asked=True)
+    own = InstalledToolkit("/own", "13.2.86", asked=True)
     assert told(yard, text, replace(HOST, toolkits=(own,))) == []
 
 
@@ -109,11 +109,11 @@ def test_of_a_cell_nothing_is_said_for_its_profile_is_for_others_too(yard: Path)
     assert told(yard, f"{text}\ntorch: {{strategy: source, index: /w}}")
 
 
-@each_row("name", profiles(ROOT / "config"))
+@each_row("name", list_profiles(ROOT / "config"))
 def test_no_profile_that_comes_with_us_says_what_nothing_reads(name: str) -> None:
-    on = replace(HOST, toolkits=(ToolkitFound("/usr/local/cuda", "12.4.131"),))
-    profile = opened(ROOT, name, on).of_build()
-    assert list(unread(profile.loaded, on, profile.choice)) == []
+    on = replace(HOST, toolkits=(InstalledToolkit("/usr/local/cuda", "12.4.131"),))
+    profile = opened(ROOT, name, on).require_profile()
+    assert list(list_unused_setting_warnings(profile.loaded, on, profile.choice)) == []
 
 
 def test_it_is_among_the_warnings_of_a_plan(yard: Path) -> None:
@@ -125,7 +125,9 @@ def test_it_is_among_the_warnings_of_a_plan(yard: Path) -> None:
 
 def test_explain_tells_it_before_anything_is_done(yard: Path, heard: Heard) -> None:
     write(yard, "torch: {strategy: prebuilt}\ntarget: {gpus: []}\nwheel: {cuda: toolkit}\n")
-    explain.run(Subject(yard, "mine", open_profile(yard, "mine", {}, KNOWLEDGE, lambda *_: HOST)))
+    explain.run(
+        SelectedProfile(yard, "mine", open_profile(yard, "mine", {}, KNOWLEDGE, lambda *_: HOST))
+    )
     assert "WARNING nothing reads wheel.cuda (config/profiles/mine.yaml:3)" in " ".join(
         heard.text.split()
     )

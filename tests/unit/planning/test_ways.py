@@ -5,21 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from tasks.core.model import Host
-from tasks.knowledge.costs import Cost, cost
-from tasks.knowledge.room import EVERYWHERE
-from tasks.planning.ways import Way, ways
+from tasks.knowledge.costs import Cost, estimate_cost
+from tasks.knowledge.room import ALL_PLACES
+from tasks.planning.ways import StrategyOption, compare_strategies
 from tasks.settings.schema import Settings
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import KNOWLEDGE, RTX_5090, existing, host
 
 
-def told(on: Host, **asked: Any) -> dict[str, Way]:
-    return {way.strategy: way for way in ways(Settings.model_validate(asked), on, KNOWLEDGE)}
+def told(on: Host, **asked: Any) -> dict[str, StrategyOption]:
+    return {
+        way.strategy: way
+        for way in compare_strategies(Settings.model_validate(asked), on, KNOWLEDGE)
+    }
 
 
 def everywhere(cost: Cost) -> tuple[int, int]:
-    assert cost.room is not None
-    return cost.room.of(EVERYWHERE)
+    assert cost.disk_usage is not None
+    return cost.disk_usage.sum_places(ALL_PLACES)
 
 
 def test_every_way_says_why() -> None:
@@ -58,36 +61,36 @@ def test_how_long_a_part_of_the_tree_takes_is_not_known() -> None:
     part = told(host(), build={"target": "c10"})["source"].cost
     assert part.seconds is None
     assert part.known.startswith("unverified")
-    assert part.room == cost(KNOWLEDGE, "source", archs=1, extensions=0).room
+    assert part.disk_usage == estimate_cost(KNOWLEDGE, "source", archs=1, extensions=0).disk_usage
 
 
 def test_cores_share_what_compilers_take_and_nothing_else() -> None:
     one = Cost((160, 1_300), None, 1, "verified: X", core_seconds=(100, 1_000))
-    assert one.on(1).seconds == (160, 1_300)
-    assert one.on(8).seconds == (73, 425)
-    assert one.on(8).on(8) == one.on(8)
-    assert Cost(None, None, 0, "unverified").on(4).seconds is None
+    assert one.scale_to_cores(1).seconds == (160, 1_300)
+    assert one.scale_to_cores(8).seconds == (73, 425)
+    assert one.scale_to_cores(8).scale_to_cores(8) == one.scale_to_cores(8)
+    assert Cost(None, None, 0, "unverified").scale_to_cores(4).seconds is None
 
 
 def test_two_cores_are_told_what_was_measured_on_two() -> None:
-    cpu = cost(KNOWLEDGE, "source", archs=0, extensions=0).on(2)
+    cpu = estimate_cost(KNOWLEDGE, "source", archs=0, extensions=0).scale_to_cores(2)
     assert cpu.seconds is not None
     least, most = cpu.seconds
     assert least <= 57 * 60 + 60
     assert most >= 97 * 60
-    wheel = cost(KNOWLEDGE, "prebuilt", archs=1, extensions=1).on(2)
+    wheel = estimate_cost(KNOWLEDGE, "prebuilt", archs=1, extensions=1).scale_to_cores(2)
     assert wheel.seconds is not None
     assert wheel.seconds[0] <= 49 <= wheel.seconds[1]
-    cuda = cost(KNOWLEDGE, "source", archs=1, extensions=0)
-    cpu_alone = cost(KNOWLEDGE, "source", archs=0, extensions=0)
+    cuda = estimate_cost(KNOWLEDGE, "source", archs=1, extensions=0)
+    cpu_alone = estimate_cost(KNOWLEDGE, "source", archs=0, extensions=0)
     assert cuda.core_seconds[0] >= cpu_alone.core_seconds[0] + 3600 + 48 * 60
 
 
 @each_row("strategy", ["prebuilt", "source", "existing"])
 @each_row("archs", [0, 1, 3])
 def test_a_build_costs_more_with_more_to_build(strategy: Any, archs: int) -> None:
-    bare = cost(KNOWLEDGE, strategy, archs, 0)
-    more = cost(KNOWLEDGE, strategy, archs + (archs > 0), 2)
+    bare = estimate_cost(KNOWLEDGE, strategy, archs, 0)
+    more = estimate_cost(KNOWLEDGE, strategy, archs + (archs > 0), 2)
     assert bare.seconds is not None
     assert more.seconds is not None
     assert bare.seconds[0] <= bare.seconds[1]
@@ -99,8 +102,8 @@ def test_a_build_costs_more_with_more_to_build(strategy: Any, archs: int) -> Non
 
 def test_a_build_takes_more_than_a_wheel() -> None:
     for archs in (0, 1):
-        wheel = cost(KNOWLEDGE, "prebuilt", archs, 0).on(16)
-        build = cost(KNOWLEDGE, "source", archs, 0).on(16)
+        wheel = estimate_cost(KNOWLEDGE, "prebuilt", archs, 0).scale_to_cores(16)
+        build = estimate_cost(KNOWLEDGE, "source", archs, 0).scale_to_cores(16)
         assert wheel.seconds is not None
         assert build.seconds is not None
         assert wheel.seconds[1] < build.seconds[1]

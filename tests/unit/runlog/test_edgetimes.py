@@ -7,8 +7,8 @@ import time
 import pytest
 
 from tasks.core.jobs import Job
-from tasks.jobs.edgetimes import Heard, edges
-from tasks.runlog.ninjalog import Made
+from tasks.jobs.edgetimes import EdgeTimes, build_edges
+from tasks.runlog.ninjalog import NinjaLogEntry
 from tasks.runlog.record import Edge
 
 
@@ -19,15 +19,15 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def hear(heard: Heard, clock: list[float], **lines: str) -> None:
+def hear(heard: EdgeTimes, clock: list[float], **lines: str) -> None:
     """Lines by when they come: `at_12`."""
     for when, line in lines.items():
         clock[0] = float(when.removeprefix("at_"))
-        heard.take(line)
+        heard.record_line(line)
 
 
 def test_an_output_ended_when_its_line_came_and_began_as_the_log_says(clock: list[float]) -> None:
-    heard = Heard()
+    heard = EdgeTimes()
     hear(
         heard,
         clock,
@@ -35,38 +35,42 @@ def test_an_output_ended_when_its_line_came_and_began_as_the_log_says(clock: lis
         at_105="/usr/bin/c++ -c -o other.o other.cpp",
         at_106="  [2/3] c++ -O2 -o b.o -c b.cpp",  # as pip shows it
     )
-    made = {"c10/a.cpp.o": Made(1.0, 4.0, "1"), "b.o": Made(1.0, 6.0, "2"), "a.h": Made(0, 9, "3")}
-    found = list(edges(heard, made, {"b.o": 310}))
+    made = {
+        "c10/a.cpp.o": NinjaLogEntry(1.0, 4.0, "1"),
+        "b.o": NinjaLogEntry(1.0, 6.0, "2"),
+        "a.h": NinjaLogEntry(0, 9, "3"),
+    }
+    found = list(build_edges(heard, made, {"b.o": 310}))
     assert found == [Edge("b.o", 101.0, 106.0, 310), Edge("c10/a.cpp.o", 101.0, 104.0)]
 
 
 def test_a_second_ninja_of_the_same_build_has_a_clock_of_its_own(clock: list[float]) -> None:
-    heard = Heard()
+    heard = EdgeTimes()
     hear(
         heard,
         clock,
         at_102="[1/2] Building CXX object a.cpp.o",
         at_203="[1/2] Building CXX object b.cpp.o",
     )
-    made = {"a.cpp.o": Made(0.0, 2.0, "1"), "b.cpp.o": Made(1.0, 3.0, "2")}
-    assert list(edges(heard, made, {})) == [
+    made = {"a.cpp.o": NinjaLogEntry(0.0, 2.0, "1"), "b.cpp.o": NinjaLogEntry(1.0, 3.0, "2")}
+    assert list(build_edges(heard, made, {})) == [
         Edge("a.cpp.o", 100.0, 102.0),
         Edge("b.cpp.o", 201.0, 203.0),
     ]
 
 
 def test_one_that_no_line_was_about_is_placed_beside_the_others(clock: list[float]) -> None:
-    heard = Heard()
+    heard = EdgeTimes()
     hear(heard, clock, at_104="[1/2] Building CXX object a.cpp.o")
-    made = {"a.cpp.o": Made(1.0, 4.0, "1"), "lib.a": Made(4.0, 4.5, "2")}
-    assert list(edges(heard, made, {}))[1] == Edge("lib.a", 104.0, 104.5)
-    assert list(edges(Heard(), made, {})) == []
+    made = {"a.cpp.o": NinjaLogEntry(1.0, 4.0, "1"), "lib.a": NinjaLogEntry(4.0, 4.5, "2")}
+    assert list(build_edges(heard, made, {}))[1] == Edge("lib.a", 104.0, 104.5)
+    assert list(build_edges(EdgeTimes(), made, {})) == []
 
 
 def test_one_that_failed_is_told_with_the_time_since_which_it_was_seen(clock: list[float]) -> None:
-    heard, job = Heard(), Job(7, "k.cu.o", "cuda", 900, 900, age=12.0)
+    heard, job = EdgeTimes(), Job(7, "k.cu.o", "cuda", 900, 900, age=12.0)
     clock[0] = 112.0
-    heard.see([job])
+    heard.record_running_jobs([job])
     hear(
         heard,
         clock,
@@ -74,7 +78,7 @@ def test_one_that_failed_is_told_with_the_time_since_which_it_was_seen(clock: li
         at_131="FAILED: [code=1] k.cu.o k.d ",
         at_132="FAILED: b.cpp.o",
     )
-    assert list(edges(heard, {}, {"k.cu.o": 900})) == [
+    assert list(build_edges(heard, {}, {"k.cu.o": 900})) == [
         Edge("k.cu.o", 100.0, 131.0, 900, failed=True),
         Edge("b.cpp.o", 132.0, 132.0, failed=True),
     ]

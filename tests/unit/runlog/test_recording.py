@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from tasks.core.atwork import AtWork
-from tasks.core.errors import BuildError
+from tasks.core.atwork import BuildActivity
+from tasks.core.errors import TorchyardError
 from tasks.core.progress import Progress
-from tasks.jobs.crew import Crew
+from tasks.jobs.crew import JobScheduler
 from tasks.runlog import recording, runrecords
-from tasks.runlog.record import Edge, Run, parse
-from tasks.runlog.recording import Recording
+from tasks.runlog.record import Edge, Run, parse_run
+from tasks.runlog.recording import RunRecorder
 from tasks.stages.extensions import build
 from tasks.system import files, voice
 from tests.support.checkout import Heard
@@ -42,7 +42,7 @@ def record_of(bench: Bench) -> list[dict[str, Any]]:
 
 
 def last(bench: Bench) -> Run:
-    return next(runrecords.runs(bench.records))
+    return next(runrecords.read_runs(bench.records))
 
 
 def outcomes(run: Run) -> dict[str, str]:
@@ -83,12 +83,12 @@ def test_one_who_only_looks_is_on_no_record(bench: Bench) -> None:
     bench.doit()
     bench.doit("list")
     bench.doit("clean")
-    assert len(list(runrecords.runs(bench.records))) == 1
+    assert len(list(runrecords.read_runs(bench.records))) == 1
 
 
 def test_a_failure_is_told_with_what_where_and_what_to_do(bench: Bench) -> None:
     def fail() -> str:
-        raise BuildError("the wheel is wrong", where="a.log:3", todo="do this")
+        raise TorchyardError("the wheel is wrong", location="a.log:3", hint="do this")
 
     bench.acts["wheel"] = fail
     assert bench.doit() == 1
@@ -105,8 +105,8 @@ def test_what_was_done_about_a_failure_on_the_way_is_told(bench: Bench) -> None:
     bench.inputs, bench.healed = {"flag": "B"}, "build.jobs: 2"
     assert bench.doit() == 0
     deps = last(bench).stages[0]
-    assert deps.healed == "build.jobs: 2"
-    assert deps.why.endswith("was A; healed: build.jobs: 2")
+    assert deps.auto_fix == "build.jobs: 2"
+    assert deps.full_reason.endswith("was A; healed: build.jobs: 2")
 
 
 def test_a_bug_of_ours_is_a_failure_with_code_2(bench: Bench) -> None:
@@ -119,7 +119,7 @@ def test_a_bug_of_ours_is_a_failure_with_code_2(bench: Bench) -> None:
 
 def test_what_stopped_a_build_before_it_began_is_told_where_one_was_built(bench: Bench) -> None:
     def stop() -> None:
-        raise BuildError("1 problem: disk")
+        raise TorchyardError("1 problem: disk")
 
     bench.doit()
     bench.inputs, bench.gate = {"flag": "B"}, stop
@@ -147,28 +147,28 @@ def test_an_interrupted_run_says_so(bench: Bench, monkeypatch: pytest.MonkeyPatc
 
 def test_a_lock_that_another_run_holds_leaves_no_record_of_this_one(bench: Bench) -> None:
     bench.doit()
-    with files.lock(bench.layout.build):
+    with files.lock_folder(bench.layout.build):
         assert bench.doit() == 0
         bench.inputs = {"flag": "B"}
         assert bench.doit() == 1
-    assert len(list(runrecords.runs(bench.records))) == 1
+    assert len(list(runrecords.read_runs(bench.records))) == 1
 
 
 def test_what_a_stage_says_shows_and_makes_is_in_its_record(bench: Bench) -> None:
     def act() -> str:
-        voice.say("_C.so holds 12.0")
-        voice.warn(f"{INDEX} is slow")
-        voice.tick("a.cpp", Progress(1, 3, at_work=AtWork(2, 1, 900, 24_000, 0.78)))
-        voice.tick("b.cpp", Progress(2, 3))
-        recording.edges([Edge("a.o", 0.0, 0.0, 310), Edge("b.o", 1.0, 1.0, failed=True)])
-        recording.cache(3, 1)
+        voice.print_line("_C.so holds 12.0")
+        voice.print_warning(f"{INDEX} is slow")
+        voice.show_progress("a.cpp", Progress(1, 3, at_work=BuildActivity(2, 1, 900, 24_000, 0.78)))
+        voice.show_progress("b.cpp", Progress(2, 3))
+        recording.record_edges([Edge("a.o", 0.0, 0.0, 310), Edge("b.o", 1.0, 1.0, failed=True)])
+        recording.record_cache(3, 1)
         return "same"
 
     bench.acts["wheel"] = act
     assert bench.doit() == 0
     run = last(bench)
     wheel = run.stages[1]
-    assert [(one.stage, one.kind, one.text) for one in run.said] == [
+    assert [(one.stage, one.kind, one.text) for one in run.messages] == [
         ("wheel", "say", "_C.so holds 12.0"),
         ("wheel", "warn", "https://***@index.example/simple?token=*** is slow"),
     ]
@@ -188,31 +188,31 @@ def test_extensions_side_by_side_speak_each_for_itself(bench: Bench) -> None:
 
     def telling(name: str) -> Callable[[], str]:
         def act() -> str:
-            voice.say(f"I am {name}")
+            voice.print_line(f"I am {name}")
             return "same"
 
         return act
 
     bench.acts = {f"extensions:{name}": telling(name) for name in "ab"}
     assert bench.doit() == 0
-    said = {one.stage: one.text for one in last(bench).said}
+    said = {one.stage: one.text for one in last(bench).messages}
     assert said == {"extensions:a": "I am a", "extensions:b": "I am b"}
 
 
-class Diagnosed(BuildError):  # noqa: N818 - it is of this test alone
+class Diagnosed(TorchyardError):  # noqa: N818 - it is of this test alone
     """A failure whose log was read."""
 
     diagnosis: Mapping[str, Any] | None = MappingProxyType({"cause": "oom-killed"})
 
 
 @pytest.fixture
-def record(tmp_path: Path) -> Iterator[Recording]:
+def record(tmp_path: Path) -> Iterator[RunRecorder]:
     """One that has begun."""
     head = {"asked": {"torch.index": INDEX}}
-    begun = Recording(tmp_path / "runs", lambda: head)
-    begun.begin()
+    begun = RunRecorder(tmp_path / "runs", lambda: head)
+    begun.start_record()
     yield begun
-    begun.end("done", 0)
+    begun.finish_record("done", 0)
 
 
 def lines(tmp_path: Path) -> list[str]:
@@ -221,60 +221,63 @@ def lines(tmp_path: Path) -> list[str]:
 
 
 def test_nothing_that_opens_a_url_or_is_called_a_secret_is_kept(
-    tmp_path: Path, record: Recording
+    tmp_path: Path, record: RunRecorder
 ) -> None:
-    with record.stage("env", f"index: {INDEX}") as done:
+    with record.record_stage("env", f"index: {INDEX}") as done:
         done.outputs = {"set": {"API_TOKEN": "hunter4", "CC": "clang"}, "index": INDEX}
-    with pytest.raises(BuildError), record.stage("wheel", ""):
-        raise BuildError(f"{INDEX} does not answer", where=INDEX, todo=f"see {INDEX}")
-    record.end("failed", 1)
+    with pytest.raises(TorchyardError), record.record_stage("wheel", ""):
+        raise TorchyardError(f"{INDEX} does not answer", location=INDEX, hint=f"see {INDEX}")
+    record.finish_record("failed", 1)
     text = "\n".join(lines(tmp_path))
     assert "hunter" not in text
-    assert parse(lines(tmp_path)).stages[0].outputs["set"] == {"API_TOKEN": "***", "CC": "clang"}
+    assert parse_run(lines(tmp_path)).stages[0].outputs["set"] == {
+        "API_TOKEN": "***",
+        "CC": "clang",
+    }
 
 
-def test_what_a_log_told_of_a_failure_is_beside_it(tmp_path: Path, record: Recording) -> None:
-    with pytest.raises(BuildError), record.stage("compile", ""):
+def test_what_a_log_told_of_a_failure_is_beside_it(tmp_path: Path, record: RunRecorder) -> None:
+    with pytest.raises(TorchyardError), record.record_stage("compile", ""):
         raise Diagnosed("it does not compile")
-    assert parse(lines(tmp_path)).stages[0].diagnosis == {"cause": "oom-killed"}
+    assert parse_run(lines(tmp_path)).stages[0].diagnosis == {"cause": "oom-killed"}
 
 
-def test_what_is_large_in_a_manifest_is_left_out(tmp_path: Path, record: Recording) -> None:
-    with record.stage("wheel", "") as done:
+def test_what_is_large_in_a_manifest_is_left_out(tmp_path: Path, record: RunRecorder) -> None:
+    with record.record_stage("wheel", "") as done:
         done.outputs = {"files": ["x" * 100] * 300, "name": "torch"}
-    assert parse(lines(tmp_path)).stages[0].outputs == {"name": "torch"}
+    assert parse_run(lines(tmp_path)).stages[0].outputs == {"name": "torch"}
 
 
-def test_many_edges_are_told_in_lines_of_a_thousand(tmp_path: Path, record: Recording) -> None:
+def test_many_edges_are_told_in_lines_of_a_thousand(tmp_path: Path, record: RunRecorder) -> None:
     start = record.started
-    record.edges(Edge(f"{n}.o", start + n, start + n + 1.5) for n in range(2500))
+    record.record_edges(Edge(f"{n}.o", start + n, start + n + 1.5) for n in range(2500))
     told = [json.loads(line)["edges"] for line in lines(tmp_path)[1:]]
     assert [len(edges) for edges in told] == [1000, 1000, 500]
     assert told[0][1] == {"output": "1.o", "began": 1.0, "ended": 2.5}
 
 
 def test_what_was_made_and_cannot_be_read_is_told_and_ends_nothing(
-    tmp_path: Path, heard: Heard, record: Recording, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, heard: Heard, record: RunRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone(*_: Any) -> Any:
         raise OSError(errno.EIO, "Input/output error")
 
-    voice.listen(heard)
+    voice.set_listener(heard)
     monkeypatch.setattr(build, "_made", gone)
-    recording.edges(build._edges(tmp_path, Crew(1, tmp_path, {})))
+    recording.record_edges(build._read_edges(tmp_path, JobScheduler(1, tmp_path, {})))
     (said,) = heard
     assert said.startswith("what was made is not in the record of this run: OSError: ")
     assert said.endswith("Input/output error")
 
 
 def test_samples_become_rarer_in_a_build_of_many_hours(
-    tmp_path: Path, record: Recording, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, record: RunRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr(Recording, "at", lambda _: clock[0])
+    monkeypatch.setattr(RunRecorder, "at", lambda _: clock[0])
     for second in range(10_000):
         clock[0] = float(second)
-        record.sample(Progress(second, 10_000))
+        record.record_sample(Progress(second, 10_000))
     times = [json.loads(line)["at"] for line in lines(tmp_path)[1:]]
     assert times[:3] == [0.0, 2.0, 4.0]
     assert times[1100] - times[1099] == 4.0
@@ -282,9 +285,9 @@ def test_samples_become_rarer_in_a_build_of_many_hours(
 
 
 def test_a_full_disk_is_one_warning_and_every_line_that_is_there_is_whole(
-    tmp_path: Path, heard: Heard, record: Recording
+    tmp_path: Path, heard: Heard, record: RunRecorder
 ) -> None:
-    voice.listen(heard)
+    voice.set_listener(heard)
     whole = FileIO.write
 
     def half(file: FileIO, data: bytes) -> int:
@@ -299,19 +302,19 @@ def test_a_full_disk_is_one_warning_and_every_line_that_is_there_is_whole(
     record._file = Full(path, "r+")
     record._file.seek(0, os.SEEK_END)
     for _ in range(3):
-        record.said("say", "x" * 100)
+        record.record_message("say", "x" * 100)
     assert [line for line in heard if "not whole" in line] == [
         f"the record of this run is not whole: {tmp_path / 'runs'}: {os.strerror(errno.ENOSPC)}"
     ]
     record._file.close()
     record._file = opened  # somebody made room
-    record.end("done", 0)
-    run = parse(lines(tmp_path))
+    record.finish_record("done", 0)
+    run = parse_run(lines(tmp_path))
     assert (run.outcome, run.unread) == ("done", 0)
 
 
 def test_who_writes_while_the_record_ends_is_not_ended_by_it(
-    tmp_path: Path, record: Recording
+    tmp_path: Path, record: RunRecorder
 ) -> None:
     """Its file is closed, and gone for the others, in one step."""
     writing, closing = threading.Event(), threading.Event()
@@ -326,7 +329,7 @@ def test_who_writes_while_the_record_ends_is_not_ended_by_it(
     def write() -> None:
         closing.wait(5)
         try:
-            record.said("say", "late")
+            record.record_message("say", "late")
         except ValueError as error:
             failed.append(error)
         writing.set()
@@ -337,14 +340,14 @@ def test_who_writes_while_the_record_ends_is_not_ended_by_it(
     record._file = Slow(path, "a")
     late = threading.Thread(target=write)
     late.start()
-    record.end("done", 0)
+    record.finish_record("done", 0)
     late.join()
     assert failed == []
     assert "late" not in path.read_text(encoding="utf-8")
 
 
 def test_a_place_that_cannot_be_written_ends_no_build(bench: Bench) -> None:
-    files.own(bench.layout.build)
+    files.create_owned_folder(bench.layout.build)
     Path(bench.layout.build, "records").touch()  # where the folder would have to be
     assert bench.doit() == 0
     assert bench.out.getvalue().count("the record of this run is not whole") == 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tasks.runlog.record import Edge, Node, Run, Sample, parse
+from tasks.runlog.record import Edge, Run, Sample, StageNode, parse_run
 from tests.support.rows import each_row
 
 BEGIN = {
@@ -52,13 +52,13 @@ def lines(*events: dict[str, Any]) -> list[str]:
 
 
 def read(*events: dict[str, Any]) -> Run:
-    return parse(lines(*events))
+    return parse_run(lines(*events))
 
 
 def test_a_whole_record_is_read() -> None:
     run = read(*EVENTS)
     assert (run.name, run.outcome, run.code) == ("20261122T034027Z-123", "failed", 1)
-    assert run.graph == (Node("deps"), Node("compile", ("deps",)))
+    assert run.graph == (StageNode("deps"), StageNode("compile", ("deps",)))
     assert [stage.name for stage in run.stages] == ["deps", "compile"]
     made = run.stages[1]
     assert (made.reason, made.outcome, made.seconds) == ("commit changed", "failed", 370.9)
@@ -66,7 +66,7 @@ def test_a_whole_record_is_read() -> None:
     assert made.samples == (Sample(12.0, 2, 0, 900, 24000, None, 4, 9),)
     assert made.error["what"] == "ninja failed"
     assert made.diagnosis["cause"] == "out-of-memory"
-    assert [said.text for said in run.said] == ["little memory"]
+    assert [said.text for said in run.messages] == ["little memory"]
     assert (run.seconds, run.unread) == (380.0, 0)
 
 
@@ -74,7 +74,7 @@ def test_a_record_cut_anywhere_is_read_as_far_as_it_goes() -> None:
     whole = "\n".join(lines(*EVENTS))
     first = len(json.dumps(BEGIN))
     for end in range(first, len(whole)):
-        run = parse(whole[:end].splitlines())
+        run = parse_run(whole[:end].splitlines())
         assert run.profile == "three"
         assert run.outcome == ""
         assert run.unread == 0
@@ -95,7 +95,7 @@ def test_what_a_later_make_adds_is_passed_over() -> None:
 @pytest.mark.parametrize("line", ["{", "3", "[]", "", "null", "\x00\x00", "[" * 100_000])
 def test_a_line_that_is_none_is_passed_over_and_counted(line: str) -> None:
     whole = lines(*EVENTS)
-    run = parse([*whole[:3], line, *whole[3:]])
+    run = parse_run([*whole[:3], line, *whole[3:]])
     assert len(run.stages) == 2
     assert run.unread == 1
 
@@ -127,7 +127,7 @@ def test_fields_of_another_kind_are_no_reason_to_fail(name: str, value: Any) -> 
 )
 def test_what_begins_otherwise_is_no_record(first: list[str]) -> None:
     with pytest.raises(ValueError, match="no begin of schema 1"):
-        parse(first)
+        parse_run(first)
 
 
 def test_a_run_in_which_all_was_up_to_date_has_no_stage() -> None:

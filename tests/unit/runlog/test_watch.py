@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.atwork import AtWork, Slow
+from tasks.core.atwork import BuildActivity, SlowOutput
 from tasks.core.progress import Progress
-from tasks.diagnosis.tail_io import Tail
+from tasks.diagnosis.tail_io import LogTail
 from tasks.jobs.ninja import ninja
-from tasks.jobs.watch import Watch
+from tasks.jobs.watch import ProgressMonitor
 from tasks.runlog import ninjalog
 from tasks.system import voice
 from tasks.system.hardware import memory
@@ -21,26 +21,26 @@ from tests.support.sleepers import wait_for
 
 def test_a_file_is_read_on_from_its_last_whole_line(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    tail = Tail(path)
-    assert tail.lines() == []
+    tail = LogTail(path)
+    assert tail.read_new_lines() == []
     path.write_bytes(b"one\ntwo\nthr")
-    assert tail.lines() == ["one", "two"]
+    assert tail.read_new_lines() == ["one", "two"]
     with path.open("ab") as file:
         file.write(b"ee\n\xff\n")
-    assert tail.lines() == ["three", "\ufffd"]
-    assert tail.lines() == []
+    assert tail.read_new_lines() == ["three", "\ufffd"]
+    assert tail.read_new_lines() == []
 
 
 def test_another_file_in_its_place_is_read_from_its_start(tmp_path: Path) -> None:
     path, other = tmp_path / "log", tmp_path / "other"
     path.write_bytes(b"one\n")
-    tail = Tail(path)
-    tail.lines()
+    tail = LogTail(path)
+    tail.read_new_lines()
     other.write_bytes(b"another\nfile\n")
     other.replace(path)
-    assert tail.lines() == ["another", "file"]
+    assert tail.read_new_lines() == ["another", "file"]
     path.write_bytes(b"cut\n")
-    assert tail.lines() == ["cut"]
+    assert tail.read_new_lines() == ["cut"]
 
 
 def test_what_is_made_is_known_as_ninja_writes_it_and_what_was_there_is_not_told(
@@ -48,24 +48,24 @@ def test_what_is_made_is_known_as_ninja_writes_it_and_what_was_there_is_not_told
 ) -> None:
     log = tmp_path / ".ninja_log"
     log.write_text("# ninja log v6\n0\t9000\t1\told.o\ta\n0\t100\t1\tagain.o\tb\n", "ascii")
-    growing = ninjalog.Growing(tmp_path, ninjalog.read(tmp_path))
-    assert growing.made() == {}
+    growing = ninjalog.NinjaLogFollower(tmp_path, ninjalog.read_ninja_log(tmp_path))
+    assert growing.read_new_entries() == {}
     with log.open("a") as file:
         file.write("0\t41000\t2\tagain.o\tb\n500\t2000\t2\tnew.o\tc\n600\t90")
-    made = {name: one.seconds for name, one in growing.made().items()}
+    made = {name: one.seconds for name, one in growing.read_new_entries().items()}
     assert made == {"again.o": 41.0, "new.o": 1.5}
     with log.open("a") as file:
         file.write("0\t2\tlast.o\td\n")
-    assert growing.made().keys() == {"again.o", "new.o", "last.o"}
+    assert growing.read_new_entries().keys() == {"again.o", "new.o", "last.o"}
 
 
 def test_memory_is_told_by_the_tightest_limit_also_where_nobody_counts_jobs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(memory, "measure", lambda _: memory.Memory(24_576, 14_541))
-    watch = Watch(lambda: 0.5, lambda: {"d/a.cu.o": 31.0, "b.o": 1.0})
-    assert watch.look(None) == AtWork(
-        used_mib=10_035, limit_mib=24_576, hit_rate=0.5, slowest=(Slow("a.cu", 31.0),)
+    monkeypatch.setattr(memory, "measure", lambda _: memory.MemoryReading(24_576, 14_541))
+    watch = ProgressMonitor(lambda: 0.5, lambda: {"d/a.cu.o": 31.0, "b.o": 1.0})
+    assert watch.read_activity(None) == BuildActivity(
+        used_mib=10_035, limit_mib=24_576, hit_rate=0.5, slowest=(SlowOutput("a.cu", 31.0),)
     )
 
 
@@ -83,13 +83,13 @@ class _Ticks(Heard):
 def ticks(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> _Ticks:
     monkeypatch.setattr(ninja, "_BEAT", 0.01)
     found = _Ticks()
-    voice.listen(found)
+    voice.set_listener(found)
     return found
 
 
 def test_what_is_at_work_is_told_while_ninja_is_silent(ticks: _Ticks) -> None:
     jobs = iter(range(1_000_000))
-    with ninja.watched(lambda: AtWork(jobs=next(jobs))) as take:
+    with ninja.report_build_progress(lambda: BuildActivity(jobs=next(jobs))) as take:
         wait_for(lambda: len(ticks) > 2)
         take("[1/3] Building CXX object a.cpp.o")
         wait_for(lambda: len(ticks) > 6)
@@ -106,7 +106,7 @@ def test_what_is_at_work_is_told_while_ninja_is_silent(ticks: _Ticks) -> None:
 
 
 def test_once_ninja_is_done_no_count_is_told_and_nobody_is_late(ticks: _Ticks) -> None:
-    with ninja.watched(AtWork) as take:
+    with ninja.report_build_progress(BuildActivity) as take:
         take("[1/2] Building CXX object a.cpp.o")
         take("-- Install configuration")
         before = len(ticks) + 1  # one may be on its way
@@ -116,6 +116,6 @@ def test_once_ninja_is_done_no_count_is_told_and_nobody_is_late(ticks: _Ticks) -
 
 
 def test_an_interrupted_build_is_watched_no_longer(ticks: _Ticks) -> None:
-    with pytest.raises(KeyboardInterrupt), ninja.watched(AtWork):
+    with pytest.raises(KeyboardInterrupt), ninja.report_build_progress(BuildActivity):
         raise KeyboardInterrupt
     assert not [thread for thread in threading.enumerate() if thread.name == "watch"]

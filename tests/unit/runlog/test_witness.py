@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.diagnosis.facts import Facts
+from tasks.diagnosis.facts import RunFacts
 from tasks.runlog import witness
-from tasks.runlog.witness import Witness
+from tasks.runlog.witness import MemoryMonitor
 
 
 def proc(folder: Path, available: int, kills: int | None = None) -> Path:
@@ -28,13 +28,13 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_the_least_memory_and_the_kills_meanwhile_are_told(tmp_path: Path, log: Path) -> None:
-    seen = Witness(proc(tmp_path, 20_000, kills=7))
-    seen.begin()
+    seen = MemoryMonitor(proc(tmp_path, 20_000, kills=7))
+    seen.start_counting()
     proc(tmp_path, 300)
-    seen.look()
+    seen.sample_memory()
     proc(tmp_path, 22_000, kills=9)
-    seen.look()
-    facts = seen.facts(log)
+    seen.sample_memory()
+    facts = seen.collect_facts(log)
     assert (facts.kills, facts.lowest_mib, facts.limit_mib) == (2, 300, 24_000)
     assert facts.size == log.stat().st_size
     assert facts.free_mib
@@ -46,21 +46,21 @@ def test_the_least_memory_and_the_kills_meanwhile_are_told(tmp_path: Path, log: 
 def test_whether_memory_was_short_is_told_at_any_time(
     tmp_path: Path, available: int, kills: int | None, short: bool | None
 ) -> None:
-    seen = Witness(proc(tmp_path, available, kills=None if kills is None else 7))
-    seen.begin()
+    seen = MemoryMonitor(proc(tmp_path, available, kills=None if kills is None else 7))
+    seen.start_counting()
     proc(tmp_path, available, kills)
-    assert seen.short() is short
+    assert seen.is_memory_short() is short
 
 
 def test_where_nobody_counts_the_kills_are_not_known(tmp_path: Path, log: Path) -> None:
-    seen = Witness(proc(tmp_path, 20_000))
-    seen.begin()
-    assert seen.facts(log).kills is None
+    seen = MemoryMonitor(proc(tmp_path, 20_000))
+    seen.start_counting()
+    assert seen.collect_facts(log).kills is None
 
 
 def test_it_looks_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(witness, "_TICK", 0.01)
-    with witness.watching() as seen:
+    with witness.monitor_memory() as seen:
         seen.proc, seen._above = proc(tmp_path, 5), ()
         for _ in range(500):
             if seen.lowest_mib == 5:
@@ -70,14 +70,14 @@ def test_it_looks_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_facts_are_kept_for_the_log_as_it_is(log: Path) -> None:
-    facts = Facts(log.stat().st_size, 3, -9, 1, 2, 3, 4, 8, "/usr/bin/g++ 13.2")
-    witness.keep(log, facts)
-    assert witness.kept(log) == facts
+    facts = RunFacts(log.stat().st_size, 3, -9, 1, 2, 3, 4, 8, "/usr/bin/g++ 13.2")
+    witness.write_facts(log, facts)
+    assert witness.read_facts(log) == facts
     log.write_text("another run\n", encoding="utf-8")
-    assert witness.kept(log) is None
+    assert witness.read_facts(log) is None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"size": "x"}'])
 def test_facts_that_cannot_be_read_are_none(log: Path, text: str) -> None:
     log.with_suffix(".facts.json").write_text(text, encoding="utf-8")
-    assert witness.kept(log) is None
+    assert witness.read_facts(log) is None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tasks.core.errors import SettingsError
-from tasks.settings.load import Loaded, load, profiles
+from tasks.settings.load import LoadedSettings, list_profiles, load_settings
 
 DEFAULT = """\
 python: auto
@@ -38,16 +38,18 @@ def config(tmp_path: Path) -> Path:
     return folder
 
 
-def loaded(config: Path, profile: str = "", local: str = "", **environ: str) -> Loaded:
+def loaded(config: Path, profile: str = "", local: str = "", **environ: str) -> LoadedSettings:
     (config / "profiles" / "mine.yaml").write_text(profile, encoding="utf-8")
     if local:
         (config / "local.yaml").write_text(local, encoding="utf-8")
-    return load(config, "mine", {f"TORCHYARD__{name}": text for name, text in environ.items()})
+    return load_settings(
+        config, "mine", {f"TORCHYARD__{name}": text for name, text in environ.items()}
+    )
 
 
 def told(config: Path, name: str = "mine", environ: Mapping[str, str] | None = None) -> str:
     with pytest.raises(SettingsError) as found:
-        load(config, name, environ or {})
+        load_settings(config, name, environ or {})
     return str(found.value)
 
 
@@ -92,7 +94,7 @@ def test_an_empty_file_changes_nothing(config: Path) -> None:
 
 def test_a_byte_order_mark_is_passed_over(config: Path) -> None:
     (config / "local.yaml").write_bytes("\ufeffpython: '3.12'\n".encode())
-    assert load(config, "mine", {}).settings.python == "3.12"
+    assert load_settings(config, "mine", {}).settings.python == "3.12"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,9 @@ def test_a_variable_can_give_the_extensions(config: Path) -> None:
 
 
 def test_other_variables_are_nothing_to_us(config: Path) -> None:
-    assert load(config, "mine", {"TORCHYARD": "x", "TORCHYARD_PROFILE": "y", "PYTHON": "z"})
+    assert load_settings(
+        config, "mine", {"TORCHYARD": "x", "TORCHYARD_PROFILE": "y", "PYTHON": "z"}
+    )
 
 
 @pytest.mark.parametrize(
@@ -216,7 +220,7 @@ def test_an_unknown_profile_is_told_with_the_nearest_and_all(config: Path) -> No
         'config/profiles: there is no profile "rtx509"; did you mean "rtx5090"?\n'
         "  → choose one of: mine, rtx5090"
     )
-    assert profiles(config) == ("mine", "rtx5090")
+    assert list_profiles(config) == ("mine", "rtx5090")
 
 
 def test_local_yaml_is_no_profile(config: Path) -> None:

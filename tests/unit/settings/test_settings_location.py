@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.cli.opening import HostOf, open_profile
-from tasks.core.errors import BuildError
+from tasks.cli.opening import HostReader, open_profile
+from tasks.core.errors import TorchyardError
 from tasks.system.hardware import probe
 from tests.support.checkout import HOST, KNOWLEDGE, write
 
@@ -15,10 +15,12 @@ from tests.support.checkout import HOST, KNOWLEDGE, write
 def refused(yard: Path, environ: dict[str, str] | None = None) -> str:
     """The first line of the message."""
     # A Python or a toolkit of the settings is looked for; the rest of the machine is another
-    host: HostOf = lambda asked, pinned: (  # noqa: E731
-        probe.host(asked, pinned) if (asked.python, asked.toolkit_path) != ("auto", None) else HOST
+    host: HostReader = lambda asked, pinned: (  # noqa: E731
+        probe.read_host(asked, pinned)
+        if (asked.python, asked.toolkit_path) != ("auto", None)
+        else HOST
     )
-    with pytest.raises(BuildError) as found:
+    with pytest.raises(TorchyardError) as found:
         open_profile(yard, "mine", environ or {}, KNOWLEDGE, host)
     return str(found.value).partition("\n")[0]
 
@@ -84,7 +86,7 @@ def test_a_setting_is_refused_with_its_variable(yard: Path, variable: str, value
 
 def test_matrix_entry_is_refused_with_the_line_of_the_matrix(yard: Path) -> None:
     write(yard, "target: {gpus: ['12.0']}\nmatrix:\n  torch: ['2.15.0', '9.9.9']")
-    with pytest.raises(BuildError) as found:
+    with pytest.raises(TorchyardError) as found:
         open_profile(yard, "mine@torch9.9.9", {}, KNOWLEDGE, lambda *_: HOST)
     assert str(found.value).startswith(
         "config/profiles/mine.yaml:3 (cell torch9.9.9): torch.version: "

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.errors import SettingsError, names_a_secret
-from tasks.settings.load import load
+from tasks.core.errors import SettingsError, is_secret_name
+from tasks.settings.load import load_settings
 
 TAGS = (
     "write plain text, numbers, true/false, lists and mappings; quote a text that looks like a date"
@@ -31,7 +31,7 @@ def told(folder: Path, text: str | bytes) -> str:
     content = text if isinstance(text, bytes) else text.encode()
     (config / "local.yaml").write_bytes(content)
     with pytest.raises(SettingsError) as found:
-        load(config, "mine", {})
+        load_settings(config, "mine", {})
     message = str(found.value)
     assert message.startswith("config/local.yaml:")
     return message.removeprefix("config/local.yaml:").strip()
@@ -245,8 +245,8 @@ def test_a_secret_has_no_place_in_env(tmp_path: Path, name: str) -> None:
 
 
 def test_a_variable_that_only_sounds_like_a_secret_is_fine() -> None:
-    assert not names_a_secret("TOKENIZERS_PARALLELISM")
-    assert not names_a_secret("KEYBOARD")
+    assert not is_secret_name("TOKENIZERS_PARALLELISM")
+    assert not is_secret_name("KEYBOARD")
 
 
 def test_a_password_in_a_url_is_not_shown(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from tasks.core.model import Host, ToolkitFound
-from tasks.planning.plan import STAGES, layout_of, make_plan
-from tasks.settings.examples import EXAMPLES, OF_EXTENSION
+from tasks.core.model import Host, InstalledToolkit
+from tasks.planning.plan import STAGE_KINDS, build_layout, make_plan
+from tasks.settings.examples import EXTENSION_EXAMPLES, SETTING_EXAMPLES
 from tasks.settings.extension import Extension
-from tasks.settings.page import entry, text
+from tasks.settings.page import build_example_extension, render_settings_page
 from tasks.settings.schema import Settings
 from tests.support.checkout import HOST, KNOWLEDGE, ROOT
 from tests.support.rows import each_row
@@ -21,7 +21,7 @@ from tests.support.rows import each_row
 MINE = {"extensions": [{"name": "mine", "path": "mine"}]}
 SOURCE = {"torch": {"strategy": "source"}, **MINE}
 PREBUILT = {"torch": {"strategy": "prebuilt"}, **MINE}
-SYSTEM = replace(HOST, toolkits=(ToolkitFound("/usr/local/cuda-13.2", "13.2.51"),))
+SYSTEM = replace(HOST, toolkits=(InstalledToolkit("/usr/local/cuda-13.2", "13.2.51"),))
 # Where the value alone means nothing: what it is changed in
 BEFORE: Mapping[str, tuple[dict[str, Any], ...]] = {
     "source.sha256": (
@@ -44,36 +44,36 @@ def sections() -> dict[str, type[BaseModel]]:
 
 def test_the_page_is_fresh() -> None:
     kept = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
-    assert kept == text(), "python -m tasks.settings.page > docs/settings.md"
+    assert kept == render_settings_page(), "python -m tasks.settings.page > docs/settings.md"
 
 
 def test_every_key_of_the_model_has_an_example() -> None:
     plain = Settings.model_fields.keys() - sections().keys()
     dotted = {f"{name}.{key}" for name, model in sections().items() for key in model.model_fields}
-    assert EXAMPLES.keys() == plain | dotted
-    assert OF_EXTENSION.keys() == Extension.model_fields.keys()
+    assert SETTING_EXAMPLES.keys() == plain | dotted
+    assert EXTENSION_EXAMPLES.keys() == Extension.model_fields.keys()
 
 
-@each_row("dotted", EXAMPLES)
+@each_row("dotted", SETTING_EXAMPLES)
 def test_the_model_takes_each_example_and_it_is_no_default(dotted: str) -> None:
     changed = Settings.model_validate(with_value({}, dotted))
     assert changed != Settings()
 
 
-@each_row("key", OF_EXTENSION)
+@each_row("key", EXTENSION_EXAMPLES)
 def test_the_model_takes_each_example_of_an_extension(key: str) -> None:
-    assert Settings.model_validate({"extensions": [entry(key)]}).extensions
+    assert Settings.model_validate({"extensions": [build_example_extension(key)]}).extensions
 
 
 def rooms(settings: dict[str, Any], host: Host = HOST) -> dict[str, Any]:
     """What doit compares of each stage, in one value for all extensions."""
     made = Settings.model_validate(settings)
-    layout = layout_of(PurePosixPath("/yard"), "mine", made)
+    layout = build_layout(PurePosixPath("/yard"), "mine", made)
     _, plan = make_plan(made, host, KNOWLEDGE, layout)
     found: dict[str, Any] = {}
     for stage in (*plan.stages, plan.validate):
-        found.setdefault(stage.room, []).append(
-            (stage.name, stage.inputs, sorted(map(str, stage.reads)))
+        found.setdefault(stage.kind, []).append(
+            (stage.name, stage.fingerprint, sorted(map(str, stage.inputs)))
         )
     return found
 
@@ -84,7 +84,7 @@ def moved(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
 
 def with_value(before: dict[str, Any], dotted: str) -> dict[str, Any]:
     name, _, key = dotted.partition(".")
-    value, beside = EXAMPLES[dotted].value, EXAMPLES[dotted].beside
+    value, beside = SETTING_EXAMPLES[dotted].value, SETTING_EXAMPLES[dotted].required_keys
     if name == "extensions":
         return {**before, name: [*before.get(name, ()), *value]}
     return {**before, name: {**before.get(name, {}), **beside, key: value} if key else value}
@@ -97,7 +97,7 @@ def host_of(dotted: str) -> tuple[Host, Host]:
         return SYSTEM, SYSTEM
     if dotted == "toolkit.path":
         there = (
-            ToolkitFound(home, "13.2.51", asked=True)
+            InstalledToolkit(home, "13.2.51", asked=True)
             for home in ("/opt/cuda", "/usr/local/cuda-13.2")
         )
         before, after = (replace(HOST, toolkits=(one,)) for one in there)
@@ -105,16 +105,16 @@ def host_of(dotted: str) -> tuple[Host, Host]:
     return HOST, HOST
 
 
-@each_row("dotted", EXAMPLES)
+@each_row("dotted", SETTING_EXAMPLES)
 def test_the_stages_that_are_told_are_those_that_the_plan_moves(dotted: str) -> None:
     first, then = host_of(dotted)
     found: set[str] = set()
     for before in BEFORE.get(dotted, (SOURCE, PREBUILT)):
         found |= moved(rooms(before, first), rooms(with_value(before, dotted), then))
-    assert tuple(name for name in STAGES if name in found) == EXAMPLES[dotted].stages
+    assert tuple(name for name in STAGE_KINDS if name in found) == SETTING_EXAMPLES[dotted].stages
 
 
-@each_row("key", OF_EXTENSION)
+@each_row("key", EXTENSION_EXAMPLES)
 def test_the_stages_of_an_extensions_key_are_those_that_the_plan_moves(key: str) -> None:
     other = {"name": "simple-knn", "path": "knn"}
     bare = (
@@ -122,13 +122,13 @@ def test_the_stages_of_an_extensions_key_are_those_that_the_plan_moves(key: str)
         if key == "path"
         else {"name": "mine", "path": "~/code/my-extension"}
     )
-    before, after = ({"extensions": [other, one]} for one in (bare, entry(key)))
+    before, after = ({"extensions": [other, one]} for one in (bare, build_example_extension(key)))
     if key == "name":
         before = {"extensions": [other]}
     found = moved(rooms(before), rooms(after)) - {"validate"}
-    assert tuple(name for name in STAGES if name in found) == OF_EXTENSION[key].stages
+    assert tuple(name for name in STAGE_KINDS if name in found) == EXTENSION_EXAMPLES[key].stages
 
 
 def test_each_key_can_be_linked_to() -> None:
-    titles = [line for line in text().splitlines() if line.startswith("### ")]
-    assert len(titles) == len(set(titles)) == len(EXAMPLES) + len(OF_EXTENSION)
+    titles = [line for line in render_settings_page().splitlines() if line.startswith("### ")]
+    assert len(titles) == len(set(titles)) == len(SETTING_EXAMPLES) + len(EXTENSION_EXAMPLES)

@@ -17,18 +17,18 @@ import pytest
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from tasks.cli.commands.init.answers import Answers, local_yaml
+from tasks.cli.commands.init.answers import Answers, format_local_yaml
 from tasks.core.errors import SettingsError
 from tasks.settings import forms
 from tasks.settings.extension import Extension
-from tasks.settings.jsonschema import text
-from tasks.settings.load import load, profiles
+from tasks.settings.jsonschema import render_json_schema
+from tasks.settings.load import list_profiles, load_settings
 from tasks.settings.schema import Settings
 from tests.support.rows import each_row
 
 ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "config"
-SHIPPED = tuple(name for name in profiles(CONFIG) if not name.startswith("local-"))
+SHIPPED = tuple(name for name in list_profiles(CONFIG) if not name.startswith("local-"))
 DEFAULT = yaml.safe_load((CONFIG / "default.yaml").read_text(encoding="utf-8"))
 SCHEMA = json.loads((CONFIG / "schema.json").read_text(encoding="utf-8"))
 
@@ -64,7 +64,7 @@ def test_every_shipped_profile_loads_and_editors_accept_it(name: str, tmp_path: 
     (config / "profiles").mkdir(parents=True)
     for file in ("default.yaml", f"profiles/{name}.yaml"):
         (config / file).write_bytes((CONFIG / file).read_bytes())
-    assert load(config, name, {}).profile == name
+    assert load_settings(config, name, {}).profile == name
     content = yaml.safe_load((CONFIG / "profiles" / f"{name}.yaml").read_text(encoding="utf-8"))
     jsonschema.validate(content, SCHEMA)
 
@@ -88,7 +88,7 @@ def test_default_yaml_names_every_key_of_an_extension() -> None:
 
 def test_schema_json_is_fresh() -> None:
     """If not: python -m tasks.settings.jsonschema > config/schema.json"""
-    assert (CONFIG / "schema.json").read_text(encoding="utf-8") == text()
+    assert (CONFIG / "schema.json").read_text(encoding="utf-8") == render_json_schema()
 
 
 def test_the_schema_is_what_the_module_prints() -> None:
@@ -96,7 +96,7 @@ def test_the_schema_is_what_the_module_prints() -> None:
         [sys.executable, "-m", "tasks.settings.jsonschema"],
         cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=True,
     )  # fmt: skip
-    assert done.stdout == text()
+    assert done.stdout == render_json_schema()
 
 
 def test_the_schema_is_valid_and_explains_every_key() -> None:
@@ -139,7 +139,7 @@ def test_the_first_line_of_a_file_tells_an_editor_of_the_schema(file: Path) -> N
 def test_check_jsonschema_accepts_what_ships_and_what_init_writes(tmp_path: Path) -> None:
     local = tmp_path / "local.yaml"
     own = Answers(("RTX 5090",), "existing", ("gsplat", {"name": "a", "path": "b"}), "/p", "/q")
-    local.write_text(local_yaml(own), encoding="utf-8")
+    local.write_text(format_local_yaml(own), encoding="utf-8")
     done = checked(*FILES, local)
     assert done.returncode == 0, done.stdout
 
@@ -163,9 +163,9 @@ def test_a_typo_is_refused_with_the_key_that_the_loader_names(
     assert f"$.{above}:".replace("$.:", "$:") in done.stdout
     assert f"'{wrong}' was unexpected" in done.stdout
     with pytest.raises(SettingsError) as told:
-        load(CONFIG, "quickstart", {}, text)
-    assert told.value.what.startswith(f"{key}: unknown key")
-    assert told.value.where == "config/local.yaml:1"
+        load_settings(CONFIG, "quickstart", {}, text)
+    assert told.value.message.startswith(f"{key}: unknown key")
+    assert told.value.location == "config/local.yaml:1"
 
 
 def checked(*files: Path) -> subprocess.CompletedProcess[str]:
@@ -180,7 +180,7 @@ def checked(*files: Path) -> subprocess.CompletedProcess[str]:
 
 def test_every_form_is_told_in_words() -> None:
     found = set(patterns(SCHEMA))
-    assert found == set(forms.WORDS)
+    assert found == set(forms.PATTERN_HINTS)
 
 
 def patterns(node: Any) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasks.cli.commands import explain, settings
-from tasks.settings.variables import meant, unread
+from tasks.settings.variables import describe_unused_variables, find_nearest_variable
 from tests.support.checkout import Heard, opened, write
 from tests.support.rows import each_row
 
@@ -35,13 +35,15 @@ _OF_NO_DOIT = {"TORCHYARD_CXX_STANDARD", "TORCHYARD_FAULT", "TORCHYARD_VARIANT"}
     ],
 )
 def test_the_nearest_variable_that_is_read(name: str, right: str) -> None:
-    assert meant(name) == right
+    assert find_nearest_variable(name) == right
 
 
 def test_what_is_read_and_what_is_another_s_is_no_mistake() -> None:
     names = ("TORCHYARD_PROFILE", "TORCHYARD__BUILD__JOBS", "TORCHYARD_RUN", "_TORCHYARD_OFFLINE")
-    assert not list(unread((*names, "MAX_JOBS", "TORCHYARDS")))
-    assert list(unread(["TORCHYARD_HOME"])) == ["TORCHYARD_HOME is set, and nothing reads it"]
+    assert not list(describe_unused_variables((*names, "MAX_JOBS", "TORCHYARDS")))
+    assert list(describe_unused_variables(["TORCHYARD_HOME"])) == [
+        "TORCHYARD_HOME is set, and nothing reads it"
+    ]
 
 
 def test_every_variable_that_this_repository_sets_is_known() -> None:
@@ -51,7 +53,7 @@ def test_every_variable_that_this_repository_sets_is_known() -> None:
             if path.is_file() and path.suffix != ".pyc" and path != Path(__file__):
                 found |= set(_NAME.findall(path.read_text(encoding="utf-8", errors="replace")))
     assert "TORCHYARD_TEST_REAL" in found
-    assert not list(unread(found - _OF_NO_DOIT))
+    assert not list(describe_unused_variables(found - _OF_NO_DOIT))
 
 
 @pytest.mark.parametrize("report", [explain, settings])

@@ -9,14 +9,19 @@ from dataclasses import replace
 from pathlib import PureWindowsPath
 
 from tasks.core.model import Artifact
-from tasks.stages.env.resolve import resolve
-from tasks.stages.extensions.build import wheel_argv
-from tasks.stages.extensions.job import Built
-from tasks.stages.extensions.variables import own_over
-from tasks.stages.validate.inside import probe_argv
+from tasks.stages.env.resolve import resolve_environments
+from tasks.stages.extensions.build import build_wheel_command
+from tasks.stages.extensions.job import BuiltExtension
+from tasks.stages.extensions.variables import merge_environment
+from tasks.stages.validate.inside import build_probe_command
 from tasks.stages.wheel.job import Wheel
 from tasks.system.python import environments
-from tasks.system.python.packages import Download, Extra, Packages, download_argv
+from tasks.system.python.packages import (
+    DownloadRequest,
+    InstallOptions,
+    PackageInstaller,
+    build_download_argv,
+)
 from tests.support.surroundings import TOOLSET
 from tests.support.windowshost import BASE, COMPILERS, KITS, PYTHON, UV, deps, stages
 
@@ -56,15 +61,15 @@ def test_the_stages_are_those_of_an_official_wheel() -> None:
 
 def test_deps_makes_the_venv_and_installs_tools_and_toolkit() -> None:
     job = STAGES["deps"].job
-    assert environments.venv_argv(job.venv, job.base, UV) == (
+    assert environments.build_venv_argv(job.venv, job.base, UV) == (
         *(UV, "venv", "--seed", "--allow-existing", "--no-python-downloads"),
         *("--python", PYTHON, VENV),
     )
-    assert environments.venv_argv(job.venv, job.base, None) == (PYTHON, "-m", "venv", VENV)
+    assert environments.build_venv_argv(job.venv, job.base, None) == (PYTHON, "-m", "venv", VENV)
     packages = ("cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,curand,profiler,cuobjdump]==13.2.*",)
     assert (job.tools, job.toolkit_packages) == (TOOLS, packages)
-    into = Packages(DEPS.python, UV, job.log)
-    assert into.install_argv([*job.tools, *job.toolkit_packages]) == (
+    into = PackageInstaller(DEPS.python, UV, job.log)
+    assert into.build_install_argv([*job.tools, *job.toolkit_packages]) == (
         *(UV, "pip", "install", "--python", f"{VENV}\\Scripts\\python.exe", "--no-progress"),
         *TOOLS,
         *packages,
@@ -73,13 +78,13 @@ def test_deps_makes_the_venv_and_installs_tools_and_toolkit() -> None:
 
 
 def test_the_environment_is_that_of_vcvarsall_under_ours() -> None:
-    full, extension = resolve(STAGES["env"].job, DEPS)
+    full, extension = resolve_environments(STAGES["env"].job, DEPS)
     assert replace(full, why={}) == extension
     assert extension.set == SHARED
     assert extension.prepend == {"PATH": PATH}
     assert not extension.defaults
     assert extension.separator == ";"
-    assert extension.over(BASE) == {
+    assert extension.build_child_environment(BASE) == {
         **BASE,
         **SHARED,
         "PATH": ";".join([*PATH, "C:\\Windows\\System32", "C:\\Windows"]),
@@ -88,15 +93,15 @@ def test_the_environment_is_that_of_vcvarsall_under_ours() -> None:
 
 def test_wheel_fetches_the_one_of_pytorchs_own_index_and_installs_it() -> None:
     job = STAGES["wheel"].job
-    download = Download(DEPS.python, job.requirement, job.index, job.landing, job.log)
-    assert download_argv(download) == (
+    download = DownloadRequest(DEPS.python, job.requirement, job.index, job.landing, job.log)
+    assert build_download_argv(download) == (
         *(DEPS.python, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"),
         *("--progress-bar", "off", "-d", f"{BUILD}\\landing"),
         *("--index-url", "https://download.pytorch.org/whl/cu132", "torch==2.15.0"),
     )
     wheel = "C:\\ty\\wheelhouse\\torch-2.15.0+cu132-cp312-cp312-win_amd64.whl"
-    extra = Extra(("nvidia-cuda-nvcc==13.2.86",), job.index)
-    assert Packages(DEPS.python, UV, job.log).install_argv([wheel], extra) == (
+    extra = InstallOptions(("nvidia-cuda-nvcc==13.2.86",), job.index)
+    assert PackageInstaller(DEPS.python, UV, job.log).build_install_argv([wheel], extra) == (
         *(UV, "pip", "install", "--python", DEPS.python, "--no-progress"),
         *("-c", f"{BUILD}\\logs\\constraints.txt"),
         *("--extra-index-url", "https://download.pytorch.org/whl/cu132", wheel),
@@ -115,17 +120,17 @@ def test_extensions_are_fetched_from_where_the_profile_says() -> None:
 def test_an_extension_is_built_by_pip_in_its_own_tree() -> None:
     job = STAGES["extensions:simple-knn"].job
     work = f"{BUILD}\\extensions\\simple-knn"
-    assert wheel_argv(job, DEPS, PureWindowsPath(work, "tree")) == (
+    assert build_wheel_command(job, DEPS, PureWindowsPath(work, "tree")) == (
         *(DEPS.python, "-m", "pip", "wheel", "-v", "--no-build-isolation", "--no-deps"),
         *("--no-cache-dir", "-w", f"{work}\\landing", f"{work}\\tree"),
     )
 
 
 def test_an_extension_gets_its_missing_headers_from_cl_and_nvcc_alike() -> None:
-    shared = resolve(STAGES["env"].job, DEPS)[1].over(BASE)
-    smoke = own_over(STAGES["extensions:smoke"].job, shared)
+    shared = resolve_environments(STAGES["env"].job, DEPS)[1].build_child_environment(BASE)
+    smoke = merge_environment(STAGES["extensions:smoke"].job, shared)
     assert smoke == {**shared, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "FORCE_CUDA": "1"}
-    knn = own_over(STAGES["extensions:simple-knn"].job, shared)
+    knn = merge_environment(STAGES["extensions:simple-knn"].job, shared)
     assert knn == {
         **smoke,
         "CL": "/Zc:preprocessor /DUSE_CUDA /FIcfloat",
@@ -138,8 +143,8 @@ def test_validate_runs_the_probe_with_the_interpreter_of_the_build() -> None:
     folder = f"{VENV}\\Lib\\site-packages\\torch"
     artifact = Artifact("torch.whl", "", 0)
     wheel = Wheel("2.15.0+cu132", "2.15.0", "13.2", folder, DEPS.python, "wheel", artifact)
-    smoke = Built("smoke", "built", {}, imports=("torchyard_smoke",))
-    *argv, given = probe_argv(job, wheel, {"smoke": smoke}, cards=1)
+    smoke = BuiltExtension("smoke", "built", {}, imports=("torchyard_smoke",))
+    *argv, given = build_probe_command(job, wheel, {"smoke": smoke}, cards=1)
     assert argv[:3] == [DEPS.python, "-X", "faulthandler"]
     assert argv[3].endswith("torch_probe.py")
     assert json.loads(given) == {

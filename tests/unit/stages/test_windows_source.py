@@ -12,18 +12,22 @@ import pytest
 
 from tasks.core.errors import SettingsError
 from tasks.core.model import Command
-from tasks.knowledge.thresholds import DEEPEST, MAX_PATH
+from tasks.knowledge.thresholds import MAX_BUILD_SUBPATH, MAX_PATH
 from tasks.settings.build import Build
 from tasks.settings.schema import Source
 from tasks.stages.compile.backends import BACKENDS
-from tasks.stages.compile.bench import work_of
-from tasks.stages.compile.decision import Change, Decision, arguments
-from tasks.stages.compile.fingerprint import Fingerprint, definitions, rule_for
-from tasks.stages.compile.job import BackendName, Compiled
-from tasks.stages.compile.work import Step, Work, cmake_again
-from tasks.stages.env.launchers import caching
-from tasks.stages.env.resolve import resolve
-from tasks.stages.validate.program import steps
+from tasks.stages.compile.bench import create_build_spec
+from tasks.stages.compile.decision import FolderChange, FolderDecision, build_reconfigure_arguments
+from tasks.stages.compile.fingerprint import (
+    ConfigureFingerprint,
+    build_cmake_definitions,
+    find_folder_rule,
+)
+from tasks.stages.compile.job import BackendName, CompileResult
+from tasks.stages.compile.work import BuildSpec, BuildStep, create_reconfigure_step
+from tasks.stages.env.launchers import build_cache_environment
+from tasks.stages.env.resolve import resolve_environments
+from tasks.stages.validate.program import list_cpp_steps
 from tasks.stages.wheel.job import Wheel
 from tasks.system import git, shell
 from tests.support.checkout import KNOWLEDGE
@@ -47,9 +51,9 @@ MAKE_WHEEL = (
 )
 
 
-def work() -> Work:
+def work() -> BuildSpec:
     """The build, with a number of jobs."""
-    return replace(work_of(STAGES["compile"].job, DEPS, PureWindowsPath(TREE)), jobs=8)
+    return replace(create_build_spec(STAGES["compile"].job, DEPS, PureWindowsPath(TREE)), jobs=8)
 
 
 def test_the_stages_are_those_of_a_build() -> None:
@@ -90,7 +94,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Command]:
 def test_source_is_a_clone_of_the_tag_alone(recorded: list[Command], tmp_path: Path) -> None:
     job = STAGES["source"].job
     assert (str(job.tree), job.ref) == (TREE, "v2.15.0")
-    git.clone_at(job.location, job.ref, tmp_path / "pytorch", job.submodules, log=job.log)
+    git.clone_at_ref(job.location, job.ref, tmp_path / "pytorch", job.submodules, log=job.log)
     options = (
         *("-c", "protocol.ext.allow=never", "-c", "advice.detachedHead=false"),
         *("-c", "core.longpaths=true"),
@@ -120,7 +124,7 @@ def test_a_persons_own_tree_is_one_of_windows() -> None:
 
 
 def test_the_environment_of_the_build() -> None:
-    full, extension = resolve(STAGES["env"].job, DEPS, SCCACHE, TREE)
+    full, extension = resolve_environments(STAGES["env"].job, DEPS, SCCACHE, TREE)
     shared = {
         "PYTHONNOUSERSITE": "1",
         "VIRTUAL_ENV": VENV,
@@ -169,29 +173,37 @@ def test_the_environment_of_the_build() -> None:
 @pytest.mark.parametrize("kind", ["RelWithDebInfo", "Debug"])
 def test_debug_information_goes_into_the_objects_where_a_cache_keeps_them(kind: str) -> None:
     job = stages(NAME, build=Build(type=kind))["env"].job  # type: ignore[arg-type]
-    assert resolve(job, DEPS, SCCACHE)[0].set["CMAKE_MSVC_DEBUG_INFORMATION_FORMAT"] == "Embedded"
-    assert "CMAKE_MSVC_DEBUG_INFORMATION_FORMAT" not in resolve(job, DEPS)[0].set
+    assert (
+        resolve_environments(job, DEPS, SCCACHE)[0].set["CMAKE_MSVC_DEBUG_INFORMATION_FORMAT"]
+        == "Embedded"
+    )
+    assert "CMAKE_MSVC_DEBUG_INFORMATION_FORMAT" not in resolve_environments(job, DEPS)[0].set
 
 
 def test_cuda_13_2_has_torchs_own_build_take_the_new_preprocessor() -> None:
-    full, _ = resolve(STAGES["env"].job, deps(NAME, "13.2.86"))
+    full, _ = resolve_environments(STAGES["env"].job, deps(NAME, "13.2.86"))
     assert full.set["CL"] == "/Zc:preprocessor"
     assert full.set["NVCC_APPEND_FLAGS"] == "-Xcompiler /Zc:preprocessor"
 
 
 def test_mkl_of_the_venv_is_named_with_forward_slashes() -> None:
     job = stages(NAME, build=Build(blas="mkl"))["env"].job
-    assert resolve(job, DEPS)[0].set["CMAKE_PREFIX_PATH"] == "C:/ty/build/rtx5090-source/venv"
+    assert (
+        resolve_environments(job, DEPS)[0].set["CMAKE_PREFIX_PATH"]
+        == "C:/ty/build/rtx5090-source/venv"
+    )
 
 
 def test_no_cache_is_put_before_the_compilers_of_an_extension() -> None:
-    assert caching(STAGES["env"].job, DEPS, SCCACHE).set == {"TORCH_NO_COMPILER_WRAPPER": "1"}
+    assert build_cache_environment(STAGES["env"].job, DEPS, SCCACHE).set == {
+        "TORCH_NO_COMPILER_WRAPPER": "1"
+    }
 
 
-STEPS: dict[BackendName, tuple[Step, Step, Step]] = {
+STEPS: dict[BackendName, tuple[BuildStep, BuildStep, BuildStep]] = {
     # trees from 2.14 on, as this profile's
     "scikit_build_core": (
-        Step(
+        BuildStep(
             "configure PyTorch",
             (
                 *(*MAKE_WHEEL, f"{OURS}\\scratch", f"-Cbuild-dir={OURS}\\cmake"),
@@ -200,12 +212,12 @@ STEPS: dict[BackendName, tuple[Step, Step, Step]] = {
             ),
             {"MAX_JOBS": "8", "CMAKE_BUILD_PARALLEL_LEVEL": "8"},
         ),
-        Step(
+        BuildStep(
             "compile PyTorch",
             (f"{SCRIPTS}\\cmake.exe", "--build", f"{OURS}\\cmake", "--target", "all"),
             {"CMAKE_BUILD_PARALLEL_LEVEL": "8"},
         ),
-        Step(
+        BuildStep(
             "make the wheel",
             (
                 *(*MAKE_WHEEL, "{dest}", f"-Cbuild-dir={OURS}\\cmake"),
@@ -216,17 +228,17 @@ STEPS: dict[BackendName, tuple[Step, Step, Step]] = {
     ),
     # trees up to 2.13
     "setup_py": (
-        Step(
+        BuildStep(
             "configure PyTorch",
             (DEPS.python, "setup.py", "build", "--cmake-only"),
             {"CMAKE_BUILD_TYPE": "Release", "MAX_JOBS": "8"},
         ),
-        Step(
+        BuildStep(
             "compile PyTorch",
             (f"{SCRIPTS}\\cmake.exe", "--build", f"{TREE}\\build", "--target", "install"),
             {"CMAKE_BUILD_PARALLEL_LEVEL": "8"},
         ),
-        Step(
+        BuildStep(
             "make the wheel",
             (
                 *(*MAKE_WHEEL, "{dest}", "-C--build-option=--compression=stored"),
@@ -237,7 +249,7 @@ STEPS: dict[BackendName, tuple[Step, Step, Step]] = {
     ),
     # build.backend: cmake
     "cmake": (
-        Step(
+        BuildStep(
             "configure PyTorch",
             (
                 *(f"{SCRIPTS}\\cmake.exe", "-S", TREE, "-B", f"{OURS}\\cmake", "-G", "Ninja"),
@@ -250,12 +262,12 @@ STEPS: dict[BackendName, tuple[Step, Step, Step]] = {
             ),
             {},
         ),
-        Step(
+        BuildStep(
             "compile PyTorch",
             (f"{SCRIPTS}\\cmake.exe", "--build", f"{OURS}\\cmake", "--target", "all"),
             {"CMAKE_BUILD_PARALLEL_LEVEL": "8"},
         ),
-        Step(
+        BuildStep(
             "install the libraries",
             (f"{SCRIPTS}\\cmake.exe", "--install", f"{OURS}\\cmake", "--prefix", "{dest}"),
             {},
@@ -267,32 +279,34 @@ STEPS: dict[BackendName, tuple[Step, Step, Step]] = {
 @pytest.mark.parametrize("name", BACKENDS)
 def test_compile_and_wheel_run_this(name: BackendName) -> None:
     backend = BACKENDS[name]
-    made = (backend.configure_step(work()), backend.compile_step(work()))
-    assert (*made, backend.wheel_command(work())) == STEPS[name]
+    made = (backend.create_configure_step(work()), backend.create_compile_step(work()))
+    assert (*made, backend.create_wheel_step(work())) == STEPS[name]
 
 
 def test_the_wheel_lands_in_a_folder_of_ours() -> None:
     argv = STEPS["scikit_build_core"][2].argv
-    compiled = Compiled("scikit_build_core", TREE, f"{OURS}\\cmake", None, "", argv, {})
-    assert compiled.wheel_argv(STAGES["wheel"].job.landing)[7] == f"{BUILD}\\landing"
+    compiled = CompileResult("scikit_build_core", TREE, f"{OURS}\\cmake", None, "", argv, {})
+    assert compiled.build_wheel_command(STAGES["wheel"].job.landing)[7] == f"{BUILD}\\landing"
     assert STAGES["wheel"].job.local == "cu130.sm120"
 
 
 def test_what_cmake_is_told_again_has_forward_slashes() -> None:
-    wanted = Fingerprint(
+    wanted = ConfigureFingerprint(
         {"USE_NCCL": "0", "CMAKE_PREFIX_PATH": "C:\\a\\b;D:\\c", "CMAKE_CXX_FLAGS": r'/DA="\b"'},
         {"toolchain.ninja": f"{SCRIPTS}\\ninja.exe", "toolchain.python": DEPS.python},
     )
-    change = Change("toolchain.ninja", "C:\\gone\\ninja.exe", "", "reconfigure", "")
-    given = arguments(KNOWLEDGE.folder_rules, Decision("reconfigure", (change,)), wanted)
-    assert cmake_again(work(), PureWindowsPath(OURS, "cmake"), given).argv == (
+    change = FolderChange("toolchain.ninja", "C:\\gone\\ninja.exe", "", "reconfigure", "")
+    given = build_reconfigure_arguments(
+        KNOWLEDGE.folder_rules, FolderDecision("reconfigure", (change,)), wanted
+    )
+    assert create_reconfigure_step(work(), PureWindowsPath(OURS, "cmake"), given).argv == (
         *(f"{SCRIPTS}\\cmake.exe", "-UCMAKE_MAKE_PROGRAM", r'-DCMAKE_CXX_FLAGS=/DA="\b"'),
         "-DCMAKE_MAKE_PROGRAM=C:/ty/build/rtx5090-source/venv/Scripts/ninja.exe",
         "-DPython_EXECUTABLE=C:/ty/build/rtx5090-source/venv/Scripts/python.exe",
         "-DUSE_NCCL=0",
         f"{OURS}\\cmake",
     )
-    first = definitions(KNOWLEDGE.folder_rules, wanted)
+    first = build_cmake_definitions(KNOWLEDGE.folder_rules, wanted)
     assert first["CMAKE_PREFIX_PATH"] == "C:/a/b;D:/c"
 
 
@@ -302,7 +316,7 @@ def test_validate_builds_a_program_with_the_libraries() -> None:
         "2.15.0", "2.15.0", "13.0", "", DEPS.python, "libtorch", prefix=f"{BUILD}\\libtorch"
     )
     build = f"{BUILD}\\validate\\libtorch"
-    assert [argv for _, argv in steps(job, DEPS, wheel, job.work / "libtorch")] == [
+    assert [argv for _, argv in list_cpp_steps(job, DEPS, wheel, job.work / "libtorch")] == [
         (
             *(f"{SCRIPTS}\\cmake.exe", "-S", "C:\\ty\\templates\\libtorch", "-B", build),
             *("-G", "Ninja"),
@@ -318,7 +332,7 @@ def test_validate_builds_a_program_with_the_libraries() -> None:
 
 def test_a_changed_sdk_makes_the_folder_anew_and_another_name_of_visual_studio_does_not() -> None:
     names = (*map(str.upper, MSVC.set), "DISTUTILS_USE_SDK", "MSSDK", "VSLANG", "CC", "CXX")
-    effects = {name: rule_for(KNOWLEDGE.folder_rules, name).effect for name in names}
+    effects = {name: find_folder_rule(KNOWLEDGE.folder_rules, name).effect for name in names}
     assert {name for name in names if effects[name] == "wipe"} == {
         *("INCLUDE", "LIB", "WINDOWSSDKVERSION"),
     }
@@ -326,7 +340,7 @@ def test_a_changed_sdk_makes_the_folder_anew_and_another_name_of_visual_studio_d
 
 
 def test_a_checkout_near_the_root_leaves_room_for_the_paths_of_pytorchs_tree() -> None:
-    assert MAX_PATH - len(BUILD) > DEEPEST
+    assert MAX_PATH - len(BUILD) > MAX_BUILD_SUBPATH
 
 
 def test_distcc_hands_nothing_on_from_windows() -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.errors import BuildError, BusyError, NotOwnedError
+from tasks.core.errors import BusyError, NotOwnedError, TorchyardError
 from tasks.core.model import Artifact
 from tasks.system import files, space
-from tasks.system.files import lock, own, remove_owned, write_atomic
+from tasks.system.files import create_owned_folder, lock_folder, remove_owned, write_atomic
 from tasks.system.process import leftovers
 from tests.support.systems import needs_links, windows_only
 
@@ -42,18 +42,18 @@ def test_what_a_person_asked_for_goes_into_a_pipe_or_through_a_link(tmp_path: Pa
     file, link, pipe = (tmp_path / name for name in ("file", "link", "pipe"))
     file.write_text("old", encoding="utf-8")
     link.symlink_to(file)
-    files.deliver(link, "new")
+    files.write_user_file(link, "new")
     assert (file.read_text(encoding="utf-8"), link.is_symlink()) == ("new", True)
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    files.deliver(pipe, "through")
+    files.write_user_file(pipe, "through")
     assert os.read(reader, 100) == b"through"
     os.close(reader)
     assert pipe.is_fifo()
-    files.deliver(tmp_path / "a" / "new.json", "made")
+    files.write_user_file(tmp_path / "a" / "new.json", "made")
     assert (tmp_path / "a" / "new.json").read_text(encoding="utf-8") == "made"
-    with pytest.raises(BuildError, match="cannot be written"):
-        files.deliver(tmp_path, "over a folder")
+    with pytest.raises(TorchyardError, match="cannot be written"):
+        files.write_user_file(tmp_path, "over a folder")
 
 
 @pytest.mark.parametrize("ends_with", [OSError(28, "No space left on device"), KeyboardInterrupt()])
@@ -73,9 +73,9 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
 
 
 def test_an_empty_or_new_folder_becomes_ours_and_stays(tmp_path: Path) -> None:
-    folder = own(tmp_path / "build" / "p")
+    folder = create_owned_folder(tmp_path / "build" / "p")
     (folder / "x").write_text("x", encoding="utf-8")
-    assert own(folder) == folder
+    assert create_owned_folder(folder) == folder
     assert files.is_owned(folder / "x")
     assert "Signature: 8a477f597d28d172789f06886806bc55" in (folder / files.TAG).read_text(
         encoding="utf-8"
@@ -86,14 +86,14 @@ def test_an_empty_or_new_folder_becomes_ours_and_stays(tmp_path: Path) -> None:
 def test_a_folder_whose_mark_was_cut_off_is_still_ours(tmp_path: Path) -> None:
     """KILL came after the mark was written and before it had its name."""
     (tmp_path / f".{files.TAG}.k3x9").write_text("Signature", encoding="utf-8")
-    assert files.is_marked(own(tmp_path))
+    assert files.is_marked(create_owned_folder(tmp_path))
     assert [entry.name for entry in tmp_path.iterdir()] == [files.TAG]
 
 
 def test_a_folder_of_a_persons_own_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work", encoding="utf-8")
     with pytest.raises(NotOwnedError) as told:
-        own(tmp_path)
+        create_owned_folder(tmp_path)
     assert str(told.value) == (
         f"{tmp_path}: this folder is not empty and torchyard did not make it\n"
         "  → move it away, or choose another place in the settings"
@@ -112,7 +112,7 @@ def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
     (tmp_path / "build").write_text("", encoding="utf-8")
     for folder in (tmp_path / "build", tmp_path / "build" / "p"):
         with pytest.raises(NotOwnedError, match="a file is in its way"):
-            own(folder)
+            create_owned_folder(folder)
 
 
 def test_what_is_not_ours_is_not_removed(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_what_is_not_ours_is_not_removed(tmp_path: Path) -> None:
 
 
 def test_ours_is_removed_with_everything_in_it(tmp_path: Path) -> None:
-    folder = own(tmp_path / "build")
+    folder = create_owned_folder(tmp_path / "build")
     (folder / "a" / "b").mkdir(parents=True)
     (folder / "a" / "b" / "c").write_text("", encoding="utf-8")
     (folder / "a" / "b" / "c").chmod(0o400)
@@ -142,7 +142,7 @@ def test_a_link_out_of_our_folder_goes_and_its_target_stays(tmp_path: Path) -> N
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     (theirs / "thesis.tex").write_text("", encoding="utf-8")
-    folder = own(tmp_path / "build")
+    folder = create_owned_folder(tmp_path / "build")
     for name in ("one", "two"):
         (folder / name).symlink_to(theirs)
     (folder / "dangling").symlink_to(tmp_path / "nowhere")
@@ -158,7 +158,7 @@ def test_a_link_out_of_our_folder_goes_and_its_target_stays(tmp_path: Path) -> N
 def test_a_path_through_a_link_out_of_our_folder_is_not_ours(tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     (theirs / "work").mkdir(parents=True)
-    folder = own(tmp_path / "build")
+    folder = create_owned_folder(tmp_path / "build")
     (folder / "link").symlink_to(theirs)
     with pytest.raises(NotOwnedError):
         remove_owned(folder / "link" / "work")
@@ -167,7 +167,7 @@ def test_a_path_through_a_link_out_of_our_folder_is_not_ours(tmp_path: Path) -> 
 
 @windows_only
 def test_a_junction_out_of_our_folder_goes_and_its_target_stays(tmp_path: Path) -> None:
-    theirs, folder = tmp_path / "theirs", own(tmp_path / "build")
+    theirs, folder = tmp_path / "theirs", create_owned_folder(tmp_path / "build")
     (theirs / "work").mkdir(parents=True)
     for name in ("one", "two"):
         subprocess.run(["cmd", "/c", "mklink", "/j", str(folder / name), str(theirs)], check=False)
@@ -191,17 +191,17 @@ def test_what_is_read_at_that_moment_is_replaced_after_it(tmp_path: Path) -> Non
 
 @windows_only
 def test_a_drive_that_is_not_there_is_told() -> None:
-    with pytest.raises(BuildError, match="there is no such drive"):
-        own(Path("Q:/build"))
+    with pytest.raises(TorchyardError, match="there is no such drive"):
+        create_owned_folder(Path("Q:/build"))
     with pytest.raises(FileNotFoundError):
-        space.require(Path("Q:/build"), 1, "it")
+        space.require_disk_space(Path("Q:/build"), 1, "it")
 
 
 @needs_links
 def test_a_build_folder_on_another_disk_is_still_ours(tmp_path: Path) -> None:
     (tmp_path / "big").mkdir()
     (tmp_path / "build").symlink_to(tmp_path / "big")
-    folder = own(tmp_path / "build" / "p")
+    folder = create_owned_folder(tmp_path / "build" / "p")
     remove_owned(folder)
     assert (tmp_path / "big").is_dir()
     assert not folder.exists()
@@ -210,7 +210,7 @@ def test_a_build_folder_on_another_disk_is_still_ours(tmp_path: Path) -> None:
 def test_a_removal_that_was_interrupted_can_be_taken_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = own(tmp_path / "build")
+    folder = create_owned_folder(tmp_path / "build")
     for name in ("0", "z"):
         (folder / name).write_text("", encoding="utf-8")
     unlink = Path.unlink
@@ -233,7 +233,7 @@ def test_an_artifact_is_its_bytes(tmp_path: Path) -> None:
     path = tmp_path / "a.whl"
     path.write_bytes(b"abc")
     digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert files.artifact(path) == Artifact("a.whl", digest, 3)
+    assert files.read_artifact(path) == Artifact("a.whl", digest, 3)
 
 
 @pytest.fixture
@@ -252,7 +252,7 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 def test_a_lock_that_another_process_holds_names_it(
     tmp_path: Path, holder: subprocess.Popen[str]
 ) -> None:
-    with pytest.raises(BusyError) as told, lock(tmp_path):
+    with pytest.raises(BusyError) as told, lock_folder(tmp_path):
         pass
     assert str(told.value) == (
         f"{tmp_path}: another torchyard run (process {holder.pid}) is using this folder\n"
@@ -266,13 +266,13 @@ def test_a_lock_is_free_after_its_holder_was_killed(
     holder.kill()
     holder.wait()
     assert holder.returncode != 0
-    with lock(tmp_path):
-        assert (tmp_path / ".lock.pid").read_text(encoding="utf-8") == leftovers.RUN
+    with lock_folder(tmp_path):
+        assert (tmp_path / ".lock.pid").read_text(encoding="utf-8") == leftovers.RUN_ID
 
 
 def test_a_lock_can_be_taken_again_after_it_was_left(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), lock(tmp_path):
+    with pytest.raises(KeyError), lock_folder(tmp_path):
         raise KeyError
-    with lock(tmp_path), pytest.raises(BusyError), lock(tmp_path):
+    with lock_folder(tmp_path), pytest.raises(BusyError), lock_folder(tmp_path):
         pass
     assert not (tmp_path / ".lock.pid").exists()

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from tasks.core.errors import BuildError
+from tasks.core.errors import TorchyardError
 from tasks.core.model import Json, Stage
 from tasks.runlog import records
 from tasks.system import manifests
@@ -28,24 +28,24 @@ GOOD = Outcome("2.15.0", ("12.0",), PurePosixPath("/x"), {"b": "2", "a": "ü"})
 
 def test_what_is_published_is_read_back_typed(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "wheel.json"
-    manifests.publish(path, GOOD)
-    assert manifests.read(path, Outcome) == GOOD
+    manifests.write_manifest(path, GOOD)
+    assert manifests.read_manifest(path, Outcome) == GOOD
 
 
 def test_the_same_outputs_have_the_same_bytes(tmp_path: Path) -> None:
     path = tmp_path / "wheel.json"
-    manifests.publish(path, GOOD)
+    manifests.write_manifest(path, GOOD)
     first = path.read_bytes()
-    manifests.publish(path, replace(GOOD, notes={"a": "ü", "b": "2"}))
+    manifests.write_manifest(path, replace(GOOD, notes={"a": "ü", "b": "2"}))
     assert path.read_bytes() == first
     assert first.endswith(b'"version": "2.15.0"\n}\n')
 
 
 def test_a_withdrawn_manifest_is_gone(tmp_path: Path) -> None:
-    manifests.publish(tmp_path / "wheel.json", GOOD)
-    manifests.withdraw(tmp_path / "wheel.json", tmp_path / "surface.json")
-    with pytest.raises(BuildError) as told:
-        manifests.read(tmp_path / "wheel.json", Outcome)
+    manifests.write_manifest(tmp_path / "wheel.json", GOOD)
+    manifests.remove_manifests(tmp_path / "wheel.json", tmp_path / "surface.json")
+    with pytest.raises(TorchyardError) as told:
+        manifests.read_manifest(tmp_path / "wheel.json", Outcome)
     assert str(told.value) == (
         f"{tmp_path / 'wheel.json'}: this manifest is not there\n  → run doit build"
     )
@@ -67,8 +67,8 @@ def test_a_manifest_that_cannot_be_read_is_told_with_the_way_on(
 ) -> None:
     path = tmp_path / "wheel.json"
     path.write_bytes(content)
-    with pytest.raises(BuildError) as told:
-        manifests.read(path, Outcome)
+    with pytest.raises(TorchyardError) as told:
+        manifests.read_manifest(path, Outcome)
     assert str(told.value) == (
         f"{path}: this manifest cannot be read ({problems} problems)\n"
         "  → remove it and run doit build: wheel is then made again"
@@ -78,13 +78,13 @@ def test_a_manifest_that_cannot_be_read_is_told_with_the_way_on(
 def stage(folder: Path, **inputs: Json) -> Stage:
     return Stage(
         name="wheel",
-        room="wheel",
+        kind="wheel",
         doc="",
         job=None,
-        inputs=inputs,
-        leaves=(folder / "wheel.json", folder / "surface.json"),
-        reads=(folder / "deps.json",),
-        also=(folder / "env.sh",),
+        fingerprint=inputs,
+        outputs=(folder / "wheel.json", folder / "surface.json"),
+        inputs=(folder / "deps.json",),
+        extra_outputs=(folder / "env.sh",),
     )
 
 
@@ -93,68 +93,79 @@ def finished(tmp_path: Path) -> Path:
     """The folder of a stage with the inputs cuda 13.0 that ran to its end."""
     for name in ("wheel.json", "surface.json", "deps.json", "env.sh"):
         (tmp_path / name).write_text(name, encoding="utf-8")
-    records.write(stage(tmp_path, cuda="13.0"), "first time", 1.23456, "0.1.0")
+    records.write_stage_record(stage(tmp_path, cuda="13.0"), "first time", 1.23456, "0.1.0")
     return tmp_path
 
 
 def test_a_record_tells_how_it_went(finished: Path) -> None:
-    record = records.last_record(stage(finished))
+    record = records.read_last_record(stage(finished))
     assert record is not None
     assert (record["stage"], record["reason"], record["seconds"]) == ("wheel", "first time", 1.235)
     assert record["inputs"] == {"cuda": "13.0"}
     assert list(record["reads"]) == ["deps.json"]
-    assert manifests.record_of(finished / "wheel.json").name == "wheel.record.json"
+    assert manifests.build_record_path(finished / "wheel.json").name == "wheel.record.json"
 
 
 def test_a_stage_without_a_record_runs_for_the_first_time(tmp_path: Path) -> None:
-    assert records.reason(stage(tmp_path, cuda="13.0")) == "first time"
+    assert records.summarize_rebuild_reasons(stage(tmp_path, cuda="13.0")) == "first time"
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"7", b'{"inputs": {}}', b"\xff"])
 def test_a_record_that_cannot_be_read_counts_as_none(finished: Path, content: bytes) -> None:
     (finished / "wheel.record.json").write_bytes(content)
-    assert records.reason(stage(finished, cuda="13.0")) == "first time"
+    assert records.summarize_rebuild_reasons(stage(finished, cuda="13.0")) == "first time"
 
 
 def test_a_changed_input_is_the_reason(finished: Path) -> None:
-    assert records.reason(stage(finished, cuda="13.2")) == "CUDA: now 13.2, was 13.0"
-    assert records.reason(stage(finished, cuda="13.2", index="x", local=None)) == (
-        "CUDA: now 13.2, was 13.0 (and 2 more)"
+    assert (
+        records.summarize_rebuild_reasons(stage(finished, cuda="13.2"))
+        == "CUDA: now 13.2, was 13.0"
     )
-    assert records.reason(stage(finished)) == "CUDA: now not set, was 13.0"
+    assert records.summarize_rebuild_reasons(
+        stage(finished, cuda="13.2", index="x", local=None)
+    ) == ("CUDA: now 13.2, was 13.0 (and 2 more)")
+    assert records.summarize_rebuild_reasons(stage(finished)) == "CUDA: now not set, was 13.0"
 
 
 def test_a_password_in_a_changed_input_is_not_shown(finished: Path) -> None:
-    shown = records.reason(stage(finished, cuda="https://me:secret@host/" + "x" * 80))
+    shown = records.summarize_rebuild_reasons(
+        stage(finished, cuda="https://me:secret@host/" + "x" * 80)
+    )
     assert "secret" not in shown
     assert "https://***@host/" in shown
 
 
 def test_a_changed_manifest_of_an_earlier_stage_is_the_reason(finished: Path) -> None:
     (finished / "deps.json").write_text("other", encoding="utf-8")
-    assert records.reason(stage(finished, cuda="13.0")) == "deps.json changed"
+    assert records.summarize_rebuild_reasons(stage(finished, cuda="13.0")) == "deps.json changed"
 
 
 def test_a_missing_result_is_the_reason(finished: Path) -> None:
     (finished / "env.sh").unlink()
-    assert records.reason(stage(finished, cuda="13.0")) == "env.sh is not there"
+    assert records.summarize_rebuild_reasons(stage(finished, cuda="13.0")) == "env.sh is not there"
     (finished / "surface.json").unlink()
-    assert records.reason(stage(finished, cuda="13.0")) == "surface.json, env.sh is not there"
+    assert (
+        records.summarize_rebuild_reasons(stage(finished, cuda="13.0"))
+        == "surface.json, env.sh is not there"
+    )
 
 
 def test_a_manifest_that_was_withdrawn_is_missing_for_a_reason(finished: Path) -> None:
     (finished / "wheel.json").unlink()
-    told = records.reason(stage(finished, cuda="13.0"))
+    told = records.summarize_rebuild_reasons(stage(finished, cuda="13.0"))
     assert told == "wheel.json is not there, as after a failure or doit clean"
     records.note_removal(finished / "wheel.json", "doit restore")
-    told = records.reason(stage(finished, cuda="13.0"))
+    told = records.summarize_rebuild_reasons(stage(finished, cuda="13.0"))
     assert told == "wheel.json is not there: doit restore removed it"
 
 
 def test_a_stage_that_asks_outside_says_so(finished: Path) -> None:
     same = stage(finished, cuda="13.0")
-    assert records.reason(same) == "the last run failed, or did not finish"
-    assert records.reason(replace(same, asks="always")) == "looked at every time"
-    assert records.reason(replace(same, asks="moved")) == (
+    assert records.summarize_rebuild_reasons(same) == "the last run failed, or did not finish"
+    assert (
+        records.summarize_rebuild_reasons(replace(same, uptodate_check="always"))
+        == "looked at every time"
+    )
+    assert records.summarize_rebuild_reasons(replace(same, uptodate_check="moved")) == (
         "its source, or what it made, was changed since, or could not be reached"
     )

@@ -14,12 +14,12 @@ from urllib.parse import unquote, urldefrag
 
 import pytest
 
-from tasks.core.errors import BadArtifactError, BuildError
+from tasks.core.errors import BadArtifactError, TorchyardError
 from tasks.system import files
 from tasks.wheels.index import pages, shelf
-from tasks.wheels.index.pages import File
-from tasks.wheels.index.retention import kept
-from tasks.wheels.index.verified import problems
+from tasks.wheels.index.pages import IndexFile
+from tasks.wheels.index.retention import select_retained
+from tasks.wheels.index.verified import find_index_problems
 from tests.support.checkout import ROOT
 from tests.support.smallwheels import wheel
 from tests.support.systems import posix_only
@@ -30,16 +30,18 @@ NOW = datetime.datetime(2026, 11, 22, 10, tzinfo=datetime.UTC)
 
 @pytest.fixture
 def index(tmp_path: Path) -> Path:
-    return files.own(tmp_path / "index")
+    return files.create_owned_folder(tmp_path / "index")
 
 
 def knn(folder: Path, label: str = "torch2.15.0.s1a2b3c4d.cu132.sm120", code: str = "") -> Path:
     return wheel(folder, "simple_knn", f"1.0+{label}", {"simple_knn/__init__.py": code}, ["torch"])
 
 
-def published(index: Path, *wheels: Path) -> dict[str, File]:
-    named = shelf.listed(index) | {path.name: shelf.add(index, path) for path in wheels}
-    shelf.write(index, TEMPLATES, named.values())
+def published(index: Path, *wheels: Path) -> dict[str, IndexFile]:
+    named = shelf.read_indexed_files(index) | {
+        path.name: shelf.add_wheel(index, path) for path in wheels
+    }
+    shelf.write_index(index, TEMPLATES, named.values())
     return named
 
 
@@ -66,11 +68,11 @@ def test_a_page_leads_to_the_wheel_its_digest_and_its_metadata(index: Path, tmp_
     assert "+" not in url  # which is a space to some stores of objects
     lies = (page.parent / unquote(url)).resolve()
     assert lies.read_bytes() == made.read_bytes()
-    assert fragment == f"sha256={files.artifact(made).sha256}"
+    assert fragment == f"sha256={files.read_artifact(made).sha256}"
     beside = lies.with_name(f"{lies.name}.metadata")
     assert "Requires-Dist: torch" in beside.read_text()
-    assert link["data-core-metadata"] == f"sha256={files.artifact(beside).sha256}"
-    assert not list(problems(index, TEMPLATES, None))
+    assert link["data-core-metadata"] == f"sha256={files.read_artifact(beside).sha256}"
+    assert not list(find_index_problems(index, TEMPLATES, None))
 
 
 def test_the_json_of_a_project_says_the_same(index: Path, tmp_path: Path) -> None:
@@ -78,24 +80,24 @@ def test_the_json_of_a_project_says_the_same(index: Path, tmp_path: Path) -> Non
     page = json.loads((index / "simple" / "simple-knn" / "index.json").read_text())
     assert page["meta"] == {"api-version": "1.1"}
     assert page["versions"] == ["1.0+torch2.15.0.s1a2b3c4d.cu132.sm120"]
-    assert pages.read(json.dumps(page)) == tuple(named.values())
+    assert pages.parse_project_page(json.dumps(page)) == tuple(named.values())
 
 
 def test_what_has_signs_of_html_in_it_stays_text(index: Path, tmp_path: Path) -> None:
     named = published(index, knn(tmp_path))
     (name,) = named
-    shelf.write(index, TEMPLATES, shelf.yank(named, name, '"><script>').values())
+    shelf.write_index(index, TEMPLATES, shelf.yank_file(named, name, '"><script>').values())
     page = index / "simple" / "simple-knn" / "index.html"
     assert "<script>" not in page.read_text()
     assert Links(page).found[0]["data-yanked"] == '"><script>'
-    assert shelf.listed(index)[name].yanked == '"><script>'
+    assert shelf.read_indexed_files(index)[name].yanked == '"><script>'
 
 
 def test_a_published_file_never_changes(index: Path, tmp_path: Path) -> None:
     published(index, knn(tmp_path / "a"))
     with pytest.raises(BadArtifactError, match="never changes"):
-        shelf.add(index, knn(tmp_path / "b", code="other = 1"))
-    assert not list(problems(index, TEMPLATES, None))
+        shelf.add_wheel(index, knn(tmp_path / "b", code="other = 1"))
+    assert not list(find_index_problems(index, TEMPLATES, None))
 
 
 @pytest.mark.parametrize("linked_before", [False, True])
@@ -109,24 +111,24 @@ def test_a_published_wheel_is_a_copy(index: Path, tmp_path: Path, linked_before:
     assert lies.stat().st_ino != made.stat().st_ino
     with made.open("ab") as opened:
         opened.write(b"changed")
-    assert not list(problems(index, TEMPLATES, None))
+    assert not list(find_index_problems(index, TEMPLATES, None))
 
 
 def test_nothing_is_yanked_that_is_not_there(index: Path) -> None:
-    with pytest.raises(BuildError, match=r"x\.whl is not on the index"):
-        shelf.yank({}, "x.whl", "bad")
+    with pytest.raises(TorchyardError, match=r"x\.whl is not on the index"):
+        shelf.yank_file({}, "x.whl", "bad")
 
 
 def test_a_name_that_is_not_quite_that_of_a_wheel_is_answered_with_the_wheel_s() -> None:
     there = entry("torch2.15.0.s1a2b3c4d.cu132.sm120", 1)
-    with pytest.raises(BuildError, match="is not on the index") as told:
-        shelf.yank({there.filename: there}, "simple-knn", "bad")
-    assert told.value.todo == f"name a wheel that is: {there.filename}"
+    with pytest.raises(TorchyardError, match="is not on the index") as told:
+        shelf.yank_file({there.filename: there}, "simple-knn", "bad")
+    assert told.value.hint == f"name a wheel that is: {there.filename}"
 
 
-def entry(label: str, day: int, python: str = "cp311") -> File:
+def entry(label: str, day: int, python: str = "cp311") -> IndexFile:
     name = f"simple_knn-1.0+{label}-{python}-{python}-linux_x86_64.whl"
-    return File(name, "0" * 64, 1, "0" * 64, f"2026-11-{day:02}T10:00:00Z")
+    return IndexFile(name, "0" * 64, 1, "0" * 64, f"2026-11-{day:02}T10:00:00Z")
 
 
 def test_of_the_rebuilds_of_one_release_the_newest_stay() -> None:
@@ -139,20 +141,22 @@ def test_of_the_rebuilds_of_one_release_the_newest_stay() -> None:
         entry("torch2.15.0.s00000001.cu132.sm90", 1),
         entry("torch2.15.0.s00000001.cu132.sm120", 1, python="cp312"),
     ]
-    assert set(kept([old, new, *others], 1)) == {new, *others}
-    assert set(kept([old, new, *others], 2)) == {old, new, *others}
-    assert set(kept([old, new, *others], None)) == {old, new, *others}
+    assert set(select_retained([old, new, *others], 1)) == {new, *others}
+    assert set(select_retained([old, new, *others], 2)) == {old, new, *others}
+    assert set(select_retained([old, new, *others], None)) == {old, new, *others}
 
 
 def test_commits_of_one_release_of_torch_are_rebuilds_as_well() -> None:
     first, second = (
-        File(f"torch-2.6.0+cu130.sm120.g{commit}-cp311-cp311-linux_x86_64.whl", "", 1, "", when)
+        IndexFile(
+            f"torch-2.6.0+cu130.sm120.g{commit}-cp311-cp311-linux_x86_64.whl", "", 1, "", when
+        )
         for commit, when in (
             ("1a2b3c4", "2026-11-01T10:00:00Z"),
             ("5d6e7f8", "2026-11-02T10:00:00Z"),
         )
     )
-    assert kept([second, first], 1) == (second,)
+    assert select_retained([second, first], 1) == (second,)
 
 
 def test_a_wheel_stays_a_day_after_the_last_page_that_named_it(
@@ -161,12 +165,12 @@ def test_a_wheel_stays_a_day_after_the_last_page_that_named_it(
     monkeypatch.setattr(shelf, "_now", lambda: NOW)
     (old,) = published(index, knn(tmp_path))
     new = knn(tmp_path, "torch2.15.0.s99999999.cu132.sm120")
-    staying = {new.name: shelf.add(index, new)}
-    shelf.write(index, TEMPLATES, staying.values())
+    staying = {new.name: shelf.add_wheel(index, new)}
+    shelf.write_index(index, TEMPLATES, staying.values())
     assert (index / "files" / old).is_file()
-    assert not list(problems(index, TEMPLATES, None))
+    assert not list(find_index_problems(index, TEMPLATES, None))
     monkeypatch.setattr(shelf, "_now", lambda: NOW + datetime.timedelta(hours=25))
-    shelf.write(index, TEMPLATES, staying.values())
+    shelf.write_index(index, TEMPLATES, staying.values())
     assert sorted(path.name for path in (index / "files").iterdir()) == [
         new.name,
         f"{new.name}.metadata",
@@ -179,8 +183,8 @@ def test_who_reads_meanwhile_finds_every_wheel_that_a_page_names(
 ) -> None:
     """In turn the old wheel and the new one, while somebody installs again and again."""
     old, new = knn(tmp_path), knn(tmp_path, "torch2.15.0.s99999999.cu132.sm120")
-    shelves = [{path.name: shelf.add(index, path)} for path in (old, new)]
-    shelf.write(index, TEMPLATES, shelves[0].values())
+    shelves = [{path.name: shelf.add_wheel(index, path)} for path in (old, new)]
+    shelf.write_index(index, TEMPLATES, shelves[0].values())
     page = index / "simple" / "simple-knn" / "index.html"
     ended, seen = threading.Event(), set()
 
@@ -194,7 +198,7 @@ def test_who_reads_meanwhile_finds_every_wheel_that_a_page_names(
     with ThreadPoolExecutor(1) as beside:
         reading = beside.submit(read)
         for turn in count():
-            shelf.write(index, TEMPLATES, shelves[turn % 2].values())
+            shelf.write_index(index, TEMPLATES, shelves[turn % 2].values())
             if reading.done() or (turn > 60 and len(seen) == 2):
                 break
         ended.set()
@@ -204,7 +208,7 @@ def test_who_reads_meanwhile_finds_every_wheel_that_a_page_names(
 
 def test_a_project_without_a_wheel_has_no_page(index: Path, tmp_path: Path) -> None:
     published(index, knn(tmp_path))
-    shelf.write(index, TEMPLATES, [])
+    shelf.write_index(index, TEMPLATES, [])
     assert not (index / "simple" / "simple-knn").exists()
     assert Links(index / "simple" / "index.html").found == []
 
@@ -240,15 +244,15 @@ def test_what_is_wrong_with_an_index_is_named(
             (index / "simple" / "index.json").unlink()
         case _:
             (index / "files" / "stray-1-py3-none-any.whl").write_bytes(b"")
-    assert [problem for problem in problems(index, TEMPLATES, None) if told in problem]
+    assert [problem for problem in find_index_problems(index, TEMPLATES, None) if told in problem]
 
 
 def test_one_too_many_is_named(index: Path, tmp_path: Path) -> None:
     older = knn(tmp_path)
     named = published(index, older, knn(tmp_path, "torch2.15.0.s99999999.cu132.sm120"))
     ancient = replace(named[older.name], uploaded="2020-01-01T00:00:00Z")
-    shelf.write(index, TEMPLATES, {**named, older.name: ancient}.values())
-    assert list(problems(index, TEMPLATES, 1)) == [
+    shelf.write_index(index, TEMPLATES, {**named, older.name: ancient}.values())
+    assert list(find_index_problems(index, TEMPLATES, 1)) == [
         f"files/{older.name} is older than the 1 that publish.keep leaves"
     ]
 
@@ -256,13 +260,13 @@ def test_one_too_many_is_named(index: Path, tmp_path: Path) -> None:
 def test_a_broken_page_is_named_with_what_to_do(index: Path, tmp_path: Path) -> None:
     published(index, knn(tmp_path))
     (index / "simple" / "simple-knn" / "index.json").write_text("{}")
-    with pytest.raises(BuildError, match="cannot be read") as told:
-        shelf.listed(index)
-    assert "remove it, and publish" in told.value.todo
+    with pytest.raises(TorchyardError, match="cannot be read") as told:
+        shelf.read_indexed_files(index)
+    assert "remove it, and publish" in told.value.hint
 
 
 def test_what_leaves_can_be_read_again_or_stays_a_day_longer(index: Path, tmp_path: Path) -> None:
     published(index, knn(tmp_path))
     (index / "leaving.json").write_text("[")
-    shelf.write(index, TEMPLATES, shelf.listed(index).values())
+    shelf.write_index(index, TEMPLATES, shelf.read_indexed_files(index).values())
     assert json.loads((index / "leaving.json").read_text()) == {}

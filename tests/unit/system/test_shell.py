@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tasks.core.errors import CommandFailedError, MissingToolError, StoppedError
+from tasks.core.errors import CommandFailedError, InterruptedRunError, MissingToolError
 from tasks.core.model import Command
 from tasks.system import shell
 from tasks.system.process import process_group
@@ -27,13 +27,13 @@ from tests.support.systems import windows_only
 
 def python(code: str, log: Path | None = None, timeout: float | None = None) -> Command:
     return Command(
-        (sys.executable, "-c", code), shell.host_env(), "try it", log=log, timeout=timeout
+        (sys.executable, "-c", code), shell.build_host_env(), "try it", log=log, timeout=timeout
     )
 
 
 def test_every_line_goes_to_the_log_and_to_the_listener(tmp_path: Path) -> None:
     lines: list[str] = []
-    shell.run(python("print('one'); print('two')", tmp_path / "log"), lines.append)
+    shell.run_command(python("print('one'); print('two')", tmp_path / "log"), lines.append)
     assert lines == ["one", "two"]
     assert (tmp_path / "log").read_text().splitlines()[1:] == ["one", "two"]
 
@@ -45,9 +45,9 @@ def test_a_failure_names_the_first_error_with_its_line_and_not_the_last(tmp_path
     )
     (tmp_path / "log").write_text("$ an earlier command\nb.cu(1): error: of an earlier run\n")
     with pytest.raises(CommandFailedError) as caught:
-        shell.run(python(code, tmp_path / "log"))
-    assert 'identifier "FLT_MAX" is undefined' in caught.value.what
-    number = int(caught.value.where.rpartition(":")[2])
+        shell.run_command(python(code, tmp_path / "log"))
+    assert 'identifier "FLT_MAX" is undefined' in caught.value.message
+    number = int(caught.value.location.rpartition(":")[2])
     assert "FLT_MAX" in (tmp_path / "log").read_text().splitlines()[number - 1]
     assert "earlier" not in str(caught.value)
 
@@ -55,7 +55,7 @@ def test_a_failure_names_the_first_error_with_its_line_and_not_the_last(tmp_path
 def test_secrets_in_urls_reach_no_log_and_no_message(tmp_path: Path) -> None:
     code = "print('error: https://me:hunter2@host.example/x'); raise SystemExit(3)"
     with pytest.raises(CommandFailedError) as caught:
-        shell.run(python(code, tmp_path / "log"))
+        shell.run_command(python(code, tmp_path / "log"))
     assert "hunter2" not in str(caught.value)
     assert "hunter2" not in (tmp_path / "log").read_text()
 
@@ -63,7 +63,7 @@ def test_secrets_in_urls_reach_no_log_and_no_message(tmp_path: Path) -> None:
 def test_a_child_sees_only_what_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXXFLAGS", "-O0")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
-    seen = shell.capture(python("import os; print('\\n'.join(os.environ))")).split()
+    seen = shell.capture_output(python("import os; print('\\n'.join(os.environ))")).split()
     assert "CXXFLAGS" not in seen
     assert "AWS_SECRET_ACCESS_KEY" not in seen
     assert "PATH" in seen
@@ -71,24 +71,26 @@ def test_a_child_sees_only_what_it_was_given(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_program_that_is_not_there_is_named() -> None:
     with pytest.raises(MissingToolError, match="cannot start no-such-program"):
-        shell.run(Command(("no-such-program",), shell.host_env(), "look"))
+        shell.run_command(Command(("no-such-program",), shell.build_host_env(), "look"))
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    command = Command((sys.executable, "-c", ""), shell.host_env(), "look", cwd=tmp_path / "gone")
+    command = Command(
+        (sys.executable, "-c", ""), shell.build_host_env(), "look", cwd=tmp_path / "gone"
+    )
     with pytest.raises(MissingToolError, match="gone"):
-        shell.run(command)
+        shell.run_command(command)
 
 
 def test_a_command_that_hangs_is_ended_and_said_to_have_hung(tmp_path: Path) -> None:
     started = time.monotonic()
     with pytest.raises(CommandFailedError, match="took longer than 1 s"):
-        shell.run(python("import time; time.sleep(60)", tmp_path / "log", timeout=1))
+        shell.run_command(python("import time; time.sleep(60)", tmp_path / "log", timeout=1))
     assert time.monotonic() - started < 30
 
 
 def test_bytes_that_are_no_text_are_read_all_the_same() -> None:
-    assert "�" in shell.capture(python("import os; os.write(1, b'\\xff\\xfe\\n')"))
+    assert "�" in shell.capture_output(python("import os; os.write(1, b'\\xff\\xfe\\n')"))
 
 
 def test_nobody_of_the_group_is_left_when_the_leader_ends(tmp_path: Path) -> None:
@@ -97,7 +99,7 @@ def test_nobody_of_the_group_is_left_when_the_leader_ends(tmp_path: Path) -> Non
         "'import time; time.sleep(600)']); print(p.pid, flush=True)"
     )
     lines: list[str] = []
-    shell.run(python(code, tmp_path / "log"), lines.append)
+    shell.run_command(python(code, tmp_path / "log"), lines.append)
     assert not _runs(int(lines[0]))
 
 
@@ -115,14 +117,14 @@ sys.exit(CODE)
 def test_who_left_the_group_of_a_command_that_fails_is_ended() -> None:
     lines: list[str] = []
     with pytest.raises(CommandFailedError):
-        shell.run(python(LEAVES.replace("CODE", "1")), lines.append)
+        shell.run_command(python(LEAVES.replace("CODE", "1")), lines.append)
     assert not _runs(int(lines[0]))
 
 
 @posix
 def test_who_left_the_group_of_a_command_that_succeeds_may_serve_others() -> None:
     lines: list[str] = []
-    shell.run(python(LEAVES.replace("CODE", "0")), lines.append)
+    shell.run_command(python(LEAVES.replace("CODE", "0")), lines.append)
     assert _runs(int(lines[0]))
     os.kill(int(lines[0]), signal.SIGKILL)
 
@@ -138,7 +140,7 @@ def test_a_child_that_ignores_int_and_term_is_killed(
     )
     lines: list[str] = []
     with pytest.raises(CommandFailedError):
-        shell.run(python(code, tmp_path / "log", timeout=5), lines.append)
+        shell.run_command(python(code, tmp_path / "log", timeout=5), lines.append)
     assert not _runs(int(lines[0]))
 
 
@@ -160,7 +162,7 @@ def test_parent_of_a_child_that_ignores_int_is_not_killed_first(
     monkeypatch.setattr(process_group, "GRACE", 2.0)
     lines: list[str] = []
     with pytest.raises(CommandFailedError):
-        shell.run(python(WAITS, timeout=3), lines.append)
+        shell.run_command(python(WAITS, timeout=3), lines.append)
     assert "its child has ended" in lines
 
 
@@ -172,7 +174,9 @@ def test_interrupt_all_ends_a_child_that_another_thread_waits_for(tmp_path: Path
         # in the background of a script INT is ignored, and children inherit that
         listen = "import signal, time; signal.signal(2, signal.default_int_handler);"
         try:
-            shell.run(python(f"{listen} print('up', flush=True); time.sleep(600)"), up.append)
+            shell.run_command(
+                python(f"{listen} print('up', flush=True); time.sleep(600)"), up.append
+            )
         except CommandFailedError as error:
             ended.append(error.code)
 
@@ -190,7 +194,7 @@ def test_interrupt_all_ends_a_child_that_another_thread_waits_for(tmp_path: Path
 def test_an_interrupt_that_comes_while_a_child_is_started_ends_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    over, start, lines = threading.Event(), process_group.start, list[str]()
+    over, start, lines = threading.Event(), process_group.start_child, list[str]()
 
     def interrupted(*given: Any, **more: Any) -> Any:
         over.set()
@@ -198,8 +202,8 @@ def test_an_interrupt_that_comes_while_a_child_is_started_ends_it(
         return start(*given, **more)
 
     monkeypatch.setattr(process_group, "start", interrupted)
-    with shell.until(over.is_set), pytest.raises(StoppedError):
-        shell.run(python("import time; time.sleep(600)", timeout=60), lines.append)
+    with shell.stop_commands_when(over.is_set), pytest.raises(InterruptedRunError):
+        shell.run_command(python("import time; time.sleep(600)", timeout=60), lines.append)
     assert not [line for line in lines if "took longer" in line]
 
 
@@ -236,7 +240,7 @@ def _runs(pid: int) -> bool:
     ],
 )
 def test_the_first_line_that_tells_the_cause_is_found(log: str, expected: tuple[int, str]) -> None:
-    number, text = shell._first_of(log.splitlines())
+    number, text = shell._find_error_in_lines(log.splitlines())
     assert number == expected[0]
     assert expected[1] in text
 
@@ -244,28 +248,28 @@ def test_the_first_line_that_tells_the_cause_is_found(log: str, expected: tuple[
 def test_host_env_knows_windows_names_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {"Path": "x", "SystemRoot": "y", "Secret": "z"})
     monkeypatch.setattr(shell, "_ONE_SPELLING", True)
-    given = shell.host_env()
+    given = shell.build_host_env()
     assert given.pop("PYTHONIOENCODING") == "utf-8"
     assert given == {"Path": "x", "SystemRoot": "y"}
 
 
 def test_what_a_python_says_is_read_as_it_was_said() -> None:
-    assert shell.capture(python("print('C:/Users/Jürgen/日本')")) == "C:/Users/Jürgen/日本\n"
+    assert shell.capture_output(python("print('C:/Users/Jürgen/日本')")) == "C:/Users/Jürgen/日本\n"
 
 
 @windows_only
 def test_a_program_is_that_of_the_childs_path(tmp_path: Path) -> None:
     (tmp_path / "tool.bat").write_text("@echo it is this one\n", encoding="utf-8")
-    env = {**shell.host_env(), "PATH": f"{tmp_path};{os.environ['PATH']}"}
-    assert shell.capture(Command(("tool",), env, "look")).strip() == "it is this one"
+    env = {**shell.build_host_env(), "PATH": f"{tmp_path};{os.environ['PATH']}"}
+    assert shell.capture_output(Command(("tool",), env, "look")).strip() == "it is this one"
 
 
 @windows_only
 def test_a_program_that_windows_cannot_run_is_named(tmp_path: Path) -> None:
     (tmp_path / "tool.exe").write_text("no program", encoding="utf-8")
-    command = Command((str(tmp_path / "tool.exe"),), shell.host_env(), "look")
+    command = Command((str(tmp_path / "tool.exe"),), shell.build_host_env(), "look")
     with pytest.raises(MissingToolError, match=r"cannot start .*tool\.exe"):
-        shell.run(command)
+        shell.run_command(command)
 
 
 class Full(io.StringIO):
@@ -280,6 +284,6 @@ def test_a_log_that_does_not_fit_the_disk_neither_hangs_nor_hides_the_error(
 ) -> None:
     monkeypatch.setattr(shell, "_log", lambda _: contextlib.nullcontext(Full()))
     code = "import sys; print('x\\n' * 200_000); print('error: the reason'); sys.exit(1)"
-    command = Command((sys.executable, "-c", code), shell.host_env(), "fill it", timeout=60)
+    command = Command((sys.executable, "-c", code), shell.build_host_env(), "fill it", timeout=60)
     with pytest.raises(CommandFailedError, match="error: the reason"):
-        shell.run(command)
+        shell.run_command(command)

@@ -15,33 +15,33 @@ from typing import Any
 import psutil
 import pytest
 
-from tasks.core.check_ids import ALL, GATE
+from tasks.core.check_ids import ALL_CHECK_IDS, GATE_CHECK_IDS
 from tasks.core.errors import MissingToolError
-from tasks.core.model import Host, Interpreter, TorchFound
-from tasks.doctor.ask import ask
+from tasks.core.model import Host, InstalledTorch, Interpreter
+from tasks.doctor.ask import build_probe_request
 from tasks.doctor.host_facts import (
     VARIABLES,
-    Asked,
+    Connectivity,
     Disk,
-    Exposed,
-    Installed,
+    InstalledExtension,
     Leftover,
+    ProbeRequest,
     Proxy,
-    Reach,
-    Shadow,
+    RequiredUrl,
+    ShadowingTorch,
     Tool,
+    UnsafePath,
     VisualStudio,
-    Wanted,
 )
-from tasks.doctor.judging import judge
-from tasks.doctor.machine import _ELSEWHERE
+from tasks.doctor.judging import check_host
+from tasks.doctor.machine import _SETTINGS_BY_VARIABLE
 from tasks.doctor.network import INDEX
-from tasks.doctor.probes import disks, look, machine, network, places, programs, python
-from tasks.knowledge.driver import Nvidia
+from tasks.doctor.probes import disks, machine, network, places, programs, python, read_host_facts
+from tasks.knowledge.driver import NvidiaDriver
 from tasks.system import files, git, shell
 from tasks.system.hardware import compilers, nvidia
 from tasks.system.network import ownindex
-from tasks.system.network.mirrors import mirrored
+from tasks.system.network.mirrors import apply_mirror
 from tasks.system.process import leftovers
 from tests.support.checkout import HOST, KNOWLEDGE, opened, write
 from tests.support.systems import is_wine
@@ -50,24 +50,30 @@ unix = pytest.mark.skipif(sys.platform == "win32", reason="programs are shell sc
 SELF = Interpreter(sys.executable, ".".join(map(str, sys.version_info[:3])))
 
 
-def asked(root: Path, **more: Any) -> Asked:
+def asked(root: Path, **more: Any) -> ProbeRequest:
     host = more.pop("host", Host("linux", "x86_64", SELF))
-    return Asked(root, host, (("build", root / "build" / "mine"),), **more)
+    return ProbeRequest(root, host, (("build", root / "build" / "mine"),), **more)
 
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No driver, no network, no settings of who runs the tests."""
-    monkeypatch.setattr(nvidia, "look", Nvidia)
+    monkeypatch.setattr(nvidia, "look", NvidiaDriver)
     monkeypatch.setattr(git, "reachable", lambda _: True)
     monkeypatch.setattr(ownindex, "files_of_pip", lambda: iter(()))
     monkeypatch.setattr(ownindex, "files_of_uv", lambda: iter(()))
     home = str(tmp_path / "home")
     for name in ("HOME", "USERPROFILE", "APPDATA", "PYTHONUSERBASE"):
         monkeypatch.setenv(name, home)
-    for name in (*VARIABLES, *ownindex.OF_UV, *ownindex.OF_PIP, "PYTHONPATH", "CONDA_PREFIX"):
+    for name in (
+        *VARIABLES,
+        *ownindex.UV_INDEX_VARIABLES,
+        *ownindex.PIP_INDEX_VARIABLES,
+        "PYTHONPATH",
+        "CONDA_PREFIX",
+    ):
         monkeypatch.delenv(name, raising=False)
-    for name in network._PROXIES:
+    for name in network._PROXY_VARIABLES:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
 
@@ -82,9 +88,9 @@ def test_looking_writes_nothing(yard: Path, monkeypatch: pytest.MonkeyPatch) -> 
     profile = subject.opened
     assert profile
     before = listing(yard)
-    found = look(ask(yard, profile.host, profile), ALL)
+    found = read_host_facts(build_probe_request(yard, profile.host, profile), ALL_CHECK_IDS)
     assert listing(yard) == before
-    told = judge(found, profile, KNOWLEDGE)
+    told = check_host(found, profile, KNOWLEDGE)
     silent = {"trust"} if sys.platform == "win32" else set()  # whose rights are of another kind
     silent |= {"swap"} if is_wine() else set()  # it has no performance counters
     assert {symptom.id for symptom in told if symptom.level == "not checked"} == silent
@@ -99,11 +105,11 @@ def test_where_everyone_may_write_is_found(tmp_path: Path, monkeypatch: pytest.M
     tools.chmod(0o1777)
     monkeypatch.setenv("PATH", f"{mine}:{tools}:.:{tmp_path / 'nowhere'}::bin")
     monkeypatch.setattr(disks, "kinds", lambda: iter(()))
-    found = places.look(asked(root), frozenset({"trust"}))["exposed"]
+    found = places.read_folder_facts(asked(root), frozenset({"trust"}))["exposed"]
     assert found == (
-        Exposed("folder", str(root / "config")),
-        Exposed("PATH", str(tools)),
-        *(Exposed("relative", entry) for entry in (".", "", "bin")),
+        UnsafePath("folder", str(root / "config")),
+        UnsafePath("PATH", str(tools)),
+        *(UnsafePath("relative", entry) for entry in (".", "", "bin")),
     )
 
 
@@ -114,7 +120,7 @@ def test_a_disk_that_knows_no_owners_says_nothing_of_who_may_write(
     tmp_path.chmod(0o777)
     monkeypatch.setenv("PATH", "/usr/bin")
     monkeypatch.setattr(disks, "kinds", lambda: iter([(tmp_path, "drvfs")]))
-    assert places.look(asked(tmp_path), frozenset({"trust"}))["exposed"] == ()
+    assert places.read_folder_facts(asked(tmp_path), frozenset({"trust"}))["exposed"] == ()
 
 
 def test_the_gate_starts_nothing_slow_and_asks_nobody(
@@ -127,13 +133,15 @@ def test_the_gate_starts_nothing_slow_and_asks_nobody(
         monkeypatch.setattr(place, name, never)
     profile = opened(yard, on=replace(HOST, python=SELF)).opened
     assert profile
-    found = look(ask(yard, profile.host, profile), GATE)
-    assert {symptom.id for symptom in judge(found, profile, KNOWLEDGE, GATE)} == GATE
+    found = read_host_facts(build_probe_request(yard, profile.host, profile), GATE_CHECK_IDS)
+    assert {
+        symptom.id for symptom in check_host(found, profile, KNOWLEDGE, GATE_CHECK_IDS)
+    } == GATE_CHECK_IDS
     assert (found.reach, found.leftovers, found.shadows) == (None, None, None)
 
 
 def test_what_is_not_wanted_is_not_looked_at(tmp_path: Path) -> None:
-    found = look(asked(tmp_path), frozenset({"memory"}))
+    found = read_host_facts(asked(tmp_path), frozenset({"memory"}))
     assert found.memory
     assert found.memory.limit_mib <= found.memory.total_mib
     assert found.memory.available_mib <= found.memory.limit_mib
@@ -154,8 +162,10 @@ def test_a_stalled_resolver_does_not_hold_doctor(
     monkeypatch.setattr(git, "reachable", stalls)
     monkeypatch.setattr(network, "DEADLINE", 2.0)
     names = (*(f"slow{n}" for n in range(20)), "quick")
-    urls = tuple(Wanted(name, f"https://{name}.example/a") for name in names)
-    found = network.ask(asked(tmp_path, urls=urls), frozenset({"git-hosts"}))()["reach"]
+    urls = tuple(RequiredUrl(name, f"https://{name}.example/a") for name in names)
+    found = network.start_network_probes(asked(tmp_path, urls=urls), frozenset({"git-hosts"}))()[
+        "reach"
+    ]
     assert ended == []
     over.set()
     assert [reach.what for reach in found if reach.answers] == ["quick"]
@@ -173,7 +183,7 @@ def test_a_resolver_is_asked_in_the_background(
 
     monkeypatch.undo()
     monkeypatch.setattr(socket, "getaddrinfo", stalls)
-    assert network.answering(["https://nowhere.example:1/a"], 0.2)() == {}
+    assert network.start_url_probes(["https://nowhere.example:1/a"], 0.2)() == {}
     assert ended == []
     over.set()
 
@@ -181,37 +191,37 @@ def test_a_resolver_is_asked_in_the_background(
 @pytest.mark.parametrize("url", ["https://[/a", "https://a:99999/b", "https:///a"])
 def test_a_url_that_is_none_does_not_answer(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.undo()
-    assert network.answering([url], 2)() == {url: False}
+    assert network.start_url_probes([url], 2)() == {url: False}
 
 
 def test_hosts_are_told_without_passwords_and_by_what_pip_would_ask(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     urls = (
-        Wanted(INDEX, "https://pypi.org/simple", usual=True),
-        Wanted("a", "https://me:hunter2@git.example/a", optional=True),
+        RequiredUrl(INDEX, "https://pypi.org/simple", usual=True),
+        RequiredUrl("a", "https://me:hunter2@git.example/a", optional=True),
     )
     wanted = frozenset({"index", "git-hosts"})
-    assert network.ask(asked(tmp_path, urls=urls), wanted)()["reach"] == (  # type: ignore[arg-type]
-        Reach(INDEX, "https://pypi.org/simple", answers=True),
-        Reach("a", "https://***@git.example/a", answers=True, optional=True),
+    assert network.start_network_probes(asked(tmp_path, urls=urls), wanted)()["reach"] == (  # type: ignore[arg-type]
+        Connectivity(INDEX, "https://pypi.org/simple", answers=True),
+        Connectivity("a", "https://***@git.example/a", answers=True, optional=True),
     )
     conf = tmp_path / "pip.conf"
     conf.write_text("[global]\nindex-url = https://mirror.example/simple\n", encoding="utf-8")
     monkeypatch.setattr(ownindex, "files_of_pip", lambda: iter([tmp_path / "none", conf]))
-    (found, _) = network.ask(asked(tmp_path, urls=urls), wanted)()["reach"]  # type: ignore[arg-type]
+    (found, _) = network.start_network_probes(asked(tmp_path, urls=urls), wanted)()["reach"]  # type: ignore[arg-type]
     assert found.url == "https://mirror.example/simple"
     monkeypatch.setenv("PIP_INDEX_URL", "https://me:hunter2@env.example/simple")
-    (found, _) = network.ask(asked(tmp_path, urls=urls), wanted)()["reach"]  # type: ignore[arg-type]
+    (found, _) = network.start_network_probes(asked(tmp_path, urls=urls), wanted)()["reach"]  # type: ignore[arg-type]
     assert found.url == "https://***@env.example/simple"
 
 
 def test_what_is_built_already_makes_hosts_optional(tmp_path: Path) -> None:
     there = tmp_path / "wheel.json"
     there.touch()
-    urls = (Wanted("a", "https://git.example/a"),)
+    urls = (RequiredUrl("a", "https://git.example/a"),)
     given = asked(tmp_path, urls=urls, begun=(there,))
-    (found,) = network.ask(given, frozenset({"git-hosts"}))()["reach"]
+    (found,) = network.start_network_probes(given, frozenset({"git-hosts"}))()["reach"]
     assert found.optional
 
 
@@ -219,14 +229,14 @@ def test_proxies_are_told_without_passwords(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("https_proxy", "http://me:hunter2@proxy.example:3128")
     monkeypatch.setenv("all_proxy", "nonsense://")
     given = dict.fromkeys(["https_proxy", "all_proxy"])
-    found = [proxy for proxy in network._proxies() if proxy.variable in given]
+    found = [proxy for proxy in network._read_proxies() if proxy.variable in given]
     assert found == [Proxy("https_proxy", "proxy.example:3128"), Proxy("all_proxy", "")]
 
 
 def test_mirrors_are_what_is_asked() -> None:
     mirrors = {"https://a.example/": "https://m/", "https://a.example/x/": "https://x/"}
-    assert mirrored("https://a.example/x/y.git", mirrors) == "https://x/y.git"
-    assert mirrored("https://b.example/y.git", mirrors) == "https://b.example/y.git"
+    assert apply_mirror("https://a.example/x/y.git", mirrors) == "https://x/y.git"
+    assert apply_mirror("https://b.example/y.git", mirrors) == "https://b.example/y.git"
 
 
 def test_all_that_a_profile_needs_is_asked_for(yard: Path) -> None:
@@ -238,29 +248,29 @@ def test_all_that_a_profile_needs_is_asked_for(yard: Path) -> None:
     )
     profile = opened(yard).opened
     assert profile
-    found = ask(yard, profile.host, profile)
+    found = build_probe_request(yard, profile.host, profile)
     assert found.cxx == "g++-13"
-    assert [(url.what, url.url, url.optional) for url in found.urls] == [
+    assert [(url.subject, url.url, url.optional) for url in found.urls] == [
         (INDEX, "https://pypi.org/simple", False),
         ("PyTorch's tree", "https://m.example/pytorch/pytorch.git", False),
         ("a", "https://a.example/a", True),
     ]
     assert [what for what, _ in found.places] == ["build", "environment", "wheels"]
-    assert ask(yard, profile.host, None).urls == ()
+    assert build_probe_request(yard, profile.host, None).urls == ()
 
 
 def test_a_tree_of_ones_own_is_where_room_is_needed(yard: Path) -> None:
     write(yard, f"{{torch: {{strategy: source}}, source: {{path: '{yard.as_posix()}/tree'}}}}")
     profile = opened(yard).opened
     assert profile
-    (first, second, *_) = ask(yard, profile.host, profile).places
+    (first, second, *_) = build_probe_request(yard, profile.host, profile).places
     assert first == ("build", type(first[1])(f"{yard.as_posix()}/tree"))
     assert second[0] == "environment"
 
 
 def test_places_on_one_disk_are_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    found = places.look(asked(tmp_path), frozenset({"disk"}))["disks"]
+    found = places.read_folder_facts(asked(tmp_path), frozenset({"disk"}))["disks"]
     assert [disk.what for disk in found] == ["build"]
     assert found[0].path == str(tmp_path / "build" / "mine")
     assert found[0].free_mib > 0
@@ -276,11 +286,11 @@ def test_the_filesystem_is_that_of_the_deepest_mount(
     escaped = str(spaced).replace(" ", "\\040")
     mounts.write_text(f"/dev/a / ext4 rw 0 0\ntmpfs {escaped} tmpfs rw 0 0\n", encoding="utf-8")
     monkeypatch.setattr(disks, "_MOUNTS", mounts)
-    kinds = tuple(disks.kinds())
-    assert disks.kind(spaced, kinds) == "tmpfs"
-    assert disks.kind(tmp_path, kinds) == "ext4"
+    kinds = tuple(disks.list_mounts())
+    assert disks.find_filesystem_type(spaced, kinds) == "tmpfs"
+    assert disks.find_filesystem_type(tmp_path, kinds) == "ext4"
     monkeypatch.setattr(disks, "_MOUNTS", tmp_path / "none")
-    assert list(disks.kinds()) == []
+    assert list(disks.list_mounts()) == []
 
 
 def test_an_earlier_build_is_seen_and_left_alone(
@@ -288,14 +298,16 @@ def test_an_earlier_build_is_seen_and_left_alone(
 ) -> None:
     monkeypatch.setattr(leftovers, "at_work", lambda run: ("ninja",) if "dead" in run else ())
     for name, run in (("one", "4711-beef"), ("two", "999999999-dead")):
-        folder = files.own(tmp_path / "build" / name)
-        (folder / files._HOLDER).write_text(run, encoding="utf-8")
+        folder = files.create_owned_folder(tmp_path / "build" / name)
+        (folder / files._HOLDER_FILE).write_text(run, encoding="utf-8")
     foreign = tmp_path / "build" / "mine"
     foreign.mkdir()
     (foreign / "thesis.tex").touch()
     monkeypatch.setattr(psutil, "pid_exists", lambda pid: pid == 4711)
     before = listing(tmp_path)
-    found = places.look(asked(tmp_path, build=foreign), frozenset({"leftovers"}))["leftovers"]
+    found = places.read_folder_facts(asked(tmp_path, build=foreign), frozenset({"leftovers"}))[
+        "leftovers"
+    ]
     assert found == (
         Leftover("not ours", str(foreign)),
         Leftover("at work", str(tmp_path / "build" / "one")),
@@ -322,11 +334,11 @@ def test_other_torches_are_found_where_an_interpreter_would(
     (tmp_path / "torch.py").touch()
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", str(tmp_path / "libs"), "/nowhere"]))
     monkeypatch.setenv("CONDA_PREFIX", str(tmp_path / "conda"))
-    assert tuple(python._shadows(asked(tmp_path))) == (
-        Shadow("PYTHONPATH", str(on_path), "2.1.0"),
-        Shadow("conda", str(in_conda), "2.2.0"),
-        Shadow("user site", str(at_home), "2.3.0"),
-        Shadow("checkout", str(tmp_path / "torch.py")),
+    assert tuple(python._find_shadowing_torches(asked(tmp_path))) == (
+        ShadowingTorch("PYTHONPATH", str(on_path), "2.1.0"),
+        ShadowingTorch("conda", str(in_conda), "2.2.0"),
+        ShadowingTorch("user site", str(at_home), "2.3.0"),
+        ShadowingTorch("checkout", str(tmp_path / "torch.py")),
     )
 
 
@@ -337,17 +349,19 @@ def test_a_package_of_the_index_is_told_from_one_of_a_file(tmp_path: Path) -> No
         info.mkdir()
         if url:
             (info / "direct_url.json").touch()
-    host = Host("linux", "x86_64", Interpreter("/p", "3.12.1", TorchFound("2", None, str(torch))))
+    host = Host(
+        "linux", "x86_64", Interpreter("/p", "3.12.1", InstalledTorch("2", None, str(torch)))
+    )
     given = asked(tmp_path, host=host, build=tmp_path, distributions=("simple-knn", "gsplat"))
-    assert tuple(python._installed(given)) == (
-        Installed("simple-knn", "1.2", str(tmp_path), indexed=True),
-        Installed("gsplat", "1.0", str(tmp_path), indexed=False),
+    assert tuple(python._find_installed_extensions(given)) == (
+        InstalledExtension("simple-knn", "1.2", str(tmp_path), indexed=True),
+        InstalledExtension("gsplat", "1.0", str(tmp_path), indexed=False),
     )
 
 
 def test_the_bits_of_a_python_are_its_own() -> None:
-    assert python._bits(sys.executable) == 64
-    assert python._bits("/no/such/python") is None
+    assert python._read_python_bits(sys.executable) == 64
+    assert python._read_python_bits("/no/such/python") is None
 
 
 @unix
@@ -355,7 +369,7 @@ def test_the_bits_of_another_python_are_asked(tmp_path: Path) -> None:
     other = tmp_path / "python"
     other.write_text("#!/bin/sh\necho 32\n", encoding="utf-8")
     other.chmod(0o755)
-    assert python._bits(str(other)) == 32
+    assert python._read_python_bits(str(other)) == 32
 
 
 @unix
@@ -365,19 +379,19 @@ def test_the_environments_tools_go_before_those_on_path(tmp_path: Path) -> None:
     ninja.write_text("#!/bin/sh\necho 1.11.1\n", encoding="utf-8")
     ninja.chmod(0o755)
     (tmp_path / "venv/lib/python3.12/site-packages/setuptools-81.0.0.dist-info").mkdir(parents=True)
-    assert programs._of_the_build(tmp_path / "venv", "ninja") == Tool(str(ninja), "1.11.1")
-    assert programs._setuptools(tmp_path / "venv").version == "81.0.0"
-    assert programs._setuptools(None) == Tool()
+    assert programs._find_build_tool(tmp_path / "venv", "ninja") == Tool(str(ninja), "1.11.1")
+    assert programs._find_setuptools(tmp_path / "venv").version == "81.0.0"
+    assert programs._find_setuptools(None) == Tool()
 
 
 def test_a_compiler_that_is_missing_is_told_as_the_search_told_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none(*_: object) -> Any:
-        raise MissingToolError("g++ is too new", todo="apt install g++-14")
+        raise MissingToolError("g++ is too new", hint="apt install g++-14")
 
     monkeypatch.setattr(compilers, "choose", none)
-    found = programs.look(asked(tmp_path), frozenset({"compiler"}))
+    found = programs.read_tool_facts(asked(tmp_path), frozenset({"compiler"}))
     assert found["cxx"] == Tool(why="g++ is too new", todo="apt install g++-14")
 
 
@@ -394,12 +408,12 @@ def test_visual_studio_is_what_vswhere_tells(
          "installationVersion": "17.9.1"},
     ]  # fmt: skip
     monkeypatch.setattr(shell, "capture", lambda _: json.dumps(rows))
-    assert programs.visual_studio() == (
+    assert programs.find_visual_studios() == (
         VisualStudio("Visual Studio Build Tools 2022", "17.14.13", str(tmp_path), "14.44.35207"),
         VisualStudio("Visual Studio Community 2022", "17.9.1", "/nowhere"),
     )
     monkeypatch.setattr(shell, "capture", lambda _: "no json")
-    assert programs.visual_studio() is None
+    assert programs.find_visual_studios() is None
 
 
 def test_an_sdk_is_one_that_has_its_headers(tmp_path: Path) -> None:
@@ -408,17 +422,19 @@ def test_an_sdk_is_one_that_has_its_headers(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         (folder / "Windows.h").touch()
     (tmp_path / "Include" / "10.0.19041.0" / "um").mkdir(parents=True)
-    assert programs.windows_sdk(tmp_path) == ("10.0.22621.0", "10.0.26100.0")
-    assert programs.windows_sdk(None) == ()
+    assert programs.list_windows_sdks(tmp_path) == ("10.0.22621.0", "10.0.26100.0")
+    assert programs.list_windows_sdks(None) == ()
 
 
 def test_the_variables_that_are_judged_are_those_that_are_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert set(_ELSEWHERE) == set(VARIABLES)
+    assert set(_SETTINGS_BY_VARIABLE) == set(VARIABLES)
     monkeypatch.setenv("MAX_JOBS", "4")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
-    assert machine.look(asked(tmp_path), frozenset())["environ"] == (("MAX_JOBS", "4"),)
+    assert machine.read_machine_facts(asked(tmp_path), frozenset())["environ"] == (
+        ("MAX_JOBS", "4"),
+    )
 
 
 def test_disks_that_nobody_can_ask_are_left_out(
@@ -428,7 +444,9 @@ def test_disks_that_nobody_can_ask_are_left_out(
         raise OSError("stale")
 
     monkeypatch.setattr(shutil, "disk_usage", none)
-    found: tuple[Disk, ...] = places.look(asked(tmp_path), frozenset({"disk"}))["disks"]
+    found: tuple[Disk, ...] = places.read_folder_facts(asked(tmp_path), frozenset({"disk"}))[
+        "disks"
+    ]
     assert found == ()
 
 
@@ -439,4 +457,6 @@ def test_swap_that_the_system_does_not_tell_is_not_known(
         raise RuntimeError("PdhAddEnglishCounterW failed. Performance counters may be disabled.")
 
     monkeypatch.setattr(psutil, "swap_memory", disabled)
-    assert machine.look(asked(tmp_path), frozenset({"swap"}))["memory"].swap_mib is None
+    assert (
+        machine.read_machine_facts(asked(tmp_path), frozenset({"swap"}))["memory"].swap_mib is None
+    )

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from tasks.cli.help.commands import COMMANDS
-from tasks.cli.help.stages import BUILD, STAGES
+from tasks.cli.help.commands import COMMAND_PAGES
+from tasks.cli.help.stages import BUILD_PAGE, STAGE_PAGES
 from tasks.system.terminal.console import Console
-from tasks.system.typed import for_profile
+from tasks.system.typed import add_profile_argument
 from tests.support.checkout import ROOT
 
 # These are alike for every profile
 _EVERY_PROFILE = {"check"}
-_NAMES = {one.name for one in (BUILD, *STAGES, *COMMANDS)} - _EVERY_PROFILE
+_NAMES = {one.name for one in (BUILD_PAGE, *STAGE_PAGES, *COMMAND_PAGES)} - _EVERY_PROFILE
 _ADVISED = re.compile(rf"\bdoit (?:clean|{'|'.join(sorted(_NAMES))})\b(?! profile=)")
 # Pages of docs/ and of `doit help`, where no profile is meant
 _PAGES = (
@@ -47,7 +47,7 @@ def test_every_command_that_is_advised_gets_the_profile() -> None:
     missing = [
         (name, text)
         for name, text in found
-        if for_profile(text, "mine").count(" profile=") < len(_ADVISED.findall(text))
+        if add_profile_argument(text, "mine").count(" profile=") < len(_ADVISED.findall(text))
     ]
     assert missing == []
 
@@ -64,14 +64,14 @@ def test_every_command_that_is_advised_gets_the_profile() -> None:
     ],
 )  # fmt: skip
 def test_the_profile_comes_after_the_command_and_its_options(text: str, told: str) -> None:
-    assert for_profile(text, "mine") == told
+    assert add_profile_argument(text, "mine") == told
 
 
 def test_lines_of_a_run_name_its_profile() -> None:
     out = io.StringIO()
     console = Console(None, out)
     console.profile = "mine"
-    console.say("newer: doit lock --update")
-    console.warn("to accept it: doit doctor --accept")
+    console.print_line("newer: doit lock --update")
+    console.print_warning("to accept it: doit doctor --accept")
     assert "doit lock --update profile=mine\n" in out.getvalue()
     assert "doit doctor --accept profile=mine\n" in out.getvalue()

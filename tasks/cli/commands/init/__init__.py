@@ -16,27 +16,27 @@ from difflib import unified_diff
 from pathlib import Path
 
 from tasks.cli.commands.explain import show_decisions
-from tasks.cli.commands.init.answers import Answers, local_yaml
-from tasks.cli.commands.init.here import Here, look, usual
-from tasks.cli.commands.init.questions import Given, answered, is_asked
-from tasks.cli.decisions import Found, decisions
+from tasks.cli.commands.init.answers import Answers, format_local_yaml
+from tasks.cli.commands.init.here import InitFacts, build_default_answers, gather_init_facts
+from tasks.cli.commands.init.questions import GivenOptions, collect_answers, is_interactive
+from tasks.cli.decisions import DepsResults, list_decisions
 from tasks.cli.opening import open_profile
-from tasks.core.errors import BuildError
+from tasks.core.errors import TorchyardError
 from tasks.knowledge import Knowledge
-from tasks.lock.profile import Profile, Subject
-from tasks.settings.told import masked
-from tasks.settings.yamltree import text_of
-from tasks.stages.install.check import check as check_install
+from tasks.lock.profile import Profile, SelectedProfile
+from tasks.settings.told import mask_settings_text
+from tasks.settings.yamltree import read_yaml_text
+from tasks.stages.install.check import check_install_target as check_install
 from tasks.system import tty
 from tasks.system.files import write_atomic
-from tasks.system.typed import with_profile
-from tasks.system.voice import show, warn
+from tasks.system.typed import format_profile_argument
+from tasks.system.voice import print_report, print_warning
 
-LOCAL = "config/local.yaml"
+LOCAL_SETTINGS_PATH = "config/local.yaml"
 
 
 def run(  # noqa: PLR0913, PLR0917 - an option each
-    subject: Subject,
+    subject: SelectedProfile,
     card: str = "",
     way: str = "",
     extensions: str = "",
@@ -47,114 +47,129 @@ def run(  # noqa: PLR0913, PLR0917 - an option each
     """Ask, plan, write. Raises `BuildError` where an answer cannot be meant or the file is there
     already; nothing is written then.
     """
-    path = subject.root / LOCAL
-    ask = is_asked() and not yes
+    path = subject.root / LOCAL_SETTINGS_PATH
+    ask = is_interactive() and not yes
     if ask and not force:
-        _require_absent(path, with_profile(subject.name))
-    known = look(subject)
-    given = Given(card, way, extensions, into)
-    got = answered(given, known, usual(known), ask=ask, room=tty.width())
-    text = local_yaml(got if known.companions.set else _with_companions(subject, got, known))
-    planned, problem = _planned(subject, text, known.knowledge)
-    _write(path, text, force=force)
+        _require_absent(path, format_profile_argument(subject.name))
+    known = gather_init_facts(subject)
+    given = GivenOptions(card, way, extensions, into)
+    got = collect_answers(
+        given, known, build_default_answers(known), ask=ask, room=tty.read_terminal_width()
+    )
+    text = format_local_yaml(got if known.companions.set else _add_companions(subject, got, known))
+    planned, problem = _plan_with_answers(subject, text, known.knowledge)
+    _write_local_settings(path, text, force=force)
     if planned:
-        show("")
-        show_decisions(decisions(planned, Found()))
+        print_report("")
+        show_decisions(list_decisions(planned, DepsResults()))
     if problem:
-        warn("the profile itself cannot be opened, with this file and without it")
+        print_warning("the profile itself cannot be opened, with this file and without it")
         raise problem
-    show(f"next: doit build{with_profile(subject.name)}")
+    print_report(f"next: doit build{format_profile_argument(subject.name)}")
 
 
 def _require_absent(path: Path, profile: str) -> None:
     if path.exists():
-        raise BuildError(
+        raise TorchyardError(
             "this file is there already, and nothing was asked or written",
-            where=LOCAL,
-            todo=f"edit it; or doit init --force{profile}, which keeps it as {_kept(path).name}",
+            location=LOCAL_SETTINGS_PATH,
+            hint=f"edit it; or doit init --force{profile}, which keeps it as {_choose_backup_path(path).name}",
         )
 
 
-def _with_companions(subject: Subject, got: Answers, known: Here) -> Answers:
+def _add_companions(subject: SelectedProfile, got: Answers, known: InitFacts) -> Answers:
     """With those that were found and can be planned: nobody asked for them, and none may stop what
     somebody did ask for. Raises `BuildError` where that cannot be planned.
     """
     if not got.companions:
         return got
     taken: tuple[str, ...] = ()
-    _planned(subject, local_yaml(replace(got, companions=None)), known.knowledge)
+    _plan_with_answers(subject, format_local_yaml(replace(got, companions=None)), known.knowledge)
     for name in got.companions:
         tried = replace(got, companions=(*taken, name))
         try:
-            _planned(subject, local_yaml(tried), known.knowledge)
-        except BuildError as error:
-            warn(f"{got.into} has {name}, which may not work with another torch: {error.what}")
+            _plan_with_answers(subject, format_local_yaml(tried), known.knowledge)
+        except TorchyardError as error:
+            print_warning(
+                f"{got.into} has {name}, which may not work with another torch: {error.message}"
+            )
         else:
             taken = tried.companions or ()
     if taken:
         why = f"found in {got.into}; each belongs to one torch, and moves with it"
-        show(f"companions: {', '.join(taken)} ({why})")
+        print_report(f"companions: {', '.join(taken)} ({why})")
     return replace(got, companions=taken or None)
 
 
-def _planned(
-    subject: Subject, text: str, knowledge: Knowledge
-) -> tuple[Profile | None, BuildError | None]:
+def _plan_with_answers(
+    subject: SelectedProfile, text: str, knowledge: Knowledge
+) -> tuple[Profile | None, TorchyardError | None]:
     """The profile with the new file; or its problem, where that is not of the new file's making.
     Raises `BuildError` where it is.
     """
     try:
-        return _opened(subject, text, knowledge), None
-    except BuildError as error:
+        return _open_with_answers(subject, text, knowledge), None
+    except TorchyardError as error:
         try:
-            _opened(subject, "", knowledge)
-        except BuildError as own:
+            _open_with_answers(subject, "", knowledge)
+        except TorchyardError as own:
             if str(own) == str(error):
                 return None, own
-        todo = "; ".join(filter(None, (error.todo, f"{LOCAL} was not written")))
-        raise BuildError(error.what, where=error.where, todo=todo) from error
+        todo = "; ".join(filter(None, (error.hint, f"{LOCAL_SETTINGS_PATH} was not written")))
+        raise TorchyardError(error.message, location=error.location, hint=todo) from error
 
 
-def _opened(subject: Subject, text: str, knowledge: Knowledge) -> Profile:
+def _open_with_answers(subject: SelectedProfile, text: str, knowledge: Knowledge) -> Profile:
     opened = open_profile(subject.root, subject.name, os.environ, knowledge, local=text)
     ours = {sys.prefix, sys.base_prefix}
     check_install(opened.loaded.settings, opened.layout, opened.choice, ours)
     return opened
 
 
-def _write(path: Path, text: str, *, force: bool) -> None:
+def _write_local_settings(path: Path, text: str, *, force: bool) -> None:
     """Raises `BuildError` where another file is there and nobody said that it may be replaced."""
-    before = text_of(path, LOCAL) if path.is_file() else None
+    before = read_yaml_text(path, LOCAL_SETTINGS_PATH) if path.is_file() else None
     if before == text:
-        show(f"{LOCAL} says that already")
+        print_report(f"{LOCAL_SETTINGS_PATH} says that already")
         return
     if before is not None:
-        for line in _difference(before, text):
-            show(line)
-        kept = _kept(path)
+        for line in _format_difference(before, text):
+            print_report(line)
+        kept = _choose_backup_path(path)
         if not force:
-            raise BuildError(
+            raise TorchyardError(
                 "this file is there already, and was not changed",
-                where=LOCAL,
-                todo=f"doit init --force puts the new one there, and keeps this as {kept.name}",
+                location=LOCAL_SETTINGS_PATH,
+                hint=f"doit init --force puts the new one there, and keeps this as {kept.name}",
             )
-        write_atomic(kept, path.read_bytes(), _mode(path))
-        show(f"what {LOCAL} held is in {kept.relative_to(path.parents[1]).as_posix()}")
-    write_atomic(path.resolve(), text, _mode(path))  # a link stays, and leads to the new one
-    show(f"wrote {LOCAL}, which counts in every profile")
+        write_atomic(kept, path.read_bytes(), _read_file_mode(path))
+        print_report(
+            f"what {LOCAL_SETTINGS_PATH} held is in {kept.relative_to(path.parents[1]).as_posix()}"
+        )
+    write_atomic(
+        path.resolve(), text, _read_file_mode(path)
+    )  # a link stays, and leads to the new one
+    print_report(f"wrote {LOCAL_SETTINGS_PATH}, which counts in every profile")
 
 
-def _mode(path: Path) -> int:
+def _read_file_mode(path: Path) -> int:
     """Who may read the file that is there may read the next one; nobody else."""
     return stat.S_IMODE(path.stat().st_mode) if path.is_file() else 0o644
 
 
-def _kept(path: Path) -> Path:
+def _choose_backup_path(path: Path) -> Path:
     """A name that no earlier one has: local.yaml.bak, local.yaml.bak2, …"""
     names = (path.with_name(f"{path.name}.bak{number or ''}") for number in (0, *range(2, 10_000)))
     return next(name for name in names if not name.exists())
 
 
-def _difference(before: str, after: str) -> Iterator[str]:
+def _format_difference(before: str, after: str) -> Iterator[str]:
     """In lines, without what either holds of secrets."""
-    yield from unified_diff(masked(before), masked(after), LOCAL, "new", lineterm="", n=1)
+    yield from unified_diff(
+        mask_settings_text(before),
+        mask_settings_text(after),
+        LOCAL_SETTINGS_PATH,
+        "new",
+        lineterm="",
+        n=1,
+    )

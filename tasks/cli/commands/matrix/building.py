@@ -12,80 +12,82 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from tasks.cli.commands.matrix.standing import Standing
-from tasks.core.errors import BuildError, CommandFailedError
-from tasks.core.formatting.duration import elapsed
+from tasks.cli.commands.matrix.standing import EntryStatus
+from tasks.core.errors import CommandFailedError, TorchyardError
+from tasks.core.formatting.duration import format_duration
 from tasks.core.model import Command
 from tasks.system import shell
-from tasks.system.voice import show
+from tasks.system.voice import print_report
 
-_DONE = {"up to date", "built"}
-_TODO = {
+_DONE_STATES = {"up to date", "built"}
+_STATE_HINTS = {
     "failed": "doit diagnose profile={}",
     "impossible": "matrix.exclude leaves out what cannot be built here",
     "unpublished": "doit publish profile={}",
 }
 
 
-def build(root: Path, found: Sequence[Standing]) -> Iterator[Standing]:
+def build_entries(root: Path, found: Sequence[EntryStatus]) -> Iterator[EntryStatus]:
     """Build what is not up to date, in order, and say what came of each."""
     due = [one for one in found if one.state not in {"up to date", "impossible"}]
     for one in found:
         if one in due:
-            show(f"{due.index(one) + 1} of {len(due)}: {one.cell}")
-        yield _built(root, one) if one in due else one
+            print_report(f"{due.index(one) + 1} of {len(due)}: {one.cell}")
+        yield _build_entry(root, one) if one in due else one
 
 
-def publish(root: Path, found: Sequence[Standing]) -> Iterator[Standing]:
+def publish_entries(root: Path, found: Sequence[EntryStatus]) -> Iterator[EntryStatus]:
     """Put the wheels of all that are built onto the index; what is there already costs a look."""
     for one in found:
-        yield _published(root, one) if one.state in _DONE else one
+        yield _publish_entry(root, one) if one.state in _DONE_STATES else one
 
 
-def require_all(found: Sequence[Standing]) -> None:
+def require_all_done(found: Sequence[EntryStatus]) -> None:
     """Raise `BuildError` where one is not done."""
-    left = [one for one in found if one.state not in _DONE]
+    left = [one for one in found if one.state not in _DONE_STATES]
     if not left:
         return
     first = {one.state: one for one in reversed(left)}
-    raise BuildError(
+    raise TorchyardError(
         f"{len(left)} of {len(found)} builds of the matrix are not done: "
         f"{', '.join(one.cell for one in left)}",
-        where="matrix",
-        todo="; ".join(_TODO[state].format(one.profile) for state, one in sorted(first.items())),
+        location="matrix",
+        hint="; ".join(
+            _STATE_HINTS[state].format(one.profile) for state, one in sorted(first.items())
+        ),
     )
 
 
-def _built(root: Path, one: Standing) -> Standing:
+def _build_entry(root: Path, one: EntryStatus) -> EntryStatus:
     started = time.monotonic()
-    if why := _doit(root, "build", one.profile):
+    if why := _run_doit(root, "build", one.profile):
         return replace(one, state="failed", why=why)
-    return replace(one, state="built", why=f"in {elapsed(time.monotonic() - started)}")
+    return replace(one, state="built", why=f"in {format_duration(time.monotonic() - started)}")
 
 
-def _published(root: Path, one: Standing) -> Standing:
-    why = _doit(root, "publish", one.profile)
+def _publish_entry(root: Path, one: EntryStatus) -> EntryStatus:
+    why = _run_doit(root, "publish", one.profile)
     return replace(one, state="unpublished", why=why) if why else one
 
 
-def _doit(root: Path, task: str, profile: str) -> str:
+def _run_doit(root: Path, task: str, profile: str) -> str:
     """Why it failed, "" where it did not. It gets all the environment, settings too."""
     argv = (sys.executable, "-m", "doit", task, f"profile={profile}")
     env = {**os.environ, "PYTHONIOENCODING": "utf-8"}
     said: list[str] = []
 
-    def take(line: str) -> None:
+    def keep_line(line: str) -> None:
         said.append(line.strip())
-        show(line)
+        print_report(line)
 
     try:
-        shell.run(Command(argv, env, f"doit {task} profile={profile}", cwd=root), take)
+        shell.run_command(Command(argv, env, f"doit {task} profile={profile}", cwd=root), keep_line)
     except CommandFailedError as error:
-        return _reason(said) or f"exit {error.code}"
+        return _extract_failure_reason(said) or f"exit {error.code}"
     return ""
 
 
-def _reason(said: Sequence[str]) -> str:
+def _extract_failure_reason(said: Sequence[str]) -> str:
     """What stands below the first stage that failed; without one, what was refused at load."""
     failed = (line for before, line in pairwise(said) if before.startswith("Failed "))
     refused = (line.removeprefix("ERROR: ") for line in said if line.startswith("ERROR: "))

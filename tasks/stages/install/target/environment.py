@@ -12,13 +12,13 @@ import packaging
 from packaging.utils import canonicalize_name
 from pydantic import TypeAdapter, ValidationError
 
-from tasks.core.errors import BuildError, CommandFailedError
+from tasks.core.errors import CommandFailedError, TorchyardError
 from tasks.core.model import Command
 from tasks.stages.install.target import inside
-from tasks.stages.install.target.interpreter import KEY
+from tasks.stages.install.target.interpreter import SETTING_KEY
 from tasks.system import shell
 
-_TIMEOUT = 120.0  # seconds: thousands of packages on a cold disk
+_QUERY_TIMEOUT = 120.0  # seconds: thousands of packages on a cold disk
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Distribution:
 
 
 @dataclass(frozen=True)
-class Said:
+class EnvironmentInfo:
     """What the interpreter says: `tags` of the wheels that it takes, the best first; `markers` for
     requirements; `managed` the file EXTERNALLY-MANAGED and `user_torch` a torch in the user's own
     site-packages, both "" where there is none.
@@ -52,66 +52,74 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Target:
+class TargetEnvironment:
     """The environment of the interpreter `python`. `prefix` has no links in it."""
 
     python: str
-    said: Said
+    info: EnvironmentInfo
 
     @property
     def prefix(self) -> Path:
         """The folder that all of it lies in."""
-        return Path(self.said.prefix)
+        return Path(self.info.prefix)
 
     @cached_property
     def sites(self) -> tuple[str, ...]:
         """Where packages lie, below the prefix. Raises `BuildError` where that is elsewhere."""
-        return tuple(dict.fromkeys(self._below(p) for p in (self.said.platlib, self.said.purelib)))
+        return tuple(
+            dict.fromkeys(self._resolve_below(p) for p in (self.info.platlib, self.info.purelib))
+        )
 
-    def links(self) -> Mapping[str, str]:
+    def list_links(self) -> Mapping[str, str]:
         """Links on the way to its packages and where they lead, both below the prefix: where Python
         has lib64, as on Fedora, openSUSE and RHEL, `lib64` → `lib` in a venv.
         """
         found: dict[str, str] = {}
-        for folder in map(Path, (self.said.platlib, self.said.purelib)):
+        for folder in map(Path, (self.info.platlib, self.info.purelib)):
             for path in (folder, *folder.parents):
                 place = Path(os.path.realpath(path.parent), path.name)
                 if path.is_symlink() and place.is_relative_to(self.prefix):
-                    found[place.relative_to(self.prefix).as_posix()] = self._below(str(path))
+                    found[place.relative_to(self.prefix).as_posix()] = self._resolve_below(
+                        str(path)
+                    )
         return found
 
-    def _below(self, folder: str) -> str:
+    def _resolve_below(self, folder: str) -> str:
         real = Path(os.path.realpath(folder))
         if not real.is_relative_to(self.prefix):
-            raise BuildError(
+            raise TorchyardError(
                 f"its packages lie in {folder}, outside of {self.prefix}",
-                where=KEY,
-                todo="name the Python of a venv or of a conda environment",
+                location=SETTING_KEY,
+                hint="name the Python of a venv or of a conda environment",
             )
         return real.relative_to(self.prefix).as_posix()
 
-    def installed(self) -> Mapping[str, Distribution]:
+    def list_installed(self) -> Mapping[str, Distribution]:
         """What lies there by normalized name."""
-        return {canonicalize_name(one.name): one for one in self.said.distributions if one.name}
+        return {canonicalize_name(one.name): one for one in self.info.distributions if one.name}
 
 
-def ask(python: PurePath) -> Target:
+def query_environment(python: PurePath) -> TargetEnvironment:
     """Run the interpreter once, which writes nothing. Raises `BuildError` where it cannot tell."""
     ours = Path(packaging.__file__).parent.parent
     argv = (str(python), "-B", str(Path(inside.__file__)), str(ours))
-    env = shell.host_env()
+    env = shell.build_host_env()
     try:
-        text = shell.capture(Command(argv, env, "ask what is installed", timeout=_TIMEOUT))
+        text = shell.capture_output(
+            Command(argv, env, "ask what is installed", timeout=_QUERY_TIMEOUT)
+        )
     except CommandFailedError as error:
-        error.where = f"{KEY} ({python})"
+        error.location = f"{SETTING_KEY} ({python})"
         raise
-    line = next((line for line in text.splitlines() if line.startswith(inside.MARK)), "")
+    line = next((line for line in text.splitlines() if line.startswith(inside.OUTPUT_PREFIX)), "")
     try:
-        return Target(str(python), _SAID.validate_json(line[len(inside.MARK) :]))
+        return TargetEnvironment(
+            str(python), _INFO_ADAPTER.validate_json(line[len(inside.OUTPUT_PREFIX) :])
+        )
     except ValidationError as error:
-        raise BuildError(
-            "it does not tell what is installed there", where=f"{KEY} ({python})"
+        raise TorchyardError(
+            "it does not tell what is installed there", location=f"{SETTING_KEY} ({python})"
         ) from error
 
 
-_SAID: TypeAdapter[Said] = TypeAdapter(Said)
+_INFO_ADAPTER: TypeAdapter[EnvironmentInfo] = TypeAdapter(EnvironmentInfo)

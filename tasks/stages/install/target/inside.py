@@ -14,10 +14,10 @@ import sysconfig
 from importlib import metadata
 from typing import Any
 
-MARK = "torchyard: "
+OUTPUT_PREFIX = "torchyard: "
 
 
-def told(packaging: str) -> dict[str, Any]:
+def describe_environment(packaging: str) -> dict[str, Any]:
     """Everything that has to be known before something is installed."""
     sys.path.insert(0, packaging)
     from packaging import markers, tags  # noqa: PLC0415 - from the folder that is given
@@ -32,14 +32,14 @@ def told(packaging: str) -> dict[str, Any]:
         "purelib": paths["purelib"],
         "platlib": paths["platlib"],
         "scripts": paths["scripts"],
-        "managed": _managed(paths["stdlib"]),
+        "managed": _find_managed_marker(paths["stdlib"]),
         "conda": os.path.isdir(os.path.join(sys.prefix, "conda-meta")),  # noqa: PTH112, PTH118
-        "user_torch": _user_torch(),
-        "distributions": [_of(one) for one in _there(paths)],
+        "user_torch": _find_user_torch(),
+        "distributions": [_describe_distribution(one) for one in _list_distributions(paths)],
     }
 
 
-def _managed(stdlib: str) -> str:
+def _find_managed_marker(stdlib: str) -> str:
     """PEP 668: the system's package manager says that it alone installs here. Not in a venv."""
     if sys.prefix != sys.base_prefix:
         return ""
@@ -47,7 +47,7 @@ def _managed(stdlib: str) -> str:
     return mark if os.path.isfile(mark) else ""  # noqa: PTH113
 
 
-def _user_torch() -> str:
+def _find_user_torch() -> str:
     """A torch in ~/.local, which this Python would import before its own."""
     if not site.ENABLE_USER_SITE:
         return ""
@@ -55,13 +55,13 @@ def _user_torch() -> str:
     return folder if os.path.isdir(folder) else ""  # noqa: PTH112
 
 
-def _there(paths: dict[str, str]) -> list[Any]:
+def _list_distributions(paths: dict[str, str]) -> list[Any]:
     """Of this environment alone: not of the one that a venv may look into, too."""
     sites = {os.path.realpath(paths[name]) for name in ("purelib", "platlib")}
     return list(metadata.distributions(path=sorted(sites)))
 
 
-def _of(one: Any) -> dict[str, Any]:
+def _describe_distribution(one: Any) -> dict[str, Any]:
     return {
         "name": one.metadata["Name"] or "",
         "version": one.version or "",
@@ -71,4 +71,4 @@ def _of(one: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(MARK + json.dumps(told(sys.argv[1])) + "\n")
+    sys.stdout.write(OUTPUT_PREFIX + json.dumps(describe_environment(sys.argv[1])) + "\n")

@@ -9,24 +9,24 @@ from pathlib import Path, PurePosixPath
 
 from packaging.utils import canonicalize_name
 
-from tasks.core.errors import BuildError
-from tasks.stages.install.transaction.journal import Placed
+from tasks.core.errors import TorchyardError
+from tasks.stages.install.transaction.journal import InstalledFile
 from tasks.system import files
 from tasks.wheels.files import recordfile
 
 
 @dataclass(frozen=True)
-class Unpacked:
+class StagedPackages:
     """`versions` by normalized name; `records` are their RECORDs, and `placed` all of their files,
     by paths below the prefix.
     """
 
     versions: Mapping[str, str]
     records: Mapping[str, str]
-    placed: Mapping[str, Placed]
+    placed: Mapping[str, InstalledFile]
 
 
-def prepare(staged: Path, links: Mapping[str, str]) -> None:
+def prepare_staging(staged: Path, links: Mapping[str, str]) -> None:
     """An empty folder, with the links that the prefix has: packages lie where they lie there."""
     staged.mkdir(parents=True)
     for link, folder in links.items():
@@ -36,41 +36,41 @@ def prepare(staged: Path, links: Mapping[str, str]) -> None:
         place.symlink_to(os.path.relpath(staged / folder, place.parent), target_is_directory=True)
 
 
-def read(staged: Path, sites: Iterable[str]) -> Unpacked:
+def read_staging(staged: Path, sites: Iterable[str]) -> StagedPackages:
     """What lies in `staged`, where packages are in the folders `sites`."""
     versions: dict[str, str] = {}
     records: dict[str, str] = {}
-    placed: dict[str, Placed] = {}
-    for info in _infos(staged, sites):
+    placed: dict[str, InstalledFile] = {}
+    for info in _list_staged_infos(staged, sites):
         name, _, version = info.name.removesuffix(".dist-info").partition("-")
         owner = canonicalize_name(name)
         versions[owner] = version
         records[owner] = (info / "RECORD").relative_to(staged).as_posix()
-        placed.update(_files(staged, info, owner))
-    return Unpacked(versions, records, placed)
+        placed.update(_list_staged_files(staged, info, owner))
+    return StagedPackages(versions, records, placed)
 
 
-def _infos(staged: Path, sites: Iterable[str]) -> Iterator[Path]:
+def _list_staged_infos(staged: Path, sites: Iterable[str]) -> Iterator[Path]:
     for site in sites:
         yield from sorted((staged / site).glob("*.dist-info"))
 
 
-def _files(staged: Path, info: Path, owner: str) -> Iterator[tuple[str, Placed]]:
+def _list_staged_files(staged: Path, info: Path, owner: str) -> Iterator[tuple[str, InstalledFile]]:
     text = (info / "RECORD").read_text(encoding="utf-8")
-    for row in recordfile.rows(text):
-        path = below(staged, info.parent, row.path)
+    for row in recordfile.parse_record(text):
+        path = resolve_below_prefix(staged, info.parent, row.path)
         if path is None or not (staged / path).is_file():
-            raise BuildError(
+            raise TorchyardError(
                 f"{owner} has {row.path} in its RECORD, and it is not there",
-                where=str(info / "RECORD"),
-                todo="this wheel cannot be installed anywhere",
+                location=str(info / "RECORD"),
+                hint="this wheel cannot be installed anywhere",
             )
-        digest = recordfile.hexadecimal(row.digest) or files.artifact(staged / path).sha256
+        digest = recordfile.convert_to_hex(row.digest) or files.read_artifact(staged / path).sha256
         found = (staged / path).lstat()
-        yield path, Placed(owner, digest, found.st_size, found.st_mtime_ns)
+        yield path, InstalledFile(owner, digest, found.st_size, found.st_mtime_ns)
 
 
-def below(prefix: Path, site: Path, name: str) -> str | None:
+def resolve_below_prefix(prefix: Path, site: Path, name: str) -> str | None:
     """The path below `prefix` of what RECORD in `site` calls `name`; None where it is outside."""
     path = Path(os.path.normpath(site / name))
     if not path.is_relative_to(prefix):

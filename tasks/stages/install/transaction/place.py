@@ -14,54 +14,54 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tasks.stages.install.transaction.journal import Kept, Placed
+from tasks.stages.install.transaction.journal import BackupFile, InstalledFile
 from tasks.system import files
 
-PART = ".torchyard-part"  # one name, so that whoever comes after a KILL finds it
+TEMPORARY_NAME = ".torchyard-part"  # one name, so that whoever comes after a KILL finds it
 
 
-def sha256(path: Path) -> str:
+def compute_sha256(path: Path) -> str:
     """Of the bytes of a file."""
-    return files.artifact(path).sha256
+    return files.read_artifact(path).sha256
 
 
-def is_there(path: Path) -> bool:
+def is_present(path: Path) -> bool:
     """Whether anything is, be it a link that leads nowhere."""
     return path.is_symlink() or path.exists()
 
 
-def leads_to(link: Path) -> str:
+def read_link(link: Path) -> str:
     """As it is written: a Path would take "./" out of it."""
     return os.readlink(link)  # noqa: PTH115
 
 
-def is_placed(path: Path, placed: Placed | None) -> bool:
+def is_installed_file(path: Path, placed: InstalledFile | None) -> bool:
     """Whether it is what we put there, and nobody changed it since."""
-    if placed is None or not is_there(path):
+    if placed is None or not is_present(path):
         return False
     found = path.lstat()
     if not stat.S_ISREG(found.st_mode) or found.st_size != placed.size:
         return False
-    return found.st_mtime_ns == placed.mtime_ns or sha256(path) == placed.sha256
+    return found.st_mtime_ns == placed.mtime_ns or compute_sha256(path) == placed.sha256
 
 
-def is_kept(path: Path, kept: Kept, store: Path) -> bool:
+def is_original_file(path: Path, kept: BackupFile, store: Path) -> bool:
     """Whether the file that was there before lies there, whose other name is `store`."""
     if kept.link or path.is_symlink():
-        return path.is_symlink() and leads_to(path) == kept.link
+        return path.is_symlink() and read_link(path) == kept.link
     if not path.is_file():
         return False
     if store.is_file() and (path.samefile(store) or path.stat().st_size != store.stat().st_size):
         return path.samefile(store)
-    return sha256(path) == kept.sha256
+    return compute_sha256(path) == kept.sha256
 
 
-def duplicate(source: Path, target: Path) -> None:
+def link_or_copy(source: Path, target: Path) -> None:
     """A second name for a file, or else a copy with its time and mode; a link stays one."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     if source.is_symlink():
-        target.symlink_to(leads_to(source))
+        target.symlink_to(read_link(source))
         return
     try:
         os.link(source, target)
@@ -69,23 +69,23 @@ def duplicate(source: Path, target: Path) -> None:
         shutil.copy2(source, target)
 
 
-def put(source: Path, target: Path) -> None:
+def replace_file(source: Path, target: Path) -> None:
     """Let `source` be at `target` too, in the place of what is there."""
-    part = target.with_name(PART)
-    duplicate(source, part)
-    files.move(part, target)
+    part = target.with_name(TEMPORARY_NAME)
+    link_or_copy(source, part)
+    files.replace_path(part, target)
     part.unlink(missing_ok=True)  # a rename to another name of the same file does nothing
 
 
-def set_aside(path: Path, to: Path) -> None:
+def move_aside(path: Path, to: Path) -> None:
     """Move a person's file out of the way; one that lies at `to` already is another one."""
-    while is_there(to):
+    while is_present(to):
         to = to.with_name(f"{to.name}.more")
-    duplicate(path, to)
+    link_or_copy(path, to)
     path.unlink()
 
 
-def bytecode(path: Path) -> Iterator[Path]:
+def list_bytecode(path: Path) -> Iterator[Path]:
     """What Python made of a source file."""
     if path.suffix == ".py" and (folder := path.parent / "__pycache__").is_dir():
         beginning = f"{path.stem}."
@@ -94,17 +94,17 @@ def bytecode(path: Path) -> Iterator[Path]:
                 yield found
 
 
-def prune(prefix: Path, folders: Iterable[str]) -> None:
+def remove_empty_folders(prefix: Path, folders: Iterable[str]) -> None:
     """Remove those that are empty, the deepest first; what a KILL left half made in them, too."""
     for name in sorted(folders, key=lambda name: name.count("/"), reverse=True):
-        (prefix / name / PART).unlink(missing_ok=True)
+        (prefix / name / TEMPORARY_NAME).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # not empty, or not there
             (prefix / name / "__pycache__").rmdir()
         with contextlib.suppress(OSError):
             (prefix / name).rmdir()
 
 
-def parents(paths: Iterable[str]) -> set[str]:
+def list_parents(paths: Iterable[str]) -> set[str]:
     """Every folder that these lie in, but the prefix itself."""
     found: set[str] = set()
     for path in paths:

@@ -9,71 +9,87 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tasks.stages.install.transaction import journal, place
-from tasks.stages.install.transaction.journal import ASIDE, CHANGE, FILES, Change, Exchange, Kept
+from tasks.stages.install.transaction.journal import (
+    ASIDE_FOLDER,
+    BACKUP_FOLDER,
+    PENDING_FOLDER,
+    BackupFile,
+    InstallRecord,
+    PendingInstall,
+)
 from tasks.system import files
-from tasks.wheels.files.difference import is_bytecode, source_of
+from tasks.wheels.files.difference import find_bytecode_source, is_bytecode
 
 
 @dataclass(frozen=True)
-class Settled:
+class CommitResult:
     """What is to be replaced.json. Of the files that were kept, `originals` are what was there
     before all of it; `edited` a person changed after we put them there, or put there; `left` were
     there before a distribution that a person then replaced by another.
     """
 
-    result: Exchange
+    result: InstallRecord
     originals: tuple[str, ...]
     edited: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
+    superseded: tuple[str, ...] = ()
 
 
-def settled(before: Exchange | None, new: Exchange) -> Settled:
+def compute_commit(before: InstallRecord | None, new: InstallRecord) -> CommitResult:
     """`new` after `before`: the way back leads to what was there before both. Pure.
 
     Where a person put another distribution in the place of ours in between, that is what is theirs.
     """
     if before is None:
-        return Settled(new, tuple(new.kept))
-    theirs = {name for name in new.parts if _is_theirs(before, new, name)}
+        return CommitResult(new, tuple(new.kept))
+    theirs = {name for name in new.parts if _is_user_installed(before, new, name)}
     left = {path for path, kept in before.kept.items() if kept.owner in theirs}
     standing = {path: kept for path, kept in before.kept.items() if path not in left}
-    fates = {path: _fate(before, standing, theirs, path, kept) for path, kept in new.kept.items()}
+    fates = {
+        path: _classify_backup(before, standing, theirs, path, kept)
+        for path, kept in new.kept.items()
+    }
     originals = {path: kept for path, kept in new.kept.items() if fates[path] == "original"}
     result = replace(
         new,
         when=before.when,
-        parts={**before.parts, **dict(_parts(before, new, theirs))},
+        parts={**before.parts, **dict(_merge_changes(before, new, theirs))},
         kept={**standing, **originals},
         placed={
             **{path: put for path, put in before.placed.items() if put.owner not in new.parts},
             **new.placed,
         },
-        folders=_folders(before, new, left, standing),
+        folders=_merge_folders(before, new, left, standing),
     )
     edited = tuple(path for path, fate in fates.items() if fate == "edited")
-    return Settled(result, tuple(originals), edited, tuple(sorted(left)))
+    return CommitResult(result, tuple(originals), edited, tuple(sorted(left)))
 
 
-def _is_theirs(before: Exchange, new: Exchange, name: str) -> bool:
+def _is_user_installed(before: InstallRecord, new: InstallRecord, name: str) -> bool:
     """Whether what gave way was put there by somebody else since."""
     part, last = new.parts[name], before.parts.get(name)
     return last is not None and bool(part.before) and part.record_before != last.record
 
 
-def _fate(
-    before: Exchange, standing: Mapping[str, Kept], theirs: set[str], path: str, kept: Kept
+def _classify_backup(
+    before: InstallRecord,
+    standing: Mapping[str, BackupFile],
+    theirs: set[str],
+    path: str,
+    kept: BackupFile,
 ) -> str:
     if kept.owner in theirs:
         return "original"
     placed = before.placed.get(path)
     if placed:
         return "ours" if placed.sha256 == kept.sha256 else "edited"
-    if is_bytecode(path) and source_of(path) in before.placed:
+    if is_bytecode(path) and find_bytecode_source(path) in before.placed:
         return "ours"
     return "edited" if path in standing else "original"
 
 
-def _parts(before: Exchange, new: Exchange, theirs: set[str]) -> Iterator[tuple[str, journal.Part]]:
+def _merge_changes(
+    before: InstallRecord, new: InstallRecord, theirs: set[str]
+) -> Iterator[tuple[str, journal.DistributionChange]]:
     for name, part in new.parts.items():
         last = before.parts.get(name)
         if last is None or name in theirs:
@@ -82,11 +98,14 @@ def _parts(before: Exchange, new: Exchange, theirs: set[str]) -> Iterator[tuple[
             yield name, replace(part, before=last.before, record_before=last.record_before)
 
 
-def _folders(
-    before: Exchange, new: Exchange, left: Iterable[str], standing: Iterable[str]
+def _merge_folders(
+    before: InstallRecord, new: InstallRecord, left: Iterable[str], standing: Iterable[str]
 ) -> dict[str, int]:
     """Those that were there before, and still were; and that came since, and are not ours."""
-    ours, vanished = place.parents(before.placed), place.parents(left) - place.parents(standing)
+    ours, vanished = (
+        place.list_parents(before.placed),
+        place.list_parents(left) - place.list_parents(standing),
+    )
     came = {name: mode for name, mode in new.folders.items() if name not in ours}
     there = {
         name: mode
@@ -96,37 +115,40 @@ def _folders(
     return {**came, **there}
 
 
-def settle(stamp: Path, new: Exchange) -> Settled:
+def commit_install(stamp: Path, new: InstallRecord) -> CommitResult:
     """Make it so."""
-    found = settled(journal.held(stamp), new)
-    aside = f"{ASIDE}/{new.when}"
+    found = compute_commit(journal.read_record(stamp), new)
+    aside = f"{ASIDE_FOLDER}/{new.when}"
     moves = (
-        *((f"{FILES}/{path}", f"{aside}/{path}") for path in found.left),
-        *((f"{CHANGE}/{FILES}/{path}", f"{aside}/{path}") for path in found.edited),
-        *((f"{CHANGE}/{FILES}/{path}", f"{FILES}/{path}") for path in found.originals),
+        *((f"{BACKUP_FOLDER}/{path}", f"{aside}/{path}") for path in found.superseded),
+        *((f"{PENDING_FOLDER}/{BACKUP_FOLDER}/{path}", f"{aside}/{path}") for path in found.edited),
+        *(
+            (f"{PENDING_FOLDER}/{BACKUP_FOLDER}/{path}", f"{BACKUP_FOLDER}/{path}")
+            for path in found.originals
+        ),
     )
-    at_work = Change("settling", new, found.result, moves)
-    journal.write_change(stamp, at_work)
-    finish(stamp, at_work)
+    at_work = PendingInstall("settling", new, found.result, moves)
+    journal.write_pending(stamp, at_work)
+    finish_commit(stamp, at_work)
     return found
 
 
-def finish(stamp: Path, at_work: Change) -> None:
+def finish_commit(stamp: Path, at_work: PendingInstall) -> None:
     """Also after a KILL in the middle of it: what was moved already is not moved again."""
     for source, target in at_work.moves:
-        if place.is_there(stamp / source) and not place.is_there(stamp / target):
+        if place.is_present(stamp / source) and not place.is_present(stamp / target):
             (stamp / target).parent.mkdir(parents=True, exist_ok=True)
-            files.move(stamp / source, stamp / target)
+            files.replace_path(stamp / source, stamp / target)
     if at_work.result:
-        journal.write_held(stamp, at_work.result)
-    drop(stamp)
+        journal.write_record(stamp, at_work.result)
+    discard_pending(stamp)
 
 
-def drop(stamp: Path) -> None:
+def discard_pending(stamp: Path) -> None:
     """Forget the change, and the stamp where it holds nothing else. First goes the journal, so that
     nobody takes what is left for whole.
     """
-    (stamp / CHANGE / "change.json").unlink(missing_ok=True)
-    files.remove_owned(stamp / CHANGE)
+    (stamp / PENDING_FOLDER / "change.json").unlink(missing_ok=True)
+    files.remove_owned(stamp / PENDING_FOLDER)
     if stamp.is_dir() and not any(stamp.iterdir()):
         stamp.rmdir()

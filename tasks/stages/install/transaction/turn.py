@@ -10,22 +10,22 @@ from pathlib import Path, PurePath
 
 from filelock import FileLock, Timeout
 
-from tasks.core.digest import sha256_text
-from tasks.system.voice import say
+from tasks.core.digest import compute_text_sha256
+from tasks.system.voice import print_line
 
-_TURNS = ".installing"  # among the folders of all profiles
+_LOCK_FOLDER = ".installing"  # among the folders of all profiles
 
 
 @contextmanager
-def turn(builds: PurePath, prefix: PurePath) -> Iterator[None]:
+def lock_environment(builds: PurePath, prefix: PurePath) -> Iterator[None]:
     """For the block no other profile of this checkout changes the environment `prefix`."""
-    place = Path(builds) / _TURNS / f"{sha256_text(str(prefix))[:16]}.lock"
+    place = Path(builds) / _LOCK_FOLDER / f"{compute_text_sha256(str(prefix))[:16]}.lock"
     place.parent.mkdir(parents=True, exist_ok=True)
     guard = FileLock(place)
     try:
         guard.acquire(timeout=0)
     except Timeout:
-        say(f"another profile is at work in {prefix}: waiting for it")
+        print_line(f"another profile is at work in {prefix}: waiting for it")
         guard.acquire()
     try:
         yield

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import contextlib
 
-from verdicts import judged  # beside this script
+from verdicts import format_error_share  # beside this script
 
-BOUND = "bound: 2 k 2^-24 |A||B| + one rounding of the result"
+MATMUL_BOUND = "bound: 2 k 2^-24 |A||B| + one rounding of the result"
 
 
 @contextlib.contextmanager
-def float32_sums(tf32=False):
+def use_float32_sums(tf32=False):
     """No TF32 (or with it) and no 16-bit partial sums: the bounds are those of float32 sums.
 
     All is put back: torch.compile stumbles over switches that were set in the new way (torch 2.9).
     """
     import torch
 
-    wanted = switches(torch, tf32)
+    wanted = list_switches(torch, tf32)
     before = [getattr(owner, name) for owner, name, _ in wanted]
     for owner, name, value in wanted:
         setattr(owner, name, value)
@@ -28,7 +28,7 @@ def float32_sums(tf32=False):
             setattr(owner, name, value)
 
 
-def switches(torch, tf32):
+def list_switches(torch, tf32):
     """(owner, name, value). Those of torch 2.9 are not to be mixed with those of before."""
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     whole = [
@@ -40,7 +40,7 @@ def switches(torch, tf32):
     return [(matmul, "allow_tf32", tf32), (cudnn, "allow_tf32", tf32), *whole]
 
 
-def matmul(where):
+def check_matmul(where):
     """Against float64 on the CPU, element by element.
 
     A float32 sum of k products errs by at most k u |A||B| with u = 2^-24 (Higham 2002, section
@@ -52,34 +52,34 @@ def matmul(where):
     dtypes = (
         (torch.float32,) if where.type == "cpu" else (torch.float32, torch.float16, torch.bfloat16)
     )
-    with float32_sums():
-        shown = [one_matmul(torch, where, dtype) for dtype in dtypes]
-    return f"{', '.join(shown)} of the bound on {where.type} ({BOUND}){with_tf32(torch, where)}"
+    with use_float32_sums():
+        shown = [compare_matmul(torch, where, dtype) for dtype in dtypes]
+    return f"{', '.join(shown)} of the bound on {where.type} ({MATMUL_BOUND}){check_tf32(torch, where)}"
 
 
-def one_matmul(torch, where, dtype):
+def compare_matmul(torch, where, dtype):
     k = 512
     a, b = torch.randn(257, k).to(dtype), torch.randn(k, 255).to(dtype)
     exact = a.double() @ b.double()
     found = (a.to(where) @ b.to(where)).cpu()
     unit = torch.finfo(dtype).eps / 2
     bound = 2 * k * 2.0**-24 * (a.double().abs() @ b.double().abs()) + unit * exact.abs()
-    return judged(str(dtype).rpartition(".")[2], found, exact, bound)
+    return format_error_share(str(dtype).rpartition(".")[2], found, exact, bound)
 
 
-def with_tf32(torch, where):
+def check_tf32(torch, where):
     """The same with TF32, which tensor cores have from capability 8.0 on."""
     if where.type == "cpu":
         return ""
     major, minor = torch.cuda.get_device_capability(where)
     if major < 8:
         return f"; TF32 not run: {major}.{minor} has none, 8.0 is the first"
-    with float32_sums(tf32=True):
-        shown = one_tf32(torch, lambda a, b: (a.to(where) @ b.to(where)).cpu())
+    with use_float32_sums(tf32=True):
+        shown = compare_tf32(torch, lambda a, b: (a.to(where) @ b.to(where)).cpu())
     return f"; {shown} of its bound (4 2^-11 |A||B| more)"
 
 
-def one_tf32(torch, multiply):
+def compare_tf32(torch, multiply):
     """Two inputs a product are rounded to 11 bits, unit roundoff 2^-11; twice that, since hardware
     may cut off in place of rounding. The sums are those of float32.
 
@@ -88,13 +88,13 @@ def one_tf32(torch, multiply):
     k = 512
     a, b = torch.randn(257, k), torch.randn(k, 255)
     bound = (4 * 2.0**-11 + 2 * k * 2.0**-24) * (a.double().abs() @ b.double().abs())
-    shown = judged("TF32", multiply(a, b), a.double() @ b.double(), bound)
+    shown = format_error_share("TF32", multiply(a, b), a.double() @ b.double(), bound)
     fine, ones = torch.full((k, k), 1 + 2.0**-12), torch.ones(k, k)
     used = bool((multiply(fine, ones) != k * (1 + 2.0**-12)).any())
     return shown if used else f"{shown} (it was allowed, and not used)"
 
 
-def convolution(where):
+def check_convolution(where):
     """Against float64 on the CPU, bound 16 k 2^-24 |x||w| for k products a sum.
 
     The 16 leaves room for cuDNN's Winograd and FFT algorithms.
@@ -106,7 +106,7 @@ def convolution(where):
     conv = torch.nn.functional.conv2d
     exact = conv(x.double(), w.double(), padding=1)
     bound = 16 * 144 * 2.0**-24 * conv(x.double().abs(), w.double().abs(), padding=1)
-    with float32_sums():
+    with use_float32_sums():
         found = conv(x.to(where), w.to(where), padding=1).cpu()
     library = f"cuDNN {torch.backends.cudnn.version()}" if where.type == "cuda" else "cpu"
-    return f"{judged('float32', found, exact, bound)} of the bound on {library} (16 k 2^-24 |x||w|)"
+    return f"{format_error_share('float32', found, exact, bound)} of the bound on {library} (16 k 2^-24 |x||w|)"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from driver import version as driver_version  # beside this script
+from driver import read_driver_version as driver_version  # beside this script
 from verdicts import NothingToTryError, WrongResultError
 
-UNUSABLE = "see that nvidia-smi works, and that the driver is new enough for this CUDA"
+UNUSABLE_HINT = "see that nvidia-smi works, and that the driver is new enough for this CUDA"
 
 
-def no_gpu(given):
+def find_no_gpu_reason(given):
     """Why there is no card to try, "" where there is one, usable or not."""
     import torch
 
@@ -23,29 +23,29 @@ def no_gpu(given):
     return "" if given["cards"] else "no GPU"
 
 
-def device_for_work(given):
+def select_device(given):
     """cuda, or cpu where this torch knows no other; raises where there is no card to work on."""
     import torch
 
     if torch.version.cuda is None:
         return torch.device("cpu")
-    if reason := no_gpu(given):
+    if reason := find_no_gpu_reason(given):
         raise NothingToTryError(reason)
     try:
         torch.cuda.init()
     except Exception as error:
         raise WrongResultError(
-            f"there is a card, but torch cannot use it: {error}", UNUSABLE
+            f"there is a card, but torch cannot use it: {error}", UNUSABLE_HINT
         ) from error
     return torch.device("cuda")
 
 
-def device(given):
+def check_device(given):
     import torch
 
-    if reason := no_gpu(given):
+    if reason := find_no_gpu_reason(given):
         raise NothingToTryError(reason)
-    device_for_work(given)
+    select_device(given)
     card = torch.cuda.get_device_properties(0)
     return (
         f"{card.name}, {card.total_memory / 2**30:.1f} GiB, capability {card.major}.{card.minor}, "
@@ -53,17 +53,17 @@ def device(given):
     )
 
 
-def anywhere(work):
+def allow_cpu(work):
     """A check that works on the CPU where this torch knows nothing else."""
-    return lambda given: work(device_for_work(given))
+    return lambda given: work(select_device(given))
 
 
-def on_a_card(work):
+def require_gpu(work):
     """A check that says nothing about a torch without CUDA."""
 
-    def there(given):
-        if reason := no_gpu(given):
+    def run_on_gpu(given):
+        if reason := find_no_gpu_reason(given):
             raise NothingToTryError(reason)
-        return work(device_for_work(given))
+        return work(select_device(given))
 
-    return there
+    return run_on_gpu

@@ -15,7 +15,7 @@ NVML, CUDA = (
 CLOCK, PROCESSORS, MEMORY_CLOCK, BUS_WIDTH = 13, 16, 36, 37
 
 
-def version():
+def read_driver_version():
     """`580.65.06`, by NVML (https://docs.nvidia.com/deploy/nvml-api), "" where it is not there."""
     try:
         nvml = ctypes.CDLL(NVML)
@@ -29,7 +29,7 @@ def version():
     return text.value.decode() if told == 0 else ""
 
 
-def attribute(number, index=0):
+def read_device_attribute(number, index=0):
     """A device's attribute by the driver API, which counts cards as torch does; 0 where unknown."""
     try:
         cuda = ctypes.CDLL(CUDA)

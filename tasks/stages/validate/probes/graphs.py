@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from verdicts import WRONG, WrongResultError  # beside this script
+from verdicts import WRONG_HINT, WrongResultError  # beside this script
 
 
-def graph(where):
+def check_graph(where):
     """What is replayed equals what runs by itself, bit for bit: the kernels are the same."""
     import torch
 
     torch.manual_seed(0)
     first, second = torch.randn(63, 1025).to(where), torch.randn(63, 1025).to(where)
-    return compared(torch, captured(torch, first), first, second)
+    return compare_replays(torch, capture_graph(torch, first), first, second)
 
 
-def work(x):
+def compute_graph_sample(x):
     return (x * 3 + 1).tanh().sum(dim=1)
 
 
-def captured(torch, first):
+def capture_graph(torch, first):
     """Input → what the graph makes of it. It runs beside first, as capturing wants it
     (https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs).
     """
@@ -26,23 +26,25 @@ def captured(torch, first):
     beside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(beside):
         for _ in range(3):
-            work(held)
+            compute_graph_sample(held)
     torch.cuda.current_stream().wait_stream(beside)
     made = torch.cuda.CUDAGraph()
     with torch.cuda.graph(made):
-        left = work(held)
+        left = compute_graph_sample(held)
 
-    def replay(x):
+    def replay_graph(x):
         held.copy_(x)
         made.replay()
         return left.clone()
 
-    return replay
+    return replay_graph
 
 
-def compared(torch, replay, first, second):
+def compare_replays(torch, replay, first, second):
     """There, to other input, and back."""
     for number, x in enumerate((first, second, first), start=1):
-        if not torch.equal(replay(x), work(x)):
-            raise WrongResultError(f"replay {number} is not what the same work gives alone", WRONG)
+        if not torch.equal(replay(x), compute_graph_sample(x)):
+            raise WrongResultError(
+                f"replay {number} is not what the same work gives alone", WRONG_HINT
+            )
     return "captured once; 3 replays, with new input each, equal the work done alone"

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from verdicts import WRONG, WrongResultError, share  # beside this script
+from verdicts import WRONG_HINT, WrongResultError, compute_error_share  # beside this script
 
 UNIT = 2.0**-24
 
 
-def reduction(where):
+def check_reduction(where):
     """Each view and dimension by itself; the worst share of its bound is told."""
     import torch
 
     torch.manual_seed(0)
     shares = [
-        one(torch, name, view, dim) for name, view, dims in views(torch, where) for dim in dims
+        compare_reduction(torch, name, view, dim)
+        for name, view, dims in build_views(torch, where)
+        for dim in dims
     ]
     worst = f"{max(shares):.2g} of the bound at most (n 2^-24 sum|x|)"
     return f"{len(shares)} views on {where.type}: sums and means {worst}, maxima exact"
 
 
-def views(torch, where):
+def build_views(torch, where):
     """(name, view on the device, dimensions): no size is a multiple of a warp's; one does not start
     at the beginning.
     """
@@ -33,7 +35,7 @@ def views(torch, where):
     )
 
 
-def one(torch, name, view, dim):
+def compare_reduction(torch, name, view, dim):
     """A sum of n numbers errs by at most (n - 1) u sum|x|, u = 2^-24, in any order (Higham 2002,
     section 4.2); a mean is rounded once or twice more. No maximum is rounded.
     """
@@ -42,7 +44,10 @@ def one(torch, name, view, dim):
     n = exact.numel() // total.numel()
     where = f"{name} over {dim}"
     if not torch.equal(view.amax(dim).cpu().double(), exact.amax(dim)):
-        raise WrongResultError(f"the maximum of {where} is another number", WRONG)
-    summed = share(f"the sum of {where}", view.sum(dim).cpu(), total, n * UNIT * size)
+        raise WrongResultError(f"the maximum of {where} is another number", WRONG_HINT)
+    summed = compute_error_share(f"the sum of {where}", view.sum(dim).cpu(), total, n * UNIT * size)
     mean = view.mean(dim).cpu()
-    return max(summed, share(f"the mean of {where}", mean, total / n, (n + 2) * UNIT * size / n))
+    return max(
+        summed,
+        compute_error_share(f"the mean of {where}", mean, total / n, (n + 2) * UNIT * size / n),
+    )

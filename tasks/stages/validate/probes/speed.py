@@ -8,8 +8,8 @@ from __future__ import annotations
 import statistics
 import time
 
-from arithmetic import float32_sums  # beside this script
-from driver import BUS_WIDTH, CLOCK, MEMORY_CLOCK, PROCESSORS, attribute
+from arithmetic import use_float32_sums  # beside this script
+from driver import BUS_WIDTH, CLOCK, MEMORY_CLOCK, PROCESSORS, read_device_attribute
 from verdicts import NothingToTryError
 
 # float32 results a clock and multiprocessor: CUDA C++ Programming Guide, "Arithmetic Instructions"
@@ -20,79 +20,82 @@ LANES = {
 }
 
 
-def speed(where):
+def measure_speed(where):
     """It fails nobody: a card that is busy or too full to be timed has not been tried."""
     import torch
 
     try:
-        copied = copy_rate(torch, where)
-        with float32_sums():
+        copied = measure_copy_rate(torch, where)
+        with use_float32_sums():
             multiplied = [
-                (str(dtype).rpartition(".")[2], multiply_rate(torch, where, dtype))
+                (str(dtype).rpartition(".")[2], measure_multiply_rate(torch, where, dtype))
                 for dtype in (torch.float32, torch.float16)
             ]
     except RuntimeError as error:
         raise NothingToTryError(f"it could not be timed: {error}") from error
-    peaks = {"copy": memory_peak(attribute), "float32": float32_peak(attribute, capability(torch))}
-    return told(copied, multiplied, peaks)
+    peaks = {
+        "copy": compute_memory_peak(read_device_attribute),
+        "float32": compute_float32_peak(read_device_attribute, read_capability(torch)),
+    }
+    return format_rates(copied, multiplied, peaks)
 
 
-def capability(torch):
+def read_capability(torch):
     return torch.cuda.get_device_capability() if torch.cuda.is_available() else (0, 0)
 
 
-def told(copied, multiplied, peaks):
+def format_rates(copied, multiplied, peaks):
     """`copy 1510 GB/s (84 % of 1792), float32 78.1 TFLOP/s (75 % of 105)`."""
-    parts = [f"copy {copied / 1e9:.0f} GB/s{share(copied, peaks['copy'], 1e9)}"]
+    parts = [f"copy {copied / 1e9:.0f} GB/s{format_share(copied, peaks['copy'], 1e9)}"]
     parts += [
-        f"{name} {rate / 1e12:.3g} TFLOP/s{share(rate, peaks.get(name, 0), 1e12)}"
+        f"{name} {rate / 1e12:.3g} TFLOP/s{format_share(rate, peaks.get(name, 0), 1e12)}"
         for name, rate in multiplied
     ]
     return ", ".join(parts)
 
 
-def share(rate, peak, unit):
+def format_share(rate, peak, unit):
     return f" ({rate / peak:.0%} of {peak / unit:.4g})" if peak else ""
 
 
-def memory_peak(of):
+def compute_memory_peak(of):
     """Bytes a second, 0 where unknown: two transfers a clock over the width of the bus
     (NVIDIA's blog, "How to Query Device Properties"). Clocks are told in kHz, the width in bits.
     """
     return 2 * of(MEMORY_CLOCK) * 1000 * of(BUS_WIDTH) / 8
 
 
-def float32_peak(of, capability):
+def compute_float32_peak(of, capability):
     """Floating point operations a second, 0 where unknown: a fused multiply-add, which counts two,
     a lane and clock.
     """
     return 2 * LANES.get(capability, 0) * of(PROCESSORS) * of(CLOCK) * 1000
 
 
-def copy_rate(torch, where, size=512 << 20):
+def measure_copy_rate(torch, where, size=512 << 20):
     """Bytes a second, each read once and written once, far more than a cache holds."""
     if where.type == "cuda":
         size = min(size, torch.cuda.mem_get_info()[0] // 8)
     x = torch.zeros(size // 4, device=where)
     y = torch.empty_like(x)
-    return 2 * 4 * x.numel() / seconds(torch, where, lambda: y.copy_(x))
+    return 2 * 4 * x.numel() / measure_seconds(torch, where, lambda: y.copy_(x))
 
 
-def multiply_rate(torch, where, dtype, n=4096):
+def measure_multiply_rate(torch, where, dtype, n=4096):
     """Operations a second of a product of two n x n matrices, 2 n^3."""
     a, b = (torch.randn(n, n, device=where).to(dtype) for _ in range(2))
-    return 2 * n**3 / seconds(torch, where, lambda: a @ b)
+    return 2 * n**3 / measure_seconds(torch, where, lambda: a @ b)
 
 
-def seconds(torch, where, work, runs=10):
+def measure_seconds(torch, where, work, runs=10):
     """The median of some runs, after three that nobody counts; on a card by its own events."""
     for _ in range(3):
         work()
-    once = by_events if where.type == "cuda" else by_clock
+    once = time_by_events if where.type == "cuda" else time_by_clock
     return statistics.median(once(torch, work) for _ in range(runs))
 
 
-def by_events(torch, work):
+def time_by_events(torch, work):
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
     work()
@@ -101,7 +104,7 @@ def by_events(torch, work):
     return start.elapsed_time(end) / 1000
 
 
-def by_clock(torch, work):
+def time_by_clock(torch, work):
     start = time.perf_counter()
     work()
     return time.perf_counter() - start

@@ -13,20 +13,20 @@ import json
 import sys
 from pathlib import Path
 
-from arithmetic import convolution, matmul  # these lie beside this script
-from card import anywhere, device, no_gpu, on_a_card
-from communication import nccl
-from compiling import compiled
-from gradients import autograd
-from graphs import graph
-from reductions import reduction
-from speed import speed
+from arithmetic import check_convolution, check_matmul  # these lie beside this script
+from card import allow_cpu, check_device, find_no_gpu_reason, require_gpu
+from communication import check_nccl
+from compiling import check_compile
+from gradients import check_autograd
+from graphs import check_graph
+from reductions import check_reduction
+from speed import measure_speed
 from verdicts import NothingToTryError, WrongResultError
 
-REBUILD = "build for this card: target.gpus: auto, then doit build"
+REBUILD_HINT = "build for this card: target.gpus: auto, then doit build"
 
 
-def say(name, status, detail, remedy=""):
+def print_result(name, status, detail, remedy=""):
     line = {
         "name": name,
         "status": status,
@@ -37,19 +37,19 @@ def say(name, status, detail, remedy=""):
     sys.stdout.flush()
 
 
-def check(name, function, *arguments):
+def run_check(name, function, *arguments):
     """Run one check and say how it ended; no exception of it ends the others."""
     try:
-        say(name, "passed", function(*arguments))
+        print_result(name, "passed", function(*arguments))
     except NothingToTryError as reason:
-        say(name, "not run", reason)
+        print_result(name, "not run", reason)
     except WrongResultError as error:
-        say(name, "failed", error, error.remedy)
+        print_result(name, "failed", error, error.remedy)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
-        remedy = REBUILD if "no kernel image" in str(error) else ""
-        say(
+        remedy = REBUILD_HINT if "no kernel image" in str(error) else ""
+        print_result(
             name,
             "failed",
             f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}",
@@ -57,7 +57,7 @@ def check(name, function, *arguments):
         )
 
 
-def version(given):
+def check_version(given):
     import torch
 
     found, wanted = str(torch.__version__), given["version"]
@@ -74,7 +74,7 @@ def version(given):
     return found
 
 
-def cuda(given):
+def check_cuda(given):
     import torch
 
     found, wanted = torch.version.cuda, given["cuda"]
@@ -86,13 +86,13 @@ def cuda(given):
     return f"CUDA {found}" if found else "built without CUDA"
 
 
-def modules(names):
+def import_modules(names):
     for name in names:
         importlib.import_module(name)
     return ", ".join(names)
 
 
-def arch_flags():
+def read_arch_flags():
     """What this torch was compiled for, also where there is no card: "sm_90 sm_120 compute_120"."""
     import torch
 
@@ -101,42 +101,42 @@ def arch_flags():
     return flags if flags is not None else " ".join(torch.cuda.get_arch_list())
 
 
-def importing():
+def import_torch():
     import torch
 
     return f"torch {torch.__version__} from {Path(torch.__file__).parent}"
 
 
 CHECKS = {  # what can hang comes last
-    "version": version,
-    "cuda": cuda,
-    "device": device,
-    "matmul": anywhere(matmul),
-    "reduction": anywhere(reduction),
-    "convolution": anywhere(convolution),
-    "autograd": anywhere(autograd),
-    "graph": on_a_card(graph),
-    "speed": on_a_card(speed),
-    "compile": on_a_card(compiled),
-    "nccl": on_a_card(nccl),
+    "version": check_version,
+    "cuda": check_cuda,
+    "device": check_device,
+    "matmul": allow_cpu(check_matmul),
+    "reduction": allow_cpu(check_reduction),
+    "convolution": allow_cpu(check_convolution),
+    "autograd": allow_cpu(check_autograd),
+    "graph": require_gpu(check_graph),
+    "speed": require_gpu(measure_speed),
+    "compile": require_gpu(check_compile),
+    "nccl": require_gpu(check_nccl),
 }
 
 
 def main(given):
-    check("import", importing)
+    run_check("import", import_torch)
     if "torch" not in sys.modules:
         return
-    say("gpu", "data", no_gpu(given))
-    say("archs", "data", arch_flags())
+    print_result("gpu", "data", find_no_gpu_reason(given))
+    print_result("archs", "data", read_arch_flags())
     for name, function in CHECKS.items():
         if name in given["checks"]:
-            check(name, function, given)
-    step_aside()
+            run_check(name, function, given)
+    unload_probe_modules()
     for name, imports in given["imports"].items():
-        check(f"{name}: import", modules, imports)
+        run_check(f"{name}: import", import_modules, imports)
 
 
-def step_aside():
+def unload_probe_modules():
     """An extension may be called as one of these scripts is."""
     folder = Path(__file__).resolve().parent
     sys.path[:] = [place for place in sys.path if Path(place or ".").resolve() != folder]

@@ -5,7 +5,7 @@ Part of torch_probe.
 
 from __future__ import annotations
 
-WRONG = "this card or its driver computes wrongly"
+WRONG_HINT = "this card or its driver computes wrongly"
 
 
 class WrongResultError(Exception):
@@ -20,12 +20,12 @@ class NothingToTryError(Exception):
     """A check that has nothing to look at, with the reason."""
 
 
-def judged(name, found, exact, bound):
+def format_error_share(name, found, exact, bound):
     """`matmul 0.0022`: the largest error as a share of its bound."""
-    return f"{name} {share(name, found, exact, bound):.2g}"
+    return f"{name} {compute_error_share(name, found, exact, bound):.2g}"
 
 
-def share(name, found, exact, bound):
+def compute_error_share(name, found, exact, bound):
     """How much of its bound the largest error takes; WrongResultError where it is more than all.
 
     All three have one shape; a bound of 0 allows no error.
@@ -33,5 +33,5 @@ def share(name, found, exact, bound):
     error = (found.double() - exact).abs()
     largest = (error / bound.clamp_min(2.0**-1000)).max().item()
     if not largest <= 1:  # NaN is wrong, too
-        raise WrongResultError(f"{name}: the error is {largest:.3g} times its bound", WRONG)
+        raise WrongResultError(f"{name}: the error is {largest:.3g} times its bound", WRONG_HINT)
     return largest

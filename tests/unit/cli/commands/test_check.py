@@ -6,15 +6,15 @@ import pytest
 from pytest_mock import MockerFixture
 
 from tasks.cli.commands import check
-from tasks.core.errors import BuildError, MissingToolError
-from tasks.lock.profile import Subject
+from tasks.core.errors import MissingToolError, TorchyardError
+from tasks.lock.profile import SelectedProfile
 from tasks.system import shell
 from tests.support.checkout import ROOT, Heard
 
-SUBJECT = Subject(ROOT, "mine", None)
+SUBJECT = SelectedProfile(ROOT, "mine", None)
 
 
-def ran(mocker: MockerFixture, *lacks: str, ends: BuildError | None = None) -> list[str]:
+def ran(mocker: MockerFixture, *lacks: str, ends: TorchyardError | None = None) -> list[str]:
     """The tools of a run on a machine that has all modules but these."""
     found = mocker.patch("tasks.cli.commands.check.importlib.util.find_spec")
     found.side_effect = lambda name: name not in lacks or None
@@ -43,6 +43,6 @@ def test_a_tool_that_is_not_installed_is_told_before_anything_runs(
 
 
 def test_the_first_failure_ends_it(mocker: MockerFixture, heard: Heard) -> None:
-    with pytest.raises(BuildError, match="ruff failed"):
-        ran(mocker, ends=BuildError("ruff failed"))
+    with pytest.raises(TorchyardError, match="ruff failed"):
+        ran(mocker, ends=TorchyardError("ruff failed"))
     assert heard.text == "ruff check ."

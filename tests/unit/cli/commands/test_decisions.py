@@ -8,24 +8,24 @@ from pathlib import Path
 import pytest
 
 from tasks.cli.decisions import (
+    CostEstimate,
     Decision,
-    Expected,
-    Found,
-    Known,
-    Past,
-    decisions,
-    expected,
-    whole_build,
+    DepsResults,
+    ExpectedCost,
+    StageCost,
+    estimate_compile_seconds,
+    estimate_cost,
+    list_decisions,
 )
-from tasks.core.deps_model import Cache, Deps, Program
-from tasks.core.model import Host, Interpreter, ToolkitFound
+from tasks.core.deps_model import CompilerCache, DepsManifest, Program
+from tasks.core.model import Host, InstalledToolkit, Interpreter
 from tasks.lock.profile import Profile
 from tasks.settings.schema import Settings
 from tasks.stages.env.job import Environment
 from tests.support.checkout import HOST, opened, write
 
 GXX = Program("/usr/bin/g++-13", "13.3.0")
-DEPS = Deps(
+DEPS = DepsManifest(
     python="/venv/bin/python",
     python_version="3.12.4",
     identity="1",
@@ -52,9 +52,9 @@ def profile(yard: Path, text: str = "", on: Host = HOST) -> Profile:
 TOY = "extensions: [{name: toy, path: toy}]\n"
 
 
-def told(of: Profile, found: Found | None = None) -> dict[str, str]:
+def told(of: Profile, found: DepsResults | None = None) -> dict[str, str]:
     rows: dict[str, str] = {}
-    for decision in decisions(of, found or Found()):
+    for decision in list_decisions(of, found or DepsResults()):
         before = f"{rows[decision.key]}\n" if decision.key in rows else ""
         rows[decision.key] = f"{before}{decision}"
     return rows
@@ -82,7 +82,7 @@ def test_the_environment_of_a_person_is_told_and_nothing_where_there_is_none(yar
 
 
 def test_a_source_build_is_told_with_its_tree_and_the_systems_toolkit(yard: Path) -> None:
-    kit = ToolkitFound("/usr/local/cuda", "13.2.86")
+    kit = InstalledToolkit("/usr/local/cuda", "13.2.86")
     rows = told(profile(yard, "torch: {strategy: source}\n", replace(HOST, toolkits=(kit,))))
     assert rows["torch"].endswith("from https://github.com/pytorch/pytorch.git at v2.15.0")
     assert rows["toolkit"] == "system: CUDA 13.2.86 is at /usr/local/cuda"
@@ -103,7 +103,7 @@ def test_where_nothing_is_compiled_a_toolkit_may_be_missing(yard: Path) -> None:
 
 
 def test_a_compiler_is_no_decision_where_nothing_is_compiled(yard: Path) -> None:
-    assert told(profile(yard), Found(DEPS))["compiler"] == "not needed: nothing is compiled"
+    assert told(profile(yard), DepsResults(DEPS))["compiler"] == "not needed: nothing is compiled"
 
 
 def test_the_compiler_is_the_one_that_deps_found_or_what_it_will_look_for(yard: Path) -> None:
@@ -111,7 +111,7 @@ def test_the_compiler_is_the_one_that_deps_found_or_what_it_will_look_for(yard: 
     assert (
         told(here)["compiler"] == "g++, else clang++: deps will look; CUDA 13.2 takes GCC up to 15"
     )
-    assert told(here, Found(DEPS))["compiler"] == (
+    assert told(here, DepsResults(DEPS))["compiler"] == (
         "/usr/bin/g++-13 13.3.0: CUDA 13.2 takes GCC up to 15"
     )
     asked = profile(yard, f"build: {{env: {{CXX: g++-13}}}}\n{TOY}")
@@ -129,9 +129,9 @@ def test_cache_and_jobs_are_what_is_here_and_what_was_asked(yard: Path) -> None:
     here = profile(yard, "build: {jobs: 3, cache: sccache}\n")
     assert told(here)["jobs"] == "at most 3: build.jobs, and what memory allows while it builds"
     assert told(here)["cache"] == "sccache: build.cache is sccache"
-    found = Found(DEPS, Cache("ccache", "/usr/bin/ccache", "4.10"))
+    found = DepsResults(DEPS, CompilerCache("ccache", "/usr/bin/ccache", "4.10"))
     assert told(here, found)["cache"] == "ccache 4.10 at /usr/bin/ccache"
-    assert told(here, Found(DEPS, Cache()))["cache"] == "none: build.cache is sccache"
+    assert told(here, DepsResults(DEPS, CompilerCache()))["cache"] == "none: build.cache is sccache"
 
 
 def test_a_cache_that_is_shared_is_told_without_its_password(yard: Path) -> None:
@@ -139,17 +139,17 @@ def test_a_cache_that_is_shared_is_told_without_its_password(yard: Path) -> None
     remote = {"build": {"cache_remote": "redis://me:secret@cache.lab:6379"}}
     settings = Settings.model_validate(remote)
     here = replace(opened, loaded=replace(opened.loaded, settings=settings))
-    found = Found(DEPS, Cache("ccache", "/usr/bin/ccache", "4.10"))
+    found = DepsResults(DEPS, CompilerCache("ccache", "/usr/bin/ccache", "4.10"))
     through = "shared through redis://***@cache.lab:6379"
     assert told(here, found)["cache"] == f"ccache 4.10 at /usr/bin/ccache, {through}"
     assert through in told(here)["cache"]
-    assert "of no use without one" in told(here, Found(DEPS, Cache()))["cache"]
+    assert "of no use without one" in told(here, DepsResults(DEPS, CompilerCache()))["cache"]
 
 
 def test_the_environment_that_there_is_goes_before_a_guess(yard: Path) -> None:
     given = {"TORCH_CUDA_ARCH_LIST": "12.0", "CUDA_HOME": "/opt/cuda"}
     environment = Environment(set=given, prepend={}, unset=(), separator=":")
-    assert told(profile(yard), Found(DEPS, Cache(), environment))["environment"] == (
+    assert told(profile(yard), DepsResults(DEPS, CompilerCache(), environment))["environment"] == (
         "TORCH_CUDA_ARCH_LIST=12.0\nCUDA_HOME=/opt/cuda"
     )
 
@@ -182,44 +182,46 @@ WHOLE = {
 
 def test_compiling_a_part_takes_its_share_of_the_last_whole_build() -> None:
     reuse = {"decision": "reuse", "seconds": 3.0, "objects": []}
-    assert whole_build([WHOLE, reuse], None) == 100.0
-    assert whole_build([WHOLE, reuse], 1) == 25.0
-    assert whole_build([WHOLE], 40) == 100.0
-    assert whole_build([reuse], 1) is None
+    assert estimate_compile_seconds([WHOLE, reuse], None) == 100.0
+    assert estimate_compile_seconds([WHOLE, reuse], 1) == 25.0
+    assert estimate_compile_seconds([WHOLE], 40) == 100.0
+    assert estimate_compile_seconds([reuse], 1) is None
 
 
 def test_what_ran_before_is_expected_to_take_as_long_again() -> None:
-    found = expected([Past("deps", 30.0), Past("compile", 3600.0, 2048)])
-    assert found == Expected(Known(3630.0, 2048, None, "last time"))
+    found = estimate_cost([StageCost("deps", 30.0), StageCost("compile", 3600.0, 2048)])
+    assert found == ExpectedCost(CostEstimate(3630.0, 2048, None, "last time"))
     assert str(found) == "about 1 h, 2 GiB for one compiler (last time)"
 
 
 def test_a_stage_that_may_turn_out_not_to_run_makes_it_the_most() -> None:
-    found = expected([Past("source", 5.0), Past("wheel", 25.0, certain=False)])
+    found = estimate_cost([StageCost("source", 5.0), StageCost("wheel", 25.0, certain=False)])
     assert found.at_most
     assert str(found) == "at most about 30 s (last time)"
 
 
 def test_nothing_to_do_takes_no_time() -> None:
-    assert str(expected([])) == "nothing to do"
+    assert str(estimate_cost([])) == "nothing to do"
 
 
 def test_what_nobody_knows_is_said() -> None:
-    assert str(expected([Past("deps", 30.0), Past("wheel", None)])) == (
+    assert str(estimate_cost([StageCost("deps", 30.0), StageCost("wheel", None)])) == (
         "about 30 s (last time); and not known: wheel"
     )
-    assert str(expected([Past("deps", None)])) == (
+    assert str(estimate_cost([StageCost("deps", None)])) == (
         "not known: no stage that runs has run here before"
     )
 
 
-@pytest.mark.parametrize("past", [Past("compile", None), Past("compile", None, 300)])
-def test_facts_stand_for_what_has_no_record(past: Past) -> None:
-    facts = Known(
+@pytest.mark.parametrize("past", [StageCost("compile", None), StageCost("compile", None, 300)])
+def test_facts_stand_for_what_has_no_record(past: StageCost) -> None:
+    facts = CostEstimate(
         seconds=7200.0, memory_mib=5000, disk="60 GiB of disk", by="facts of 2.6 on two cores"
     )
-    found = expected([Past("deps", 30.0), past], facts)
+    found = estimate_cost([StageCost("deps", 30.0), past], facts)
     assert found.known == replace(facts, memory_mib=past.memory_mib or 5000)
     assert found.unknown == ()
     assert "about 2 h, 60 GiB of disk" in str(found)
-    assert expected([Past("deps", 30.0)], facts).known == Known(30.0, by="last time")
+    assert estimate_cost([StageCost("deps", 30.0)], facts).known == CostEstimate(
+        30.0, by="last time"
+    )

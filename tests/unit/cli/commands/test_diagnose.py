@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from tasks.cli.commands import diagnose, doctor
-from tasks.core.errors import BuildError
+from tasks.core.errors import TorchyardError
 from tasks.core.model import Stage
-from tasks.diagnosis.facts import Facts
-from tasks.doctor.symptom import Symptom, problem
-from tasks.lock.profile import Subject
+from tasks.diagnosis.facts import RunFacts
+from tasks.doctor.symptom import CheckResult, report_problem
+from tasks.lock.profile import SelectedProfile
 from tasks.runlog import witness
 from tests.support.checkout import ROOT, opened, write
 from tests.support.systems import needs_links, posix_only
@@ -29,15 +29,15 @@ ARCH = "k.cu\nnvcc fatal   : Unsupported gpu architecture 'compute_120'\nninja: 
 
 
 @pytest.fixture(autouse=True)
-def gate(monkeypatch: pytest.MonkeyPatch) -> list[Symptom]:
+def gate(monkeypatch: pytest.MonkeyPatch) -> list[CheckResult]:
     """What the doctor finds, nothing at first."""
-    found: list[Symptom] = []
+    found: list[CheckResult] = []
     monkeypatch.setattr(doctor, "diagnose", lambda *_: tuple(found))
     return found
 
 
-def broken() -> Subject:
-    return Subject(ROOT, "nothing", None, BuildError("it is broken", where="config"))
+def broken() -> SelectedProfile:
+    return SelectedProfile(ROOT, "nothing", None, TorchyardError("it is broken", location="config"))
 
 
 def written(folder: Path, name: str, text: str, time: int = 1) -> Path:
@@ -104,7 +104,7 @@ def test_what_is_not_sure_is_said_so(
     assert said in capsys.readouterr().out
 
 
-def subject_of(root: Path, *named: tuple[str, str]) -> Subject:
+def subject_of(root: Path, *named: tuple[str, str]) -> SelectedProfile:
     """A profile whose stages have these names and logs."""
     shutil.copytree(ROOT / "config", root / "config", ignore=shutil.ignore_patterns("local*"))
     write(root, "target: {gpus: ['12.0']}\n", "p")
@@ -114,11 +114,11 @@ def subject_of(root: Path, *named: tuple[str, str]) -> Subject:
     stages = tuple(
         Stage(
             name=name,
-            room=name,
+            kind=name,
             doc="",
             job=SimpleNamespace(log=build / "logs" / log, tree=build / "src"),
-            inputs={},
-            leaves=(build / f"{name}.json",),
+            fingerprint={},
+            outputs=(build / f"{name}.json",),
         )
         for name, log in named
     )
@@ -146,7 +146,9 @@ def test_where_the_profile_is_broken_its_newest_log_is_looked_at(
     written(tmp_path, "build/p/logs/deps.log", "Killed\n", time=10)
     written(tmp_path, "build/p/logs/wheel.log", "a: No space left on device\n", time=20)
     (tmp_path / "config").symlink_to(ROOT / "config")
-    diagnose.run(Subject(tmp_path, "p", None, BuildError("it is broken", where="config")))
+    diagnose.run(
+        SelectedProfile(tmp_path, "p", None, TorchyardError("it is broken", location="config"))
+    )
     assert "(disk-full)" in capsys.readouterr().out
 
 
@@ -197,9 +199,9 @@ def test_the_stages_that_failed_in_the_newest_run_go_before_newer_logs(
 
 
 def test_what_keeps_a_build_from_beginning_is_said_first(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], gate: list[Symptom]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], gate: list[CheckResult]
 ) -> None:
-    gate.append(problem("disk", "3 GiB are free", "  free some room"))
+    gate.append(report_problem("disk", "3 GiB are free", "  free some room"))
     subject = subject_of(tmp_path, ("compile", "compile.log"))
     diagnose.run(subject)
     said = capsys.readouterr().out
@@ -215,8 +217,10 @@ def test_broken_settings_are_said_before_an_old_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "config").symlink_to(ROOT / "config")
-    error = BuildError("no such card", where="config/local.yaml: target.gpus", todo="name one")
-    diagnose.run(Subject(tmp_path, "p", None, error))
+    error = TorchyardError(
+        "no such card", location="config/local.yaml: target.gpus", hint="name one"
+    )
+    diagnose.run(SelectedProfile(tmp_path, "p", None, error))
     assert capsys.readouterr().out.splitlines() == [
         "settings     config/local.yaml: target.gpus: no such card",
         "to do        name one",
@@ -229,10 +233,12 @@ def test_facts_that_were_kept_tell_who_killed_a_compiler(
     log = written(tmp_path / "build" / "p", "logs/compile.log", "FAILED: a.o\nKilled\n")
     subject = subject_of(tmp_path, ("compile", "compile.log"))
     size = log.stat().st_size
-    witness.keep(log, Facts(size=size, kills=0, lowest_mib=20_000, limit_mib=24_000, jobs=8))
+    witness.write_facts(
+        log, RunFacts(size=size, kills=0, lowest_mib=20_000, limit_mib=24_000, jobs=8)
+    )
     diagnose.run(subject)
     assert "(interrupted)" in capsys.readouterr().out
-    witness.keep(log, Facts(size=size, kills=2, lowest_mib=100, limit_mib=24_000, jobs=8))
+    witness.write_facts(log, RunFacts(size=size, kills=2, lowest_mib=100, limit_mib=24_000, jobs=8))
     diagnose.run(subject)
     said = " ".join(capsys.readouterr().out.split())
     assert "(oom-killed)" in said

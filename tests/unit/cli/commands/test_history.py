@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tasks.cli.commands import history
-from tasks.cli.session import open_yard
-from tasks.core.errors import BuildError
-from tasks.core.formatting.bar import columns
-from tasks.lock.profile import Subject
+from tasks.cli.session import open_session
+from tasks.core.errors import TorchyardError
+from tasks.core.formatting.bar import measure_columns
+from tasks.lock.profile import SelectedProfile
 from tasks.system import files
 from tests.support.checkout import Heard, write
 
@@ -43,17 +43,19 @@ def end(outcome: str, at: float, code: int = 0) -> dict[str, Any]:
 
 
 @pytest.fixture
-def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
+def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SelectedProfile:
     """A broken profile: its history is there all the same."""
     monkeypatch.setenv("COLUMNS", "80")
-    return Subject(tmp_path, "mine", None, BuildError("it is broken", where="config"))
+    return SelectedProfile(
+        tmp_path, "mine", None, TorchyardError("it is broken", location="config")
+    )
 
 
 def local(minute: int) -> str:
     return f"{(WHEN + datetime.timedelta(minutes=minute)).astimezone():%Y-%m-%d %H:%M}"
 
 
-def test_each_run_is_a_line_the_newest_last(subject: Subject, heard: Heard) -> None:
+def test_each_run_is_a_line_the_newest_last(subject: SelectedProfile, heard: Heard) -> None:
     first = [*stage("deps", "new", "changed"), *stage("env", "new", "changed", 3.0)]
     put(subject.root, 1, *first, *stage("wheel", "x", "changed", 5.0), end("done", 372.0))
     put(subject.root, 2, end("done", 0.3))
@@ -74,7 +76,7 @@ def test_each_run_is_a_line_the_newest_last(subject: Subject, heard: Heard) -> N
 
 
 def test_what_was_done_about_a_failure_stands_beside_the_reason(
-    subject: Subject, heard: Heard
+    subject: SelectedProfile, heard: Heard
 ) -> None:
     began, done = stage("extensions:a", "new", "changed")
     put(subject.root, 1, began, {**done, "healed": "build.jobs: 2"}, end("done", 9.0))
@@ -82,25 +84,25 @@ def test_what_was_done_about_a_failure_stands_beside_the_reason(
     assert heard[0].endswith("extensions:a: new; healed: build.jobs: 2")
 
 
-def test_the_run_that_is_at_work_is_said_to_be(subject: Subject, heard: Heard) -> None:
+def test_the_run_that_is_at_work_is_said_to_be(subject: SelectedProfile, heard: Heard) -> None:
     begun = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=90)
     told = stage("deps", "first time", "changed")[:1]
     put(subject.root, 1, *told, pid=os.getpid(), when=begun.isoformat())
-    with files.lock(subject.root / "build" / "mine"):
+    with files.lock_folder(subject.root / "build" / "mine"):
         history.run(subject)
     assert "  at work  1 h 30 min  deps: first time" in heard[0]
 
 
-def test_it_is_readable_at_eighty_columns(subject: Subject, heard: Heard) -> None:
+def test_it_is_readable_at_eighty_columns(subject: SelectedProfile, heard: Heard) -> None:
     long = "extensions:diff-gaussian-rasterization"
     why = "build.flags.USE_FLASH_ATTENTION: now false, was true 変更"
     put(subject.root, 1, *stage(long, why, "failed"), end("failed", 99_000.0, 1), command=[long])
     history.run(subject)
-    assert columns(heard[0]) <= 80
+    assert measure_columns(heard[0]) <= 80
     assert heard[0].startswith(f"{local(1)}  extensions:diff…  failed: extensions:diff…  27 h")
 
 
-def test_programs_get_all_of_it(subject: Subject, heard: Heard) -> None:
+def test_programs_get_all_of_it(subject: SelectedProfile, heard: Heard) -> None:
     put(subject.root, 1, *stage("wheel", "first time", "failed"), end("failed", 70.0, 1))
     history.run(subject, json=str(subject.root / "out.json"))
     found = json.loads((subject.root / "out.json").read_text(encoding="utf-8"))
@@ -112,12 +114,12 @@ def test_programs_get_all_of_it(subject: Subject, heard: Heard) -> None:
     assert [stage["reason"] for stage in one["stages"]] == ["first time"]
 
 
-def test_without_any_run_it_says_what_to_do(subject: Subject, heard: Heard) -> None:
+def test_without_any_run_it_says_what_to_do(subject: SelectedProfile, heard: Heard) -> None:
     history.run(subject)
     assert heard == ["no run of mine is on record; to begin: doit build profile=mine"]
 
 
 def test_a_broken_profile_opens_for_it(yard: Path) -> None:
     write(yard, "tagret: {}\n")
-    opened = open_yard(yard, "mine", {}, ["history"])
+    opened = open_session(yard, "mine", {}, ["history"])
     assert "history" in {task["basename"] for task in opened.tasks()}

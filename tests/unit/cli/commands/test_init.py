@@ -14,14 +14,21 @@ import yaml
 
 from tasks.cli.commands import init
 from tasks.cli.commands.init import questions
-from tasks.cli.commands.init.answers import SPLATTING, Answers, cards, extensions, local_yaml, way
-from tasks.cli.commands.init.here import look, with_into
-from tasks.core.errors import BuildError
+from tasks.cli.commands.init.answers import (
+    SPLATTING_EXTENSIONS,
+    Answers,
+    format_local_yaml,
+    parse_extensions,
+    parse_gpus,
+    parse_strategy,
+)
+from tasks.cli.commands.init.here import apply_install_target, gather_init_facts
+from tasks.core.errors import TorchyardError
 from tasks.core.model import Gpu
-from tasks.lock.profile import Subject
-from tasks.settings.load import load
+from tasks.lock.profile import SelectedProfile
+from tasks.settings.load import load_settings
 from tasks.stages.install.target import interpreter
-from tasks.stages.install.target.interpreter import Glance
+from tasks.stages.install.target.interpreter import InterpreterInfo
 from tasks.system.hardware import probe
 from tasks.system.python import pythons
 from tests.support.checkout import CARD, HOST, KNOWLEDGE, Heard, write
@@ -46,7 +53,7 @@ NEW = Gpu("NVIDIA GeForce RTX 7090", "12.0")
 
 
 @pytest.fixture
-def subject(yard: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
+def subject(yard: Path, monkeypatch: pytest.MonkeyPatch) -> SelectedProfile:
     """Of a profile that leaves all four open, on a machine without a card."""
     write(yard, "{}\n")
     for name in list(os.environ):
@@ -55,7 +62,7 @@ def subject(yard: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
     monkeypatch.setattr(probe, "cards", tuple)
     monkeypatch.setattr(probe, "_toolkits", lambda path, **_: iter(()))
     monkeypatch.setattr(pythons, "interpreter", lambda asked: HOST.python)
-    return Subject(yard, "mine", None)
+    return SelectedProfile(yard, "mine", None)
 
 
 @pytest.fixture
@@ -78,7 +85,7 @@ def written(yard: Path) -> dict[str, object]:
 
 
 def test_without_a_terminal_the_defaults_are_taken_and_nothing_is_asked(
-    subject: Subject, heard: Heard
+    subject: SelectedProfile, heard: Heard
 ) -> None:
     init.run(subject)
     assert written(subject.root) == {"target": {"gpus": ["RTX 5090"]}}
@@ -91,14 +98,14 @@ def test_without_a_terminal_the_defaults_are_taken_and_nothing_is_asked(
     assert heard[-1] == "next: doit build profile=mine"
 
 
-def test_what_comes_of_it_is_shown_at_once(subject: Subject, heard: Heard) -> None:
+def test_what_comes_of_it_is_shown_at_once(subject: SelectedProfile, heard: Heard) -> None:
     init.run(subject, card="RTX 4090", way="source")
     assert "strategy     source: asked for in torch.strategy" in heard
     assert "archs        8.9 (sm_89): RTX 4090" in heard
 
 
 def test_every_question_is_an_option_too(
-    subject: Subject, heard: Heard, monkeypatch: pytest.MonkeyPatch
+    subject: SelectedProfile, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = a_python(monkeypatch, subject.root)
     init.run(subject, "RTX 5060 Ti, 8.9", "prebuilt", "3dgs, gsplat", python)
@@ -106,7 +113,7 @@ def test_every_question_is_an_option_too(
         "target": {"gpus": ["RTX 5060 Ti", "8.9"]},
         "torch": {"strategy": "prebuilt"},
         "install": {"into": python},
-        "extensions": [*SPLATTING, "gsplat"],
+        "extensions": [*SPLATTING_EXTENSIONS, "gsplat"],
     }
 
 
@@ -124,14 +131,16 @@ def a_python(
     python = folder / "theirs" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.touch()
-    found = Glance("cpython", release, "usual", str(python.parent.parent), sites=(str(site),))
+    found = InterpreterInfo(
+        "cpython", release, "usual", str(python.parent.parent), sites=(str(site),)
+    )
     monkeypatch.setattr("tasks.cli.commands.init.here.glance", lambda path, key: found)
     monkeypatch.setattr(init, "check_install", lambda *given: None)
     return str(python)
 
 
 def test_an_environment_of_another_python_is_what_is_built_for(
-    subject: Subject, heard: Heard, monkeypatch: pytest.MonkeyPatch
+    subject: SelectedProfile, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = a_python(monkeypatch, subject.root, "3.13.1")
     init.run(subject, into=python)
@@ -140,7 +149,7 @@ def test_an_environment_of_another_python_is_what_is_built_for(
 
 
 def test_what_belongs_to_the_torch_of_an_environment_follows_it(
-    subject: Subject, heard: Heard, monkeypatch: pytest.MonkeyPatch
+    subject: SelectedProfile, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = a_python(monkeypatch, subject.root, has=("torch", "torchvision", "numpy"))
     init.run(subject, into=python)
@@ -149,7 +158,7 @@ def test_what_belongs_to_the_torch_of_an_environment_follows_it(
 
 
 def test_one_that_cannot_be_planned_is_told_and_left_out(
-    subject: Subject, heard: Heard, monkeypatch: pytest.MonkeyPatch
+    subject: SelectedProfile, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     profile = "torch: {strategy: prebuilt, version: '2.15.0'}\n"
     write(subject.root, profile)
@@ -161,7 +170,7 @@ def test_one_that_cannot_be_planned_is_told_and_left_out(
 
 @pytest.mark.parametrize("own", ["[torchaudio]", "[]"])
 def test_companions_of_the_profile_are_not_gone_over(
-    subject: Subject, heard: Heard, monkeypatch: pytest.MonkeyPatch, own: str
+    subject: SelectedProfile, heard: Heard, monkeypatch: pytest.MonkeyPatch, own: str
 ) -> None:
     write(subject.root, f"torch: {{version: '2.9.1'}}\ncompanions: {own}\n")
     init.run(subject, into=a_python(monkeypatch, subject.root, has=("torchvision",)))
@@ -170,7 +179,7 @@ def test_companions_of_the_profile_are_not_gone_over(
 
 @pytest.mark.parametrize("own", [["triton"], []])
 def test_companions_of_a_file_that_is_replaced_stay(
-    subject: Subject, heard: Heard, monkeypatch: pytest.MonkeyPatch, own: list[str]
+    subject: SelectedProfile, heard: Heard, monkeypatch: pytest.MonkeyPatch, own: list[str]
 ) -> None:
     text = f"companions: [{', '.join(own)}]\n"
     (subject.root / "config" / "local.yaml").write_text(text, encoding="utf-8")
@@ -180,15 +189,15 @@ def test_companions_of_a_file_that_is_replaced_stay(
 
 
 def test_a_torch_that_stays_where_it_is_leaves_its_companions_alone(
-    subject: Subject, heard: Heard, monkeypatch: pytest.MonkeyPatch
+    subject: SelectedProfile, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = a_python(monkeypatch, subject.root, has=("torchvision",))
-    got = with_into(Answers(way="existing"), python, look(subject))
+    got = apply_install_target(Answers(strategy="existing"), python, gather_init_facts(subject))
     assert (got.python, got.companions) == (python, None)
 
 
 def test_the_folder_of_an_environment_stands_for_its_python(
-    subject: Subject, heard: Heard, monkeypatch: pytest.MonkeyPatch
+    subject: SelectedProfile, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = a_python(monkeypatch, subject.root)
     monkeypatch.setattr("tasks.cli.commands.init.here.python_in", lambda folder: Path(python))
@@ -197,7 +206,7 @@ def test_the_folder_of_an_environment_stands_for_its_python(
 
 
 def test_the_way_existing_names_the_interpreter_that_has_the_torch() -> None:
-    text = local_yaml(Answers(way="existing", python="/conda/bin/python"))
+    text = format_local_yaml(Answers(strategy="existing", python="/conda/bin/python"))
     assert yaml.safe_load(text) == {
         "python": "/conda/bin/python",
         "torch": {"strategy": "existing"},
@@ -219,37 +228,37 @@ def test_the_way_existing_names_the_interpreter_that_has_the_torch() -> None:
     ],
 )
 def test_what_means_nothing_is_told_with_its_option_and_nothing_is_written(  # noqa: PLR0917
-    subject: Subject, heard: Heard, option: str, text: str, what: str, todo: str
+    subject: SelectedProfile, heard: Heard, option: str, text: str, what: str, todo: str
 ) -> None:
     given: dict[str, Any] = {option: text}
-    with pytest.raises(BuildError) as told:
+    with pytest.raises(TorchyardError) as told:
         init.run(subject, **given)
-    assert told.value.where == f"--{option}"
-    assert what in told.value.what
-    assert todo in told.value.todo
+    assert told.value.location == f"--{option}"
+    assert what in told.value.message
+    assert todo in told.value.hint
     assert not (subject.root / "config" / "local.yaml").exists()
 
 
-def test_what_cannot_be_planned_is_not_written(subject: Subject, heard: Heard) -> None:
-    with pytest.raises(BuildError, match="holds no torch") as told:
+def test_what_cannot_be_planned_is_not_written(subject: SelectedProfile, heard: Heard) -> None:
+    with pytest.raises(TorchyardError, match="holds no torch") as told:
         init.run(subject, way="existing")
-    assert "config/local.yaml was not written" in told.value.todo
+    assert "config/local.yaml was not written" in told.value.hint
     assert not (subject.root / "config" / "local.yaml").exists()
 
 
 def test_a_file_that_is_there_is_not_replaced_and_the_difference_is_shown(
-    subject: Subject, heard: Heard
+    subject: SelectedProfile, heard: Heard
 ) -> None:
     path = subject.root / "config" / "local.yaml"
     path.write_text("notify: {bell: false}\n", encoding="utf-8")
-    with pytest.raises(BuildError, match="there already") as told:
+    with pytest.raises(TorchyardError, match="there already") as told:
         init.run(subject)
-    assert "doit init --force" in told.value.todo
+    assert "doit init --force" in told.value.hint
     assert path.read_text(encoding="utf-8") == "notify: {bell: false}\n"
     assert "-notify: {bell: false}" in heard
 
 
-def test_force_keeps_what_was_there_each_time(subject: Subject, heard: Heard) -> None:
+def test_force_keeps_what_was_there_each_time(subject: SelectedProfile, heard: Heard) -> None:
     config = subject.root / "config"
     for number, text in enumerate(("notify: {bell: false}\n", "lock: false\n")):
         (config / "local.yaml").write_text(text, encoding="utf-8")
@@ -259,7 +268,7 @@ def test_force_keeps_what_was_there_each_time(subject: Subject, heard: Heard) ->
 
 
 def test_the_backup_has_the_same_bytes_and_lets_in_nobody_else(
-    subject: Subject, heard: Heard
+    subject: SelectedProfile, heard: Heard
 ) -> None:
     config = subject.root / "config"
     before = b"\xef\xbb\xbfbuild:\r\n  env: {HF_TOKEN: s3same}\r\n"
@@ -273,10 +282,12 @@ def test_the_backup_has_the_same_bytes_and_lets_in_nobody_else(
 
 
 @pytest.mark.parametrize("force", [True, False])
-def test_no_secret_stands_in_the_difference(subject: Subject, heard: Heard, force: bool) -> None:
+def test_no_secret_stands_in_the_difference(
+    subject: SelectedProfile, heard: Heard, force: bool
+) -> None:
     path = subject.root / "config" / "local.yaml"
     path.write_text(SECRETS, encoding="utf-8")
-    with contextlib.nullcontext() if force else pytest.raises(BuildError):
+    with contextlib.nullcontext() if force else pytest.raises(TorchyardError):
         init.run(subject, force=force)
     assert "s3" not in heard.text
     assert {"-    HF_TOKEN: ***", "-    MAX_JOBS: 4", "-    OTHER: seen"} <= set(heard)
@@ -285,7 +296,9 @@ def test_no_secret_stands_in_the_difference(subject: Subject, heard: Heard, forc
 
 
 @needs_links
-def test_a_link_stays_one_and_leads_to_what_was_written(subject: Subject, heard: Heard) -> None:
+def test_a_link_stays_one_and_leads_to_what_was_written(
+    subject: SelectedProfile, heard: Heard
+) -> None:
     path, own = subject.root / "config" / "local.yaml", subject.root / "mine.yaml"
     own.write_text("lock: false\n", encoding="utf-8")
     path.symlink_to(own)
@@ -298,28 +311,28 @@ def test_a_link_stays_one_and_leads_to_what_was_written(subject: Subject, heard:
     assert kept.read_text(encoding="utf-8") == "lock: false\n"
 
 
-def test_the_same_answers_again_change_nothing(subject: Subject, heard: Heard) -> None:
+def test_the_same_answers_again_change_nothing(subject: SelectedProfile, heard: Heard) -> None:
     init.run(subject)
     init.run(subject)
     assert "config/local.yaml says that already" in heard
     assert [path.name for path in (subject.root / "config").glob("local*")] == ["local.yaml"]
 
 
-def test_a_broken_local_yaml_can_be_replaced(subject: Subject, heard: Heard) -> None:
+def test_a_broken_local_yaml_can_be_replaced(subject: SelectedProfile, heard: Heard) -> None:
     (subject.root / "config" / "local.yaml").write_text("tagret: {}\n", encoding="utf-8")
     init.run(subject, force=True)
     assert written(subject.root) == {"target": {"gpus": ["RTX 5090"]}}
 
 
-def test_a_broken_profile_keeps_nobody_from_it(subject: Subject, heard: Heard) -> None:
+def test_a_broken_profile_keeps_nobody_from_it(subject: SelectedProfile, heard: Heard) -> None:
     write(subject.root, "tagret: {}\n")
-    with pytest.raises(BuildError, match="tagret: unknown key"):
+    with pytest.raises(TorchyardError, match="tagret: unknown key"):
         init.run(subject, card="12.0")
     assert written(subject.root) == {"target": {"gpus": ["12.0"]}}
 
 
 def test_four_questions_are_asked_and_return_takes_the_default(
-    subject: Subject, heard: Heard, answers: Callable[[str], None]
+    subject: SelectedProfile, heard: Heard, answers: Callable[[str], None]
 ) -> None:
     answers("\n\n\n\n")
     init.run(subject)
@@ -334,16 +347,16 @@ def test_four_questions_are_asked_and_return_takes_the_default(
 
 
 def test_what_is_given_is_not_asked(
-    subject: Subject, heard: Heard, answers: Callable[[str], None]
+    subject: SelectedProfile, heard: Heard, answers: Callable[[str], None]
 ) -> None:
     answers("3dgs\n\n")
     init.run(subject, card="cpu", way="auto")
     assert [line[0] for line in heard if line[:1].isdigit()] == ["3", "4"]
-    assert written(subject.root)["extensions"] == list(SPLATTING)
+    assert written(subject.root)["extensions"] == list(SPLATTING_EXTENSIONS)
 
 
 def test_a_typo_is_told_and_asked_again(
-    subject: Subject, heard: Heard, answers: Callable[[str], None]
+    subject: SelectedProfile, heard: Heard, answers: Callable[[str], None]
 ) -> None:
     answers("RTX 5900\n4090\nsource\ngsplat\n\n")
     init.run(subject)
@@ -357,33 +370,33 @@ def test_a_typo_is_told_and_asked_again(
 
 
 def test_answers_that_end_write_nothing(
-    subject: Subject, heard: Heard, answers: Callable[[str], None]
+    subject: SelectedProfile, heard: Heard, answers: Callable[[str], None]
 ) -> None:
     answers("\n\n")
-    with pytest.raises(BuildError, match="not answered to the end"):
+    with pytest.raises(TorchyardError, match="not answered to the end"):
         init.run(subject)
     assert not (subject.root / "config" / "local.yaml").exists()
 
 
 def test_nobody_is_asked_for_a_file_that_may_not_be_replaced(
-    subject: Subject, heard: Heard, answers: Callable[[str], None]
+    subject: SelectedProfile, heard: Heard, answers: Callable[[str], None]
 ) -> None:
     (subject.root / "config" / "local.yaml").write_text("lock: false\n", encoding="utf-8")
     answers("\n\n\n\n")
-    with pytest.raises(BuildError, match="nothing was asked"):
+    with pytest.raises(TorchyardError, match="nothing was asked"):
         init.run(subject)
     assert not heard
 
 
 def test_the_cards_here_are_the_default_by_name_or_by_what_they_can(
-    subject: Subject, monkeypatch: pytest.MonkeyPatch
+    subject: SelectedProfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probe, "cards", lambda: (CARD, CARD, NEW))
-    assert look(subject).usual_cards == ("RTX 5090", "12.0")
+    assert gather_init_facts(subject).default_gpus == ("RTX 5090", "12.0")
 
 
 def test_the_profiles_own_cards_stay_where_nobody_names_others(
-    subject: Subject, heard: Heard
+    subject: SelectedProfile, heard: Heard
 ) -> None:
     write(subject.root, "target: {gpus: ['8.9']}\n")
     init.run(subject)
@@ -392,7 +405,7 @@ def test_the_profiles_own_cards_stay_where_nobody_names_others(
 
 @linux_only  # elsewhere it is another wheel
 def test_the_ways_tell_what_the_planner_takes_and_why(
-    subject: Subject, heard: Heard, answers: Callable[[str], None]
+    subject: SelectedProfile, heard: Heard, answers: Callable[[str], None]
 ) -> None:
     answers("\n\n\n\n")
     init.run(subject)
@@ -401,15 +414,15 @@ def test_the_ways_tell_what_the_planner_takes_and_why(
     assert "existing the torch that an interpreter of yours has already" in told
 
 
-def test_every_example_card_is_known(subject: Subject) -> None:
-    assert dict(look(subject).new_cards())["RTX 5090"] == "12.0"
+def test_every_example_card_is_known(subject: SelectedProfile) -> None:
+    assert dict(gather_init_facts(subject).list_recent_gpus())["RTX 5090"] == "12.0"
 
 
 @pytest.mark.parametrize(
     ("text", "listed"),
     [
         ("none", ()),
-        ("3DGS", SPLATTING),
+        ("3DGS", SPLATTING_EXTENSIONS),
         ("simple_knn, Simple-KNN", ("simple-knn",)),
         ("https://example.org/a/my.ext.git", ({"name": "my.ext", "git": "https://example.org/a/my.ext.git"},)),
         ("git@example.org:me/ext.git", ({"name": "ext", "git": "git@example.org:me/ext.git"},)),
@@ -418,30 +431,32 @@ def test_every_example_card_is_known(subject: Subject) -> None:
 def test_extensions_are_names_folders_and_urls(
     text: str, listed: tuple[object, ...], yard: Path
 ) -> None:
-    assert extensions(text, KNOWLEDGE, yard) == listed
+    assert parse_extensions(text, KNOWLEDGE, yard) == listed
 
 
 def test_a_folder_is_called_as_it_is(yard: Path) -> None:
     (yard / "my ext").mkdir()
-    assert extensions("my ext", KNOWLEDGE, yard) == ({"name": "my-ext", "path": "my ext"},)
+    assert parse_extensions("my ext", KNOWLEDGE, yard) == ({"name": "my-ext", "path": "my ext"},)
 
 
 def test_cards_and_ways_are_read_as_people_write_them() -> None:
-    assert cards(" rtx5090 ,12.0", KNOWLEDGE) == ("rtx5090", "12.0")
-    assert cards("CPU", KNOWLEDGE) == ()
-    assert cards("auto", KNOWLEDGE) == "auto"
-    assert way(" Source ") == "source"
+    assert parse_gpus(" rtx5090 ,12.0", KNOWLEDGE) == ("rtx5090", "12.0")
+    assert parse_gpus("CPU", KNOWLEDGE) == ()
+    assert parse_gpus("auto", KNOWLEDGE) == "auto"
+    assert parse_strategy(" Source ") == "source"
 
 
 @pytest.mark.parametrize("text", ["no", "3.12", "C:\\venv\\python.exe", 'a "b"', "a: b", "~", "#x"])
 def test_whatever_is_written_is_read_back(text: str, yard: Path) -> None:
-    found = local_yaml(Answers(gpus=("8.9",), into=text))
+    found = format_local_yaml(Answers(gpus=("8.9",), into=text))
     assert yaml.safe_load(found)["install"]["into"] == text
-    assert load(yard / "config", "mine", {}, found).settings.target.gpus == ("8.9",)
+    assert load_settings(yard / "config", "mine", {}, found).settings.target.gpus == ("8.9",)
 
 
-def test_the_interpreter_is_looked_at_where_it_is_named(subject: Subject, heard: Heard) -> None:
+def test_the_interpreter_is_looked_at_where_it_is_named(
+    subject: SelectedProfile, heard: Heard
+) -> None:
     (subject.root / "empty").mkdir()
-    with pytest.raises(BuildError, match="is a folder"):
+    with pytest.raises(TorchyardError, match="is a folder"):
         init.run(subject, into="empty")
-    assert interpreter.python_in(subject.root / "empty") is None
+    assert interpreter.find_python_in(subject.root / "empty") is None

@@ -9,12 +9,12 @@ import pytest
 
 from tasks.cli.commands import lock
 from tasks.cli.opening import open_profile
-from tasks.cli.session import open_yard
-from tasks.core.errors import BuildError, SettingsError
+from tasks.cli.session import open_session
+from tasks.core.errors import SettingsError, TorchyardError
 from tasks.lock.profile import Profile as Opened
-from tasks.lock.profile import Subject
-from tasks.lock.section import Made, Profile
-from tasks.lock.text import read, sections, written
+from tasks.lock.profile import SelectedProfile
+from tasks.lock.section import LockedInputs, LockSection
+from tasks.lock.text import parse_section, replace_section, split_sections
 from tests.support.checkout import Heard, write
 from tests.support.systems import needs_git
 
@@ -42,12 +42,12 @@ def built(yard: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
             self.name = profile.layout.profile
             self.release = profile.choice.torch.partition("+")[0]
 
-        def section(self) -> Profile:
+        def section(self) -> LockSection:
             if self.name not in names:
                 todo = "doit build, then the same command again"
-                raise BuildError("what is to be locked is not built", todo=todo)
-            made = Made(wheel=f"torch-{self.release}-py3-none-any.whl", sha256="1" * 64)
-            return Profile(
+                raise TorchyardError("what is to be locked is not built", hint=todo)
+            made = LockedInputs(wheel=f"torch-{self.release}-py3-none-any.whl", sha256="1" * 64)
+            return LockSection(
                 python="3.12",
                 platform="linux x86_64",
                 strategy="prebuilt",
@@ -64,14 +64,14 @@ def locked(yard: Path) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
-def of(yard: Path, name: str = "mine") -> Subject:
-    return Subject(yard, name, open_profile(yard, name, {}))
+def of(yard: Path, name: str = "mine") -> SelectedProfile:
+    return SelectedProfile(yard, name, open_profile(yard, name, {}))
 
 
 def test_every_build_of_a_matrix_has_a_section(yard: Path, built: set[str], heard: Heard) -> None:
     lock.run(of(yard))
-    assert set(sections(locked(yard))) == built, "the profile itself is not built"
-    held = read(locked(yard), OLD)
+    assert set(split_sections(locked(yard))) == built, "the profile itself is not built"
+    held = parse_section(locked(yard), OLD)
     assert held is not None
     assert held.release == "2.6.0"
     assert any(IMPOSSIBLE in line and "cannot be built here" in line for line in heard)
@@ -80,9 +80,9 @@ def test_every_build_of_a_matrix_has_a_section(yard: Path, built: set[str], hear
 
 def test_one_build_is_locked_by_its_name_and_leaves_the_others(yard: Path, built: set[str]) -> None:
     lock.run(of(yard, NEW))
-    assert set(sections(locked(yard))) == {NEW}
+    assert set(split_sections(locked(yard))) == {NEW}
     lock.run(of(yard, NEW), check=True)
-    with pytest.raises(BuildError, match=f"no section {OLD}"):
+    with pytest.raises(TorchyardError, match=f"no section {OLD}"):
         lock.run(of(yard, OLD), check=True)
 
 
@@ -90,9 +90,9 @@ def test_a_build_that_is_not_finished_costs_no_other(
     yard: Path, built: set[str], heard: Heard
 ) -> None:
     built.remove(NEW)
-    with pytest.raises(BuildError, match=f"1 of 4 builds of the matrix are not locked: {NEW}"):
+    with pytest.raises(TorchyardError, match=f"1 of 4 builds of the matrix are not locked: {NEW}"):
         lock.run(of(yard))
-    assert set(sections(locked(yard))) == {OLD, CUDA}
+    assert set(split_sections(locked(yard))) == {OLD, CUDA}
     assert any(NEW in line and "is not built" in line for line in heard)
 
 
@@ -101,14 +101,14 @@ def test_a_difference_in_one_build_is_named_with_it(
 ) -> None:
     lock.run(of(yard))
     path = yard / "torchyard.lock"
-    before = sections(locked(yard))[OLD][1]
+    before = split_sections(locked(yard))[OLD][1]
     after = before.replace("1" * 64, "2" * 64)
     path.write_text(locked(yard).replace(before, after), encoding="utf-8")
-    with pytest.raises(BuildError, match=f"not what is locked: {OLD}\n"):
+    with pytest.raises(TorchyardError, match=f"not what is locked: {OLD}\n"):
         lock.run(of(yard), check=True)
     assert any("torch.sha256: 222222222222 → 111111111111" in line for line in heard)
     lock.run(of(yard))
-    assert sections(locked(yard))[OLD][1] == before
+    assert split_sections(locked(yard))[OLD][1] == before
 
 
 def test_the_profile_itself_is_locked_beside_them_where_it_is_built(
@@ -119,7 +119,7 @@ def test_the_profile_itself_is_locked_beside_them_where_it_is_built(
     subject.build.mkdir(parents=True, exist_ok=True)
     (subject.build / "deps.json").touch()
     lock.run(subject)
-    assert "mine" in sections(locked(yard))
+    assert "mine" in split_sections(locked(yard))
 
 
 def test_an_optional_extension_that_was_not_built_keeps_what_is_locked_of_it(
@@ -132,14 +132,14 @@ def test_an_optional_extension_that_was_not_built_keeps_what_is_locked_of_it(
     lock.run(of(yard, NEW), check=True)
     assert "far is optional and was not built (its source could not be reached)" in heard.text
     assert "torchyard.lock is without it, and a build fetches it as the settings say" in heard.text
-    held = read(locked(yard), NEW)
+    held = parse_section(locked(yard), NEW)
     assert held is not None
-    made = Made(git="https://git.example/far", ref="main", commit="1" * 40)
+    made = LockedInputs(git="https://git.example/far", ref="main", commit="1" * 40)
     more = held.model_copy(update={"extensions": {"far": made}})
-    (yard / "torchyard.lock").write_text(written(locked(yard), NEW, more), encoding="utf-8")
+    (yard / "torchyard.lock").write_text(replace_section(locked(yard), NEW, more), encoding="utf-8")
     lock.run(of(yard, NEW))
     assert "what torchyard.lock holds of it stays" in heard.text
-    assert read(locked(yard), NEW) == more
+    assert parse_section(locked(yard), NEW) == more
 
 
 @needs_git
@@ -148,15 +148,15 @@ def test_what_an_optional_extension_s_ref_stands_for_may_stay_unknown(
 ) -> None:
     far = {"name": "far", "git": str(yard / "nowhere"), "ref": "main"}
     asked = "torch: {strategy: prebuilt}\nextensions: ["
-    made = Made(git=far["git"], ref="main", commit="1" * 40)
+    made = LockedInputs(git=far["git"], ref="main", commit="1" * 40)
     write(yard, f"{asked}{far}]\n")
     built.add("mine")
     lock.run(of(yard))
-    held = read(locked(yard), "mine")
+    held = parse_section(locked(yard), "mine")
     assert held is not None
-    text = written("", "mine", held.model_copy(update={"extensions": {"far": made}}))
+    text = replace_section("", "mine", held.model_copy(update={"extensions": {"far": made}}))
     (yard / "torchyard.lock").write_text(text, encoding="utf-8")
-    with pytest.raises(BuildError, match="does not tell what main is"):
+    with pytest.raises(TorchyardError, match="does not tell what main is"):
         lock.run(of(yard), update=True)
     write(yard, f"{asked}{ {**far, 'optional': True} }]\n")
     lock.run(of(yard), update=True)
@@ -170,15 +170,15 @@ def test_builds_are_locked_whether_the_profile_itself_can_be_planned_or_not(
     alone = "companions: [torchaudio]\ntorch: {strategy: prebuilt}\n"
     write(yard, alone)
     with pytest.raises(SettingsError, match=r"no torchaudio for torch 2\.15\.0"):
-        open_yard(yard, "mine", {}, ["lock"])
+        open_session(yard, "mine", {}, ["lock"])
     write(yard, f'{alone}matrix: {{torch: ["2.6.0", "2.15.0"], gpus: [[]]}}\n')
     with pytest.raises(SettingsError, match=r"no torchaudio for torch 2\.15\.0"):
-        open_yard(yard, "mine", {}, ["build"])
-    assert list(open_yard(yard, "mine", {}, ["profile=mine", "lock", "--check"]).tasks())
-    subject = Subject(yard, "mine", None, SettingsError("cannot be planned"))
-    with pytest.raises(BuildError, match=f"1 of 2 builds of the matrix are not locked: {NEW}"):
+        open_session(yard, "mine", {}, ["build"])
+    assert list(open_session(yard, "mine", {}, ["profile=mine", "lock", "--check"]).tasks())
+    subject = SelectedProfile(yard, "mine", None, SettingsError("cannot be planned"))
+    with pytest.raises(TorchyardError, match=f"1 of 2 builds of the matrix are not locked: {NEW}"):
         lock.run(subject)
-    assert set(sections(locked(yard))) == {OLD}
+    assert set(split_sections(locked(yard))) == {OLD}
     told = next(line for line in heard if NEW in line)
     assert "companions: there is no torchaudio for torch 2.15.0" in told
     assert told.endswith("; matrix.exclude leaves out this build alone")
@@ -192,9 +192,9 @@ def test_a_damaged_section_fails_whether_it_can_be_built_here_or_not(
     path = yard / "torchyard.lock"
     text = locked(yard).replace(f"{OLD}:\n  platform: linux x86_64\n", f"{OLD}:\n")
     path.write_text(f"{text}\n{IMPOSSIBLE}:\n  nonsense: 1\n", encoding="utf-8")
-    with pytest.raises(BuildError, match=r"2 of 4 builds of the matrix") as told:
+    with pytest.raises(TorchyardError, match=r"2 of 4 builds of the matrix") as told:
         lock.run(of(yard), check=check)
-    assert told.value.what.endswith(f": {IMPOSSIBLE}, {OLD}")
+    assert told.value.message.endswith(f": {IMPOSSIBLE}, {OLD}")
     assert f"{OLD}.platform: field required" in heard.text
     assert f"{IMPOSSIBLE}.python: field required" in heard.text
     assert "matrix.exclude" not in heard.text
@@ -211,7 +211,7 @@ def test_where_nothing_can_be_built_nothing_is_done(  # noqa: PLR0917
 ) -> None:
     write(yard, f"matrix: {{{axis}}}\ntorch: {{strategy: prebuilt}}\ntarget: {{gpus: []}}\n")
     what = "compared" if check else "locked"
-    with pytest.raises(BuildError, match=f"nothing was {what}: of the matrix"):
+    with pytest.raises(TorchyardError, match=f"nothing was {what}: of the matrix"):
         lock.run(of(yard), check=check)
     assert any("cannot be built here" in line and why in line for line in heard)
     assert not locked(yard)
@@ -220,7 +220,7 @@ def test_where_nothing_can_be_built_nothing_is_done(  # noqa: PLR0917
 def test_what_there_is_to_do_names_the_build(yard: Path, built: set[str], heard: Heard) -> None:
     lock.run(of(yard, OLD))
     built.remove(OLD)
-    with pytest.raises(BuildError, match="3 of 4 builds"):
+    with pytest.raises(TorchyardError, match="3 of 4 builds"):
         lock.run(of(yard), check=True)
     assert f"doit lock profile={NEW} writes it" in heard.text
     assert f"doit build profile={OLD}, then the same command again" in heard.text

@@ -15,17 +15,17 @@ import pytest
 from tasks.cli.commands import diagnose, doctor, explain, history, init, lock, matrix, restore
 from tasks.cli.commands import purge as purge_report
 from tasks.cli.commands import settings as settings_report
-from tasks.cli.commands.matrix.standing import Standing
-from tasks.cli.help.commands import COMMANDS
-from tasks.cli.help.stages import STAGES
-from tasks.cli.help.text import Row, listed, overview, page
-from tasks.core.errors import BuildError
-from tasks.core.formatting.bar import columns
-from tasks.core.model import Check
-from tasks.doctor.symptom import Symptom, ok, problem, warning
-from tasks.lock.profile import Subject
+from tasks.cli.commands.matrix.standing import EntryStatus
+from tasks.cli.help.commands import COMMAND_PAGES
+from tasks.cli.help.stages import STAGE_PAGES
+from tasks.cli.help.text import TaskRow, render_overview, render_page, render_task_list
+from tasks.core.errors import TorchyardError
+from tasks.core.formatting.bar import measure_columns
+from tasks.core.model import ValidationResult
+from tasks.doctor.symptom import CheckResult, report_ok, report_problem, report_warning
+from tasks.lock.profile import SelectedProfile
 from tasks.stages.validate import table
-from tasks.stages.validate.checks import validation
+from tasks.stages.validate.checks import build_validation
 from tasks.system import tty, voice
 from tasks.system.hardware import probe
 from tasks.system.python import pythons
@@ -79,20 +79,20 @@ def window(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Window]:
         monkeypatch.setattr(sys, "stdout", window)
         monkeypatch.setenv("COLUMNS", str(width))
         monkeypatch.setenv("TERM", os.environ.get("TERM_OF_TEST", "xterm"))
-        voice.listen(Console(None, window))
+        voice.set_listener(Console(None, window))
         return window
 
     return opened_as
 
 
 @pytest.fixture
-def subject(yard: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
+def subject(yard: Path, monkeypatch: pytest.MonkeyPatch) -> SelectedProfile:
     """A source build that has run once and failed."""
     write(yard, PROFILE)
-    found: list[Symptom] = [
-        ok("settings", "mine"),
-        warning("memory", LONG, f"{LONG}\n      apt install some-package another-package"),
-        problem("compiler", LONG, "apt install g++"),
+    found: list[CheckResult] = [
+        report_ok("settings", "mine"),
+        report_warning("memory", LONG, f"{LONG}\n      apt install some-package another-package"),
+        report_problem("compiler", LONG, "apt install g++"),
     ]
     monkeypatch.setattr(doctor, "diagnose", lambda *_: tuple(found))
     monkeypatch.setattr(matrix, "standings", lambda root, name: iter(STANDINGS))
@@ -104,8 +104,10 @@ def subject(yard: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
 
 
 STANDINGS = [
-    Standing("torch2.15.0-py3.12-rtx5090", "mine@torch2.15.0-py3.12-rtx5090", "stale", LONG),
-    Standing("torch2.14.1-py3.12-8.9-9.0", "mine@torch2.14.1-py3.12-8.9-9.0", "impossible", LONG),
+    EntryStatus("torch2.15.0-py3.12-rtx5090", "mine@torch2.15.0-py3.12-rtx5090", "stale", LONG),
+    EntryStatus(
+        "torch2.14.1-py3.12-8.9-9.0", "mine@torch2.14.1-py3.12-8.9-9.0", "impossible", LONG
+    ),
 ]
 
 
@@ -127,43 +129,52 @@ def told(act: Callable[[], object]) -> None:
     """As a run tells it: with its failure, where it has one."""
     try:
         act()
-    except BuildError as error:
-        Console(None, sys.stdout).fail("task", str(error))
+    except TorchyardError as error:
+        Console(None, sys.stdout).report_failure("task", str(error))
 
 
 def validated() -> None:
     checks = [
-        Check("import", "passed", "torch 2.15.0+cu130"),
-        Check("diff-gaussian-rasterization: machine code", "failed", LONG, LONG),
-        Check("matmul", "not run", "no GPU"),
+        ValidationResult("import", "passed", "torch 2.15.0+cu130"),
+        ValidationResult("diff-gaussian-rasterization: machine code", "failed", LONG, LONG),
+        ValidationResult("matmul", "not run", "no GPU"),
     ]
-    room = tty.width(tty.WIDE, sys.maxsize)
-    voice.show(table.plain(validation("2.15.0+cu130", checks, (LONG,)), room, tty.paint))
+    room = tty.read_terminal_width(tty.WIDE_COLUMNS, sys.maxsize)
+    voice.print_report(
+        table.format_validation(
+            build_validation("2.15.0+cu130", checks, (LONG,)), room, tty.colour_text
+        )
+    )
 
 
 def helped() -> None:
-    rows = [Row(one.name, one.doc, "up to date") for one in STAGES]
-    rows += [Row(one.name, one.doc) for one in COMMANDS]
-    for line in (*listed(rows, tty.width()), *overview(tty.width(), "mine")):
-        voice.show(line)
-    for line in page("compile", "", tty.width(), "mine") or ():
-        voice.show(line)
+    rows = [TaskRow(one.name, one.doc, "up to date") for one in STAGE_PAGES]
+    rows += [TaskRow(one.name, one.doc) for one in COMMAND_PAGES]
+    for line in (
+        *render_task_list(rows, tty.read_terminal_width()),
+        *render_overview(tty.read_terminal_width(), "mine"),
+    ):
+        voice.print_report(line)
+    for line in render_page("compile", "", tty.read_terminal_width(), "mine") or ():
+        voice.print_report(line)
 
 
-def built(subject: Subject) -> None:
-    console = Console(subject.of_build().plan, sys.stdout, notices=lambda: [LONG])
-    console.head()
-    voice.listen(console)
-    (stage, *_) = subject.of_build().plan.stages
-    console.begin(stage, LONG)
-    voice.say(LONG)
-    voice.warn(LONG)
-    console.end(stage, LONG, "changed")
-    console.fail(stage.name, str(BuildError(LONG, where="build/mine/logs/a.log:3", todo=LONG)))
-    console.close()
+def built(subject: SelectedProfile) -> None:
+    console = Console(subject.require_profile().plan, sys.stdout, notices=lambda: [LONG])
+    console.print_header()
+    voice.set_listener(console)
+    (stage, *_) = subject.require_profile().plan.stages
+    console.begin_stage(stage, LONG)
+    voice.print_line(LONG)
+    voice.print_warning(LONG)
+    console.end_stage(stage, LONG, "changed")
+    console.report_failure(
+        stage.name, str(TorchyardError(LONG, location="build/mine/logs/a.log:3", hint=LONG))
+    )
+    console.print_summary()
 
 
-REPORTS: Mapping[str, Callable[[Subject], object]] = {
+REPORTS: Mapping[str, Callable[[SelectedProfile], object]] = {
     "build": built,
     "diagnose": diagnose.run,
     "doctor": doctor.run,
@@ -186,14 +197,14 @@ def too_wide(lines: list[str], width: int) -> Iterator[str]:
         word = re.sub(r"^(\s|→|->)*", "", line)
         path = max((len(one) for one in word.split() if {"/", "\\"} & set(one)), default=0)
         is_whole = " " not in word or word.startswith("apt install ") or len(word) < path + 10
-        if columns(line) > width and not is_whole:
+        if measure_columns(line) > width and not is_whole:
             yield line
 
 
 @each_row("width", WIDTHS)
 @each_row("name", REPORTS)
 def test_no_line_is_wider_than_the_terminal(
-    name: str, width: int, subject: Subject, window: Callable[..., Window]
+    name: str, width: int, subject: SelectedProfile, window: Callable[..., Window]
 ) -> None:
     shown = window(width=width)
     told(lambda: REPORTS[name](subject))
@@ -204,7 +215,7 @@ def test_no_line_is_wider_than_the_terminal(
 @each_row("encoding", ["ascii", "cp1252", "cp437", "latin-1"])
 @each_row("name", REPORTS)
 def test_a_console_that_lacks_signs_gets_what_it_has(
-    name: str, encoding: str, subject: Subject, window: Callable[..., Window]
+    name: str, encoding: str, subject: SelectedProfile, window: Callable[..., Window]
 ) -> None:
     shown = window(encoding, 80)
     told(lambda: REPORTS[name](subject))
@@ -215,7 +226,7 @@ def test_a_console_that_lacks_signs_gets_what_it_has(
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_a_pipe_has_no_colours_and_no_cursor(
-    name: str, subject: Subject, window: Callable[..., Window]
+    name: str, subject: SelectedProfile, window: Callable[..., Window]
 ) -> None:
     shown = window(tty=False)
     told(lambda: REPORTS[name](subject))
@@ -247,7 +258,7 @@ def test_colours_follow_what_is_customary(  # noqa: PLR0917
     given: dict[str, str],
     tty: bool,
     colours: bool,
-    subject: Subject,
+    subject: SelectedProfile,
     window: Callable[..., Window],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -260,7 +271,9 @@ def test_colours_follow_what_is_customary(  # noqa: PLR0917
     assert painted(shown.text) == colours
 
 
-def test_a_pipe_has_each_setting_in_a_line(subject: Subject, window: Callable[..., Window]) -> None:
+def test_a_pipe_has_each_setting_in_a_line(
+    subject: SelectedProfile, window: Callable[..., Window]
+) -> None:
     shown = window(width=60, tty=False)
     settings_report.run(subject)
     assert len(shown.lines) >= 40
@@ -271,8 +284,8 @@ def test_what_is_refused_fits_the_terminal_from_its_first_line(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setattr("sys.stderr", Window())
-    error = str(BuildError(LONG.strip(), todo=f"doit build; {LONG}"))
-    lines = f"ERROR: {tty.on_stderr(error, len('ERROR: '))}".split("\n")
+    error = str(TorchyardError(LONG.strip(), hint=f"doit build; {LONG}"))
+    lines = f"ERROR: {tty.format_for_stderr(error, len('ERROR: '))}".split("\n")
     assert not list(too_wide(lines, 60))
     assert lines[1].startswith(" " * 7)
     assert any(line.startswith("  → doit build; ") for line in lines)

@@ -11,11 +11,11 @@ import pytest
 
 from tasks.cli.commands import matrix
 from tasks.cli.commands.matrix import building
-from tasks.cli.commands.matrix.standing import Standing, standings
+from tasks.cli.commands.matrix.standing import EntryStatus, list_entry_statuses
 from tasks.cli.opening import open_profile
-from tasks.core.errors import BuildError, SettingsError
+from tasks.core.errors import SettingsError, TorchyardError
 from tasks.core.model import Host, Stage
-from tasks.lock.profile import Subject
+from tasks.lock.profile import SelectedProfile
 from tasks.runlog import records
 from tasks.system import manifests
 from tasks.system.hardware import probe
@@ -29,8 +29,8 @@ torch: {strategy: prebuilt}
 """
 
 
-def subject(yard: Path, name: str = "mine") -> Subject:
-    return Subject(yard, name, None)
+def subject(yard: Path, name: str = "mine") -> SelectedProfile:
+    return SelectedProfile(yard, name, None)
 
 
 def first_stage(yard: Path, profile: str) -> Stage:
@@ -39,16 +39,16 @@ def first_stage(yard: Path, profile: str) -> Stage:
 
 def finished(stage: Stage) -> None:
     """As if it had run."""
-    for path in stage.leaves:
-        manifests.publish(path, {"came": "out"})
-    for path in map(Path, stage.also):
+    for path in stage.outputs:
+        manifests.write_manifest(path, {"came": "out"})
+    for path in map(Path, stage.extra_outputs):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    records.write(stage, "first time", 1.0, "0.1.0")
+    records.write_stage_record(stage, "first time", 1.0, "0.1.0")
 
 
-def rows(yard: Path) -> dict[str, Standing]:
-    return {one.cell: one for one in standings(yard, "mine")}
+def rows(yard: Path) -> dict[str, EntryStatus]:
+    return {one.cell: one for one in list_entry_statuses(yard, "mine")}
 
 
 def test_a_cell_that_cannot_be_is_a_row_with_the_reason(yard: Path, heard: Heard) -> None:
@@ -117,7 +117,7 @@ def test_what_clean_withdrew_has_not_failed(yard: Path) -> None:
     log.write_text("fine\n", encoding="utf-8")
     finished(deps)
     os.utime(log, ns=(time.time_ns() - 10**10,) * 2)
-    manifests.withdraw(*deps.leaves)
+    manifests.remove_manifests(*deps.outputs)
     assert rows(yard)["torch2.15.0-cpu"].state == "stale"
 
 
@@ -139,9 +139,9 @@ def test_a_python_is_looked_for_once_for_all_cells(
 ) -> None:
     write(yard, MATRIX)
     asked = []
-    real = probe.host
+    real = probe.read_host
 
-    def host(question: probe.Asked, pin: PurePath) -> Host:
+    def host(question: probe.HostQuery, pin: PurePath) -> Host:
         asked.append(question)
         return real(question, pin)
 
@@ -151,15 +151,15 @@ def test_a_python_is_looked_for_once_for_all_cells(
 
 
 def test_what_is_left_is_named_with_what_helps() -> None:
-    done = Standing("a", "p@a", "up to date")
-    building.require_all([done, Standing("b", "p@b", "built")])
-    with pytest.raises(BuildError) as told:
-        building.require_all(
+    done = EntryStatus("a", "p@a", "up to date")
+    building.require_all_done([done, EntryStatus("b", "p@b", "built")])
+    with pytest.raises(TorchyardError) as told:
+        building.require_all_done(
             [
                 done,
-                Standing("b", "p@b", "failed"),
-                Standing("c", "p@c", "impossible"),
-                Standing("d", "p@d", "unpublished"),
+                EntryStatus("b", "p@b", "failed"),
+                EntryStatus("c", "p@c", "impossible"),
+                EntryStatus("d", "p@d", "unpublished"),
             ]
         )
     assert str(told.value) == (

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from tasks.cli.commands import matrix
-from tasks.core.errors import BuildError
-from tasks.lock.profile import Subject
+from tasks.core.errors import TorchyardError
+from tasks.lock.profile import SelectedProfile
 from tests.support.checkout import ROOT, Heard, write
 from tests.support.systems import posix_only
 
@@ -41,7 +41,7 @@ def checkout(yard: Path) -> Path:
 
 def written(yard: Path, kind: str, profile: str = "mine") -> Path:
     out = yard / {"github": "matrix.yml", "slurm": "matrix.sh"}[kind]
-    matrix.run(Subject(yard, profile, None), workflow=kind, out=str(out))
+    matrix.run(SelectedProfile(yard, profile, None), workflow=kind, out=str(out))
     return out
 
 
@@ -108,7 +108,7 @@ def test_what_a_runner_would_not_have_is_a_warning(checkout: Path, heard: Heard)
 
 
 def test_without_a_file_it_is_shown(checkout: Path, heard: Heard) -> None:
-    matrix.run(Subject(checkout, "mine", None), workflow="slurm")
+    matrix.run(SelectedProfile(checkout, "mine", None), workflow="slurm")
     assert heard.text.startswith("#!/usr/bin/env bash\n")
 
 
@@ -116,16 +116,16 @@ def test_without_a_file_it_is_shown(checkout: Path, heard: Heard) -> None:
 def test_a_profile_whose_name_could_be_read_as_more_is_refused(checkout: Path, name: str) -> None:
     write(checkout, MATRIX, name)
     for kind in ("github", "slurm"):
-        with pytest.raises(BuildError, match="is no name for a workflow"):
+        with pytest.raises(TorchyardError, match="is no name for a workflow"):
             written(checkout, kind, name)
 
 
 def test_a_kind_that_is_not_there_and_a_matrix_that_is_too_large_are_told(checkout: Path) -> None:
-    with pytest.raises(BuildError, match='there is no workflow "gitlab"'):
-        matrix.run(Subject(checkout, "mine", None), workflow="gitlab")
+    with pytest.raises(TorchyardError, match='there is no workflow "gitlab"'):
+        matrix.run(SelectedProfile(checkout, "mine", None), workflow="gitlab")
     many = [f'"2.{number}.0"' for number in range(300)]
     write(checkout, f"matrix: {{torch: [{', '.join(many)}]}}\n")
-    with pytest.raises(BuildError, match="this matrix has 300"):
+    with pytest.raises(TorchyardError, match="this matrix has 300"):
         written(checkout, "github")
 
 

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from tasks.cli.commands import purge
-from tasks.core.digest import canonical
-from tasks.core.errors import BuildError, BusyError, NotOwnedError
+from tasks.core.digest import format_canonical_json
+from tasks.core.errors import BusyError, NotOwnedError, TorchyardError
 from tasks.core.model import Artifact, Layout
 from tasks.stages.install.transaction import journal
-from tasks.stages.install.transaction.journal import Exchange, Part
-from tasks.stages.source.action import Seen
-from tasks.stages.source.tree import digest
+from tasks.stages.install.transaction.journal import DistributionChange, InstallRecord
+from tasks.stages.source.action import TreeSnapshot
+from tasks.stages.source.tree import compute_tree_digest
 from tasks.stages.wheel.job import Wheel
 from tasks.system import files, manifests
-from tasks.system.typed import with_profile
-from tasks.wheels.files.wheelhouse import Origin
+from tasks.system.typed import format_profile_argument
+from tasks.wheels.files.wheelhouse import WheelOrigin
 from tests.integration.conftest import git
 from tests.support.checkout import Heard, broken, opened
 from tests.support.systems import needs_git
@@ -25,14 +25,14 @@ from tests.support.systems import needs_git
 
 def built(yard: Path, profile: str, wheel: str, manifest: str = "wheel.json") -> Path:
     """A build folder whose manifest names a wheel, and that wheel with its origin."""
-    build = files.own(Layout(yard, profile, yard / "wheelhouse").build)
+    build = files.create_owned_folder(Layout(yard, profile, yard / "wheelhouse").build)
     artifact = Artifact(wheel, "a" * 64, 3)
     torch = Wheel("2.15.0", "2.15.0", None, "/s/torch", "/p", "wheel", artifact)
-    manifests.publish(Path(build) / manifest, torch)
+    manifests.write_manifest(Path(build) / manifest, torch)
     path = yard / "wheelhouse" / wheel
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("abc", encoding="utf-8")
-    manifests.publish(path.with_name(f"{wheel}.json"), Origin("torch", "", artifact))
+    manifests.write_manifest(path.with_name(f"{wheel}.json"), WheelOrigin("torch", "", artifact))
     path.with_name(f"{wheel}.provenance.json").write_text("{}", encoding="utf-8")
     return path
 
@@ -68,9 +68,9 @@ def test_the_command_names_the_profile_unless_a_plain_doit_takes_it(
     monkeypatch.setenv("TORCHYARD_PROFILE", "mine")
     purge.run(opened(yard))
     assert heard[-1] == "nothing was removed; to do it: doit purge --yes"
-    assert with_profile("quickstart") == " profile=quickstart"
+    assert format_profile_argument("quickstart") == " profile=quickstart"
     monkeypatch.delenv("TORCHYARD_PROFILE")
-    assert with_profile("quickstart") == ""
+    assert format_profile_argument("quickstart") == ""
 
 
 def test_purge_removes_what_is_ours_alone(yard: Path, heard: Heard) -> None:
@@ -119,22 +119,24 @@ def test_purge_refuses_a_build_folder_that_is_not_ours_and_keeps_its_wheels(
 
 def test_purge_waits_for_nobody_who_is_at_work(yard: Path, heard: Heard) -> None:
     wheel = built(yard, "mine", "torch-1.whl")
-    with files.lock(yard / "build" / "mine"), pytest.raises(BusyError):
+    with files.lock_folder(yard / "build" / "mine"), pytest.raises(BusyError):
         purge.run(opened(yard), yes=True)
     assert wheel.is_file()
 
 
 def test_purge_of_a_broken_profile_tells_what_is_wrong(yard: Path, heard: Heard) -> None:
     subject = broken(yard, "tagret: {}\n")
-    with pytest.raises(BuildError, match="tagret: unknown key"):
+    with pytest.raises(TorchyardError, match="tagret: unknown key"):
         purge.run(subject, yes=True)
 
 
 def replaced(yard: Path) -> Path:
     """What install.into replaced, and is still replaced."""
     stamp = yard / "build" / "mine" / "replaced" / "1"
-    part = Part("2.5.1", "", "2.6.0", "", "")
-    journal.write_held(stamp, Exchange("/gs/python", "/gs", (), "1", {"torch": part}, {}, {}, {}))
+    part = DistributionChange("2.5.1", "", "2.6.0", "", "")
+    journal.write_record(
+        stamp, InstallRecord("/gs/python", "/gs", (), "1", {"torch": part}, {}, {}, {})
+    )
     return stamp
 
 
@@ -144,13 +146,13 @@ def test_what_install_into_replaced_stays_while_it_is_replaced(yard: Path, heard
     purge.run(opened(yard), yes=True)
     told = f"but {stamp.parent} stays: it holds what was in /gs before; doit restore puts that back"
     assert told in heard
-    assert journal.held(stamp)
+    assert journal.read_record(stamp)
     assert not wheel.exists()
     assert [path for path in left(yard) if ".lock" not in path] == [
         "build/mine/replaced/1/replaced.json"
     ]
     purge.run(opened(yard), yes=True)
-    assert journal.held(stamp)
+    assert journal.read_record(stamp)
 
 
 def test_what_was_kept_aside_stays_and_with_nothing_of_theirs_all_goes(
@@ -207,8 +209,10 @@ def test_an_archive_that_was_edited_stays_and_one_as_it_was_goes(yard: Path, hea
     tree = state / "pytorch"
     tree.mkdir(parents=True)
     (tree / "a").write_text("a\n", "utf-8")
-    packed = Seen(str(tree), archive="a" * 64, digest=digest(tree, state / "listing.git"))
-    files.write_atomic(state / "seen.json", canonical(packed))
+    packed = TreeSnapshot(
+        str(tree), archive="a" * 64, digest=compute_tree_digest(tree, state / "listing.git")
+    )
+    files.write_atomic(state / "seen.json", format_canonical_json(packed))
     (tree / "a").write_text("mine\n", "utf-8")
     purge.run(opened(yard), yes=True)
     assert any(f"{tree} holds edits of your own" in line for line in heard)

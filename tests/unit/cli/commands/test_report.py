@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tasks.cli.commands import report
-from tasks.core.errors import BuildError
-from tasks.lock.profile import Subject
-from tasks.runlog.record import LOOKED
+from tasks.core.errors import TorchyardError
+from tasks.lock.profile import SelectedProfile
+from tasks.runlog.record import ALWAYS_CHECKED
 from tasks.system.hardware import person
 from tests.support import runrecords
 from tests.support.checkout import ROOT
@@ -69,7 +69,7 @@ def record(root: Path, *made: dict[str, Any], **told: Any) -> None:
 
 def report_of(root: Path, **params: str) -> tuple[str, Any, str]:
     """The page, the trace and the text."""
-    report.run(Subject(root, "trial", None), **params)
+    report.run(SelectedProfile(root, "trial", None), **params)
     folder = Path(params.get("out", root / "build" / "trial" / "report"))
     page, trace, text = (
         (folder / name).read_text(encoding="utf-8")
@@ -237,7 +237,7 @@ def test_names_homes_and_secrets_are_in_none_of_them(
 
 
 LOOKS = (
-    {"event": "stage", "at": 0.2, "stage": "source", "reason": LOOKED},
+    {"event": "stage", "at": 0.2, "stage": "source", "reason": ALWAYS_CHECKED},
     {"event": "done", "at": 0.9, "stage": "source", "outcome": "unchanged", "seconds": 0.7},
 )
 
@@ -275,15 +275,15 @@ def test_a_run_and_the_one_beside_it_can_be_named(
 @pytest.mark.parametrize("param", ["run", "against"])
 def test_a_name_that_there_is_not_is_answered_with_those_there_are(root: Path, param: str) -> None:
     record(root)
-    with pytest.raises(BuildError, match='no run is called "x"') as error:
-        report.run(Subject(root, "trial", None), **{param: "x"})
-    assert "20261122T034027Z-123" in error.value.todo
+    with pytest.raises(TorchyardError, match='no run is called "x"') as error:
+        report.run(SelectedProfile(root, "trial", None), **{param: "x"})
+    assert "20261122T034027Z-123" in error.value.hint
 
 
 def test_without_a_record_it_says_what_to_run(root: Path) -> None:
-    with pytest.raises(BuildError, match="no run of this profile is recorded") as error:
-        report.run(Subject(root, "trial", None))
-    assert error.value.todo == "doit build"
+    with pytest.raises(TorchyardError, match="no run of this profile is recorded") as error:
+        report.run(SelectedProfile(root, "trial", None))
+    assert error.value.hint == "doit build"
 
 
 def test_a_record_that_was_cut_anywhere_makes_a_report(root: Path) -> None:

@@ -13,16 +13,16 @@ import pytest
 
 from tasks.cli.commands import doctor, explain
 from tasks.cli.commands import settings as settings_report
-from tasks.cli.commands.table import table
-from tasks.cli.session import open_yard
-from tasks.core.check_ids import ALL, GATE, CheckId
-from tasks.core.errors import BuildError
-from tasks.core.model import Gpu, Host, Interpreter, ToolkitFound
-from tasks.doctor.host_facts import Asked, Disk, Memory, Reach, Surroundings, Tool
-from tasks.doctor.symptom import ok, warning
-from tasks.knowledge.driver import Nvidia
-from tasks.knowledge.room import EVERYWHERE
-from tasks.lock.profile import Subject
+from tasks.cli.commands.table import format_check_table
+from tasks.cli.session import open_session
+from tasks.core.check_ids import ALL_CHECK_IDS, GATE_CHECK_IDS, CheckId
+from tasks.core.errors import TorchyardError
+from tasks.core.model import Gpu, Host, InstalledToolkit, Interpreter
+from tasks.doctor.host_facts import Connectivity, Disk, HostFacts, Memory, ProbeRequest, Tool
+from tasks.doctor.symptom import report_ok, report_warning
+from tasks.knowledge.driver import NvidiaDriver
+from tasks.knowledge.room import ALL_PLACES
+from tasks.lock.profile import SelectedProfile
 from tasks.system import files
 from tasks.system.hardware import probe
 from tests.support.checkout import HOST, Heard, broken, opened, write
@@ -78,7 +78,7 @@ def test_secrets_are_shown_nowhere(
 
 def test_settings_of_a_broken_profile_tell_what_is_wrong(yard: Path, heard: Heard) -> None:
     subject = broken(yard, "tagret: {}\n")
-    with pytest.raises(BuildError) as told:
+    with pytest.raises(TorchyardError) as told:
         settings_report.run(subject, json=str(yard / "out.json"))
     assert 'mine.yaml:1: tagret: unknown key; did you mean "target"?' in str(told.value)
     found = json.loads((yard / "out.json").read_text(encoding="utf-8"))
@@ -88,10 +88,10 @@ def test_settings_of_a_broken_profile_tell_what_is_wrong(yard: Path, heard: Hear
 
 def test_settings_that_cannot_be_planned_are_shown_all_the_same(yard: Path, heard: Heard) -> None:
     write(yard, "target: {gpus: [RTX 5900]}\n")
-    with pytest.raises(BuildError) as problem:
+    with pytest.raises(TorchyardError) as problem:
         opened(yard)
-    subject = Subject(yard, "mine", None, problem.value)
-    with pytest.raises(BuildError, match='"RTX 5900" is not a known GPU'):
+    subject = SelectedProfile(yard, "mine", None, problem.value)
+    with pytest.raises(TorchyardError, match='"RTX 5900" is not a known GPU'):
         settings_report.run(subject)
     assert any(line.startswith("target.gpus") and '["RTX 5900"]' in line for line in heard)
 
@@ -100,7 +100,7 @@ def look_nowhere(monkeypatch: pytest.MonkeyPatch, **seen: Any) -> list[frozenset
     """A machine that does not exist, and the checks that it was looked at for."""
     wanted: list[frozenset[CheckId]] = []
 
-    def look(asked: Asked, checks: frozenset[CheckId]) -> Surroundings:
+    def look(asked: ProbeRequest, checks: frozenset[CheckId]) -> HostFacts:
         wanted.append(checks)
         return replace(LINUX, host=asked.host, root=asked.root, **seen)
 
@@ -121,7 +121,7 @@ def test_doctor_tells_that_all_is_there(
     assert {symptom["level"] for symptom in found["found"]} == {"ok"}
     keys = {"id", "level", "subject", "seen", "todo", "known"}
     assert all(set(symptom) == keys for symptom in found["found"])
-    assert wanted == [ALL]
+    assert wanted == [ALL_CHECK_IDS]
     assert not (yard / "build").exists(), "it looks and changes nothing"
 
 
@@ -130,7 +130,7 @@ def test_doctor_tells_of_a_broken_profile_and_of_the_machine(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     look_nowhere(monkeypatch)
-    with pytest.raises(BuildError) as told:
+    with pytest.raises(TorchyardError) as told:
         doctor.run(broken(yard, "python: 3.10\n"))
     assert str(told.value) == "1 problem: settings\n  → each has its remedy above"
     assert heard[0] == (
@@ -146,7 +146,7 @@ def test_doctor_names_what_is_missing_with_the_command(
 ) -> None:
     look_nowhere(monkeypatch, cxx=Tool(why="there is none", todo="apt install g++"), uv=Tool())
     write(yard, COMPILES)
-    with pytest.raises(BuildError, match="1 problem: compiler") as told:
+    with pytest.raises(TorchyardError, match="1 problem: compiler") as told:
         doctor.run(opened(yard), json=str(yard / "out.json"))
     assert "each has its remedy above" in str(told.value)
     at = heard.index("PROBLEM      compiler       there is none")
@@ -158,11 +158,11 @@ def test_doctor_names_what_is_missing_with_the_command(
 def test_the_gate_lists_the_problems_with_their_remedies(
     yard: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = (Disk(EVERYWHERE, "/home/me", 100),)
+    small = (Disk(ALL_PLACES, "/home/me", 100),)
     wanted = look_nowhere(monkeypatch, cxx=Tool(), disks=small, uv=Tool())
     write(yard, COMPILES)
-    with pytest.raises(BuildError) as told:
-        doctor.gate(opened(yard))
+    with pytest.raises(TorchyardError) as told:
+        doctor.check_before_build(opened(yard))
     assert str(told.value).splitlines() == [
         "2 problems: compiler, disk; nothing was built or changed",
         "  compiler: there is no C++ compiler here",
@@ -171,24 +171,24 @@ def test_the_gate_lists_the_problems_with_their_remedies(
         "    → free some room, or put the checkout on a larger disk",
         "  → mend that (doit doctor looks again)",  # nothing goes on without a compiler
     ]
-    assert wanted == [GATE]
+    assert wanted == [GATE_CHECK_IDS]
     look_nowhere(monkeypatch, disks=small, uv=Tool())
-    with pytest.raises(BuildError, match=r"all the same with doctor.ignore: \[disk\]"):
-        doctor.gate(opened(yard))
+    with pytest.raises(TorchyardError, match=r"all the same with doctor.ignore: \[disk\]"):
+        doctor.check_before_build(opened(yard))
 
 
 def test_problems_that_are_ignored_are_counted_and_named_and_stop_nothing(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = (Disk(EVERYWHERE, "/home/me", 100),)
-    away = (Reach("gsplat", "https://git.example/gsplat.git", answers=False),)
+    small = (Disk(ALL_PLACES, "/home/me", 100),)
+    away = (Connectivity("gsplat", "https://git.example/gsplat.git", answers=False),)
     look_nowhere(monkeypatch, cxx=Tool(), disks=small, reach=away)
     write(yard, f"{COMPILES}doctor: {{ignore: [disk, git-hosts]}}\n")
-    with pytest.raises(BuildError) as told:
-        doctor.gate(opened(yard))
+    with pytest.raises(TorchyardError) as told:
+        doctor.check_before_build(opened(yard))
     assert str(told.value).startswith("1 problem: compiler; 1 ignored: disk; nothing")
     write(yard, f"{COMPILES}doctor: {{ignore: [disk, compiler, git-hosts, swap]}}\n")
-    doctor.gate(opened(yard))
+    doctor.check_before_build(opened(yard))
     doctor.run(opened(yard), json=str(yard / "out.json"))
     assert any(line.startswith("ignored      disk") for line in heard)
     assert "stop there" not in heard.text
@@ -206,7 +206,7 @@ def test_doctor_asks_for_no_compiler_where_nothing_is_compiled(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look_nowhere(monkeypatch, cxx=Tool(why="there is none"), glibc="2.42")
-    doctor.gate(opened(yard))
+    doctor.check_before_build(opened(yard))
     doctor.run(opened(yard))
     assert "ok           compiler       not needed: nothing is compiled" in heard
 
@@ -215,7 +215,7 @@ def test_what_doctor_ignores_is_no_reason_to_build_again(yard: Path) -> None:
     def inputs() -> list[Any]:
         profile = opened(yard).opened
         assert profile
-        return [stage.inputs for stage in profile.plan.stages]
+        return [stage.fingerprint for stage in profile.plan.stages]
 
     before = inputs()
     write(yard, "{target: {gpus: ['12.0']}, doctor: {ignore: [disk]}}\n")
@@ -227,11 +227,11 @@ def test_the_table_fits_the_terminal_and_leaves_commands_whole(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
     name = "an-extension-with-a-very-long-name"
-    away = (Reach(name, f"https://git.example/{name}.git", answers=False),)
+    away = (Connectivity(name, f"https://git.example/{name}.git", answers=False),)
     look_nowhere(monkeypatch, reach=away, cxx=Tool(), memory=Memory(8192, 8192, 4096, 0, 8))
     monkeypatch.setenv("COLUMNS", str(columns))
     write(yard, COMPILES)
-    with pytest.raises(BuildError):
+    with pytest.raises(TorchyardError):
         doctor.run(opened(yard))
     text = "\n".join(heard)
     assert "sudo apt install build-essential" in text
@@ -244,18 +244,23 @@ def test_the_table_fits_the_terminal_and_leaves_commands_whole(
 
 def test_commands_of_ours_name_the_profile(yard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = Tool(str(yard / "build" / "mine" / "venv" / "bin" / "ninja"), "1.11.1")
-    other = Nvidia("595.71.05", "13.2", (Gpu("NVIDIA GeForce RTX 3090", "8.6"),))
+    other = NvidiaDriver("595.71.05", "13.2", (Gpu("NVIDIA GeForce RTX 3090", "8.6"),))
     look_nowhere(monkeypatch, ninja=old, nvidia=other)
     write(yard, "{}\n")
-    found = doctor.diagnose(opened(yard, on=replace(HOST, pinned=True)))
+    found = doctor.run_host_checks(opened(yard, on=replace(HOST, pinned=True)))
     told = {symptom.id: symptom.todo.splitlines()[-1] for symptom in found if symptom.todo}
     assert told["ninja"] == "  doit clean deps profile=mine && doit deps profile=mine"
     assert told["cards"] == "  doit doctor --accept profile=mine"
 
 
 def test_every_line_of_one_check_is_told_with_its_name() -> None:
-    found = [warning("disk", "a", "b"), warning("disk", "c", "d"), ok("git", "e"), ok("git", "f")]
-    lines = list(table(found, 80))
+    found = [
+        report_warning("disk", "a", "b"),
+        report_warning("disk", "c", "d"),
+        report_ok("git", "e"),
+        report_ok("git", "f"),
+    ]
+    lines = list(format_check_table(found, 80))
     assert [line[:20].split() for line in lines] == [
         ["warning", "disk"], [], ["warning", "disk"], [], ["ok", "git"], ["ok"],
     ]  # fmt: skip
@@ -267,14 +272,14 @@ def test_doctor_accepts_the_cards_that_are_here_now(
     look_nowhere(monkeypatch)
     monkeypatch.setattr(probe, "cards", tuple)
     subject = opened(yard)
-    build = files.own(yard / "build" / "mine")
-    asked = probe.Asked("auto", None)
+    build = files.create_owned_folder(yard / "build" / "mine")
+    asked = probe.HostQuery("auto", None)
     old = Host("linux", "x86_64", Interpreter("/p", "3.12.1"), HOST.gpus)
-    probe.pin(build / "host.json", asked, old)
+    probe.write_host_pin(build / "host.json", asked, old)
     doctor.run(subject, accept=True)
     assert heard[0].startswith("accepted: no card, ")
     assert heard[0].endswith("; the next doit build profile=mine goes by that")
-    assert probe.host(asked, build / "host.json").gpus == ()
+    assert probe.read_host(asked, build / "host.json").gpus == ()
 
 
 def test_accept_helps_a_profile_that_what_was_pinned_keeps_from_opening(
@@ -283,26 +288,26 @@ def test_accept_helps_a_profile_that_what_was_pinned_keeps_from_opening(
     look_nowhere(monkeypatch)
     monkeypatch.setattr(probe, "cards", tuple)
     write(yard, "target: {gpus: ['9.0']}\n")
-    build = files.own(yard / "build" / "mine")
-    asked = probe.Asked("auto", None)
-    kits = (ToolkitFound("/old", "11.8.89"),)
+    build = files.create_owned_folder(yard / "build" / "mine")
+    asked = probe.HostQuery("auto", None)
+    kits = (InstalledToolkit("/old", "11.8.89"),)
     old = Host("linux", "x86_64", Interpreter("/p", "3.12.1"), HOST.gpus, kits)
-    probe.pin(build / "host.json", asked, old)
-    closed = Subject(yard, "mine", None, BuildError("CUDA 12.4 is needed"))
+    probe.write_host_pin(build / "host.json", asked, old)
+    closed = SelectedProfile(yard, "mine", None, TorchyardError("CUDA 12.4 is needed"))
     doctor.run(closed, accept=True)
     assert heard[0].startswith("accepted: no card, ")
     assert "look again with doit doctor" in heard[1]
-    assert probe.host(asked, build / "host.json").toolkits != kits
+    assert probe.read_host(asked, build / "host.json").toolkits != kits
 
 
 @pytest.mark.parametrize("name", ["../mine", "nobody", "", "a/b", "x\0y"])
 def test_reports_open_whatever_the_profile_is_called(yard: Path, name: str) -> None:
-    found = open_yard(yard, name, {}, ["settings"])
+    found = open_session(yard, name, {}, ["settings"])
     assert Path(found.doit_config["dep_file"]).parent == yard
     assert "\0" not in found.doit_config["dep_file"]
     assert {"settings", "doctor", "purge"} <= {task["basename"] for task in found.tasks()}
-    with pytest.raises(BuildError, match="there is no profile"):
-        open_yard(yard, name, {}, ["build"])
+    with pytest.raises(TorchyardError, match="there is no profile"):
+        open_session(yard, name, {}, ["build"])
 
 
 def test_opening_a_profile_writes_nothing(yard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,19 +316,22 @@ def test_opening_a_profile_writes_nothing(yard: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(pynvml, "nvmlInit", none)
     before = sorted(yard.rglob("*"))
-    assert list(open_yard(yard, "mine", {}, ["list"]).tasks())
+    assert list(open_session(yard, "mine", {}, ["list"]).tasks())
     assert sorted(yard.rglob("*")) == before
 
 
-@pytest.mark.parametrize("report", [doctor.gate, explain.run])
+@pytest.mark.parametrize("report", [doctor.check_before_build, explain.run])
 def test_explain_refuses_what_build_refuses_and_names_what_plans(
-    yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch, report: Callable[[Subject], None]
+    yard: Path,
+    heard: Heard,
+    monkeypatch: pytest.MonkeyPatch,
+    report: Callable[[SelectedProfile], None],
 ) -> None:
     """By the facts alone: what this machine lacks is for the gate."""
     monkeypatch.setattr(doctor, "GATE", frozenset({"known-bad"}))
     torch = "torch: {strategy: source, version: '2.2.2'}\n"
     write(yard, f"target: {{gpus: ['9.0']}}\ntoolkit: {{version: '13.3'}}\n{torch}")
-    with pytest.raises(BuildError) as refused:
+    with pytest.raises(TorchyardError) as refused:
         report(opened(yard))
     told = str(refused.value)
     assert "known-bad; nothing was built or changed" in told

@@ -12,27 +12,27 @@ from typing import Any
 import pytest
 
 from tasks.cli.commands import verify
-from tasks.core.digest import canonical
-from tasks.core.errors import BuildError, ValidationFailedError
-from tasks.core.model import Check
-from tasks.stages.extensions.job import Built
+from tasks.core.digest import format_canonical_json
+from tasks.core.errors import TorchyardError, ValidationFailedError
+from tasks.core.model import ValidationResult
+from tasks.stages.extensions.job import BuiltExtension
 from tasks.system import files, manifests
-from tasks.wheels.binaries.codereader import Reader
+from tasks.wheels.binaries.codereader import MachineCodeReader
 from tasks.wheels.files import wheelhouse
-from tasks.wheels.files.enclose import enclose
-from tasks.wheels.provenance.made import Invocation, Made, Tree
-from tasks.wheels.provenance.sbom import PLACE, sbom
-from tasks.wheels.provenance.statement import statement
-from tasks.wheels.verify.checks import Recorded, checks
-from tasks.wheels.verify.looked import look
+from tasks.wheels.files.enclose import add_dist_info_files
+from tasks.wheels.provenance.made import BuildInputs, Invocation, SourceInfo
+from tasks.wheels.provenance.sbom import SBOM_PATH, build_sbom
+from tasks.wheels.provenance.statement import build_statement
+from tasks.wheels.verify.checks import RecordedWheel, check_wheel
+from tasks.wheels.verify.looked import inspect_wheel
 from tests.support.checkout import KNOWLEDGE, Heard, broken, opened
 from tests.support.fatbins import elf, fatbin
 from tests.support.sharedlibrary import linux, make_library
 from tests.support.smallwheels import wheel as small_wheel
 from tests.support.systems import posix_only
 
-TREE = Tree(commit="1a" * 20, submodules={"third_party/fmt": "2b" * 20}, patches=("cc" * 32,))
-MADE = Made("toy", "1.0", TREE, 1_795_321_330, (), torch="2.6.0", surface="3af753f7")
+TREE = SourceInfo(commit="1a" * 20, submodules={"third_party/fmt": "2b" * 20}, patches=("cc" * 32,))
+MADE = BuildInputs("toy", "1.0", TREE, 1_795_321_330, (), torch="2.6.0", surface="3af753f7")
 CODE = elf({".text": b"\xc3", ".nv_fatbin": fatbin("12.0", "9.0+PTX")})
 
 
@@ -44,13 +44,16 @@ class Documented:
 
     @property
     def statement(self) -> Path:
-        return wheelhouse.statement_of(self.wheel)
+        return wheelhouse.resolve_statement_path(self.wheel)
 
-    def told(self, recorded: Recorded | None = None) -> dict[str, Check]:
-        found = look(self.wheel, Reader())
-        return {one.name: one for one in checks(found, recorded or Recorded(why="no"), KNOWLEDGE)}
+    def told(self, recorded: RecordedWheel | None = None) -> dict[str, ValidationResult]:
+        found = inspect_wheel(self.wheel, MachineCodeReader())
+        return {
+            one.name: one
+            for one in check_wheel(found, recorded or RecordedWheel(why="no"), KNOWLEDGE)
+        }
 
-    def states(self, recorded: Recorded | None = None) -> dict[str, str]:
+    def states(self, recorded: RecordedWheel | None = None) -> dict[str, str]:
         return {name: check.status for name, check in self.told(recorded).items()}
 
     def rewrite(self, **changes: Any) -> None:
@@ -64,25 +67,25 @@ def make(
     content: dict[str, bytes | str] | None = None,
     *,
     requires: Sequence[str] = (),
-    inside: Made | None = MADE,
-    beside: Made | None = MADE,
+    inside: BuildInputs | None = MADE,
+    beside: BuildInputs | None = MADE,
     archs: Sequence[str] = ("12.0",),
 ) -> Documented:
     """`inside` is what its SBOM says, `beside` the statement; none where that is None."""
     made = small_wheel(folder, "toy", "1.0", content or {"toy/_C.so": CODE}, requires)
     if inside:
-        enclose(made, {PLACE: sbom(inside).encode()})
+        add_dist_info_files(made, {SBOM_PATH: build_sbom(inside).encode()})
     if beside:
         held = {"toy/_C.so": ["12.0", "9.0+PTX"]} if content is None else {}
         how = Invocation("extension", {}, {"archs": list(archs), "held": held}, {}, "", "")
-        told = statement(beside, files.artifact(made), how)
-        files.write_atomic(wheelhouse.statement_of(made), canonical(told))
+        told = build_statement(beside, files.read_artifact(made), how)
+        files.write_atomic(wheelhouse.resolve_statement_path(made), format_canonical_json(told))
     return Documented(made)
 
 
 def test_a_wheel_as_it_was_made_passes(tmp_path: Path) -> None:
     one = make(tmp_path)
-    recorded = Recorded(files.artifact(one.wheel), {"toy/_C.so": ("12.0", "9.0+PTX")})
+    recorded = RecordedWheel(files.read_artifact(one.wheel), {"toy/_C.so": ("12.0", "9.0+PTX")})
     assert one.states(recorded) == {
         "RECORD": "passed",
         "statement": "passed",
@@ -96,7 +99,7 @@ def test_a_wheel_as_it_was_made_passes(tmp_path: Path) -> None:
 
 def test_a_changed_byte_is_told_by_record_statement_and_manifest(tmp_path: Path) -> None:
     one = make(tmp_path)
-    recorded = Recorded(files.artifact(one.wheel))
+    recorded = RecordedWheel(files.read_artifact(one.wheel))
     with zipfile.ZipFile(one.wheel) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     with zipfile.ZipFile(one.wheel, "w") as archive:
@@ -131,7 +134,7 @@ def test_a_member_that_record_lists_and_the_wheel_lacks_is_told(tmp_path: Path) 
         (replace(MADE, torch="2.7.0"), "torch is 2.7.0, and by the statement 2.6.0"),
     ],
 )
-def test_an_sbom_of_another_build_is_told(tmp_path: Path, inside: Made, told: str) -> None:
+def test_an_sbom_of_another_build_is_told(tmp_path: Path, inside: BuildInputs, told: str) -> None:
     check = make(tmp_path, inside=inside).told()["SBOM"]
     assert check.status == "failed"
     assert told in check.detail
@@ -173,7 +176,7 @@ def test_machine_code_is_held_against_what_was_built_and_what_was_asked(tmp_path
     assert make(tmp_path / "a").told()["machine code"].detail == "_C.so: 12.0, 9.0+PTX"
     lacking = make(tmp_path / "b", archs=("12.0", "8.0")).told()["machine code"]
     assert (lacking.status, lacking.detail) == ("failed", "toy/_C.so has no code for 8.0")
-    other = Recorded(None, {"toy/_C.so": ("9.0",)})
+    other = RecordedWheel(None, {"toy/_C.so": ("9.0",)})
     assert (
         "what was built held _C.so: 9.0" in make(tmp_path / "c").told(other)["machine code"].detail
     )
@@ -227,7 +230,7 @@ def test_the_task_shows_a_table_and_fails_where_a_check_does(yard: Path, heard: 
     one.rewrite(subject=[])
     with pytest.raises(ValidationFailedError) as told:
         verify.run(opened(yard), wheel=str(one.wheel))
-    assert told.value.what == "1 of 6 checks failed: statement"
+    assert told.value.message == "1 of 6 checks failed: statement"
 
 
 def test_the_wheel_of_this_profile_is_held_against_its_manifest(yard: Path, heard: Heard) -> None:
@@ -235,12 +238,14 @@ def test_the_wheel_of_this_profile_is_held_against_its_manifest(yard: Path, hear
     (yard / "config" / "profiles" / "mine.yaml").write_text(config, encoding="utf-8")
     (yard / "setup.py").touch()
     one = make(yard / "wheelhouse")
-    known = files.artifact(one.wheel)
+    known = files.read_artifact(one.wheel)
     manifest = yard / "build" / "mine" / "extensions" / "toy.json"
-    manifests.publish(manifest, Built("toy", "built", {}, known))
+    manifests.write_manifest(manifest, BuiltExtension("toy", "built", {}, known))
     verify.run(opened(yard), wheel=str(one.wheel))
     assert "it is the one that this profile built" in heard.text
-    manifests.publish(manifest, Built("toy", "built", {}, replace(known, sha256="0" * 64)))
+    manifests.write_manifest(
+        manifest, BuiltExtension("toy", "built", {}, replace(known, sha256="0" * 64))
+    )
     with pytest.raises(ValidationFailedError):
         verify.run(opened(yard), wheel=str(one.wheel))
     assert "this profile built one with the sha256 000000000000…" in " ".join(heard.text.split())
@@ -256,5 +261,5 @@ def test_a_broken_profile_does_not_keep_a_wheel_from_being_looked_at(
 
 def test_without_a_wheel_it_says_how_to_name_one(yard: Path, heard: Heard) -> None:
     for named, told in (([], "no wheel is named"), (["gone.whl"], "there is no such wheel")):
-        with pytest.raises(BuildError, match=told):
+        with pytest.raises(TorchyardError, match=told):
             verify.run(opened(yard), wheels=named)

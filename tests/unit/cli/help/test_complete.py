@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.cli.complete import candidates
-from tasks.cli.help.text import PAGES
-from tasks.settings.load import profiles
+from tasks.cli.complete import find_completions
+from tasks.cli.help.text import HELP_PAGES
+from tasks.settings.load import list_profiles
 from tests.support.systems import posix_only
 
 if sys.platform != "win32":
@@ -29,18 +29,18 @@ needs_zsh = pytest.mark.needs("zsh")
 
 
 def words(line: str, root: Path = ROOT) -> list[str]:
-    return [name for name, _ in candidates(line, root)]
+    return [name for name, _ in find_completions(line, root)]
 
 
 def test_a_task_is_completed_by_its_name() -> None:
     assert words("doit bui") == ["build"]
     assert words("doit build va") == ["validate"]
-    assert set(PAGES) <= set(words("doit "))
+    assert set(HELP_PAGES) <= set(words("doit "))
 
 
 def test_profiles_come_after_profile() -> None:
     assert words("doit build profile=rtx") == [
-        f"profile={name}" for name in profiles(ROOT / "config") if name.startswith("rtx")
+        f"profile={name}" for name in list_profiles(ROOT / "config") if name.startswith("rtx")
     ]
     assert "profile=" in words("doit build ")
     assert "profile=" not in words("doit build profile=cpu ")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tasks.cli.doit_commands import command_tasks
-from tasks.cli.help.commands import COMMANDS, GROUPS, NEEDS
-from tasks.cli.help.page import Command, StagePage
-from tasks.cli.help.stages import BUILD, STAGES
-from tasks.cli.help.text import PAGES, Row, listed, overview, page
-from tasks.cli.running.graph import stage_tasks
-from tasks.core.formatting.bar import columns
+from tasks.cli.doit_commands import generate_command_tasks
+from tasks.cli.help.commands import COMMAND_GROUPS, COMMAND_PAGES, TYPICAL_STEPS
+from tasks.cli.help.page import CommandPage, StagePage
+from tasks.cli.help.stages import BUILD_PAGE, STAGE_PAGES
+from tasks.cli.help.text import HELP_PAGES, TaskRow, render_overview, render_page, render_task_list
+from tasks.cli.running.graph import generate_stage_tasks
+from tasks.core.formatting.bar import measure_columns
 from tasks.core.model import Stage
 from tasks.settings.schema import Settings
 from tests.support.checkout import Heard, opened, write
@@ -30,31 +30,31 @@ SOURCE = (
 def stages(yard: Path) -> dict[str, Stage]:
     """All there can be, by room."""
     write(yard, SOURCE)
-    plan = opened(yard).of_build().plan
-    return {stage.room: stage for stage in (*plan.stages, plan.validate)}
+    plan = opened(yard).require_profile().plan
+    return {stage.kind: stage for stage in (*plan.stages, plan.validate)}
 
 
 def test_every_stage_has_a_page_in_the_order_in_which_they_run(stages: dict[str, Stage]) -> None:
-    assert [one.name for one in STAGES] == list(stages)
+    assert [one.name for one in STAGE_PAGES] == list(stages)
 
 
-@pytest.mark.parametrize("one", STAGES, ids=lambda one: one.name)
+@pytest.mark.parametrize("one", STAGE_PAGES, ids=lambda one: one.name)
 def test_a_page_names_the_log_and_the_manifests_of_its_stage(
     one: StagePage, stages: dict[str, Stage]
 ) -> None:
     stage = stages[one.name]
     assert Path(stage.job.log).name == one.log.replace("NAME", "simple-knn")
-    for path in stage.leaves:
+    for path in stage.outputs:
         if one.name not in {"extensions", "env"}:
             assert Path(path).name in one.makes
-    for path in stage.reads:
+    for path in stage.inputs:
         name = Path(path).stem
         needed = {"cache": "deps", "surface": "wheel", "extension-env": "env"}.get(name, name)
         if Path(path).parent.name != "extensions" and one.name != "validate":
             assert needed in one.needs, f"{one.name} reads {name}"
 
 
-@each_row("one", [BUILD, *STAGES], ids=lambda one: one.name)
+@each_row("one", [BUILD_PAGE, *STAGE_PAGES], ids=lambda one: one.name)
 def test_a_page_names_settings_that_there_are(one: StagePage) -> None:
     for key in one.settings:
         value: object = Settings()
@@ -63,83 +63,85 @@ def test_a_page_names_settings_that_there_are(one: StagePage) -> None:
 
 
 def test_every_command_is_a_task_with_its_options(yard: Path) -> None:
-    tasks = {task["basename"]: task for task in command_tasks(opened(yard))}
-    assert list(tasks) == [one.name for one in COMMANDS]
-    for one in COMMANDS:
+    tasks = {task["basename"]: task for task in generate_command_tasks(opened(yard))}
+    assert list(tasks) == [one.name for one in COMMAND_PAGES]
+    for one in COMMAND_PAGES:
         names = [param["long"] for param in tasks[one.name]["params"]]
         assert names == [option.name for option in one.options]
         assert tasks[one.name]["doc"] == one.doc
 
 
-@each_row("one", COMMANDS, ids=lambda one: one.name)
-def test_an_example_uses_options_that_there_are(one: Command) -> None:
+@each_row("one", COMMAND_PAGES, ids=lambda one: one.name)
+def test_an_example_uses_options_that_there_are(one: CommandPage) -> None:
     assert one.example.startswith(f"doit {one.name}")
     known = {f"--{option.name}" for option in one.options}
     assert set(re.findall(r"--[a-z]+", one.example)) <= known
-    assert one.group in GROUPS
+    assert one.group in COMMAND_GROUPS
 
 
 def test_what_help_tells_to_type_can_be_typed() -> None:
-    for _, steps in NEEDS:
+    for _, steps in TYPICAL_STEPS:
         for line, _ in steps:
             if line.startswith("doit "):
-                assert line.split()[1] in PAGES
+                assert line.split()[1] in HELP_PAGES
 
 
 def test_the_page_of_commands_names_every_one() -> None:
     told = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
-    for one in COMMANDS:
+    for one in COMMAND_PAGES:
         assert f"doit {one.name}" in told, one.name
 
 
 @pytest.mark.parametrize("room", [60, 80, 120, 200])
 def test_pages_fit_the_terminal(room: int) -> None:
-    lines = list(overview(room, "quickstart"))
-    for name in PAGES:
-        lines += page(name, "not part of this profile: strategy prebuilt", room, "mine") or ()
+    lines = list(render_overview(room, "quickstart"))
+    for name in HELP_PAGES:
+        lines += (
+            render_page(name, "not part of this profile: strategy prebuilt", room, "mine") or ()
+        )
     for line in lines:
-        assert columns(line) <= room or line.split()[0] == "example"
+        assert measure_columns(line) <= room or line.split()[0] == "example"
 
 
 def test_help_of_a_stage_tells_what_it_is_in_this_profile() -> None:
-    told = list(page("wheel", "fetch the official wheel", 80, "mine@cu128") or ())
+    told = list(render_page("wheel", "fetch the official wheel", 80, "mine@cu128") or ())
     assert "here       fetch the official wheel" in told
     assert "log        build/mine.cu128/logs/wheel.log" in told
 
 
 def test_what_to_type_names_the_folder_and_the_profile_that_is_taken() -> None:
-    told = " ".join(" ".join(overview(200, "quickstart")).split())
+    told = " ".join(" ".join(render_overview(200, "quickstart")).split())
     assert "build/quickstart/run python … use it" in told
     assert "without it that is quickstart." in told
 
 
 def test_a_subtask_is_told_with_its_group() -> None:
-    told = list(page("extensions:simple-knn", "", 80, "mine") or ())
+    told = list(render_page("extensions:simple-knn", "", 80, "mine") or ())
     assert told[0].startswith("extensions: ")
 
 
 def test_there_is_no_page_of_what_is_no_task() -> None:
-    assert page("biuld", "", 80, "mine") is None
+    assert render_page("biuld", "", 80, "mine") is None
 
 
 def test_the_list_has_the_stages_in_order_and_their_subtasks_below() -> None:
     names = ["validate", "wheel", "extensions:b", "build", "extensions", "extensions:a", "purge"]
-    lines = list(listed([Row(name, "what it does") for name in names], 80))
+    lines = list(render_task_list([TaskRow(name, "what it does") for name in names], 80))
     told = " ".join(line.split()[0] for line in lines if line.startswith(" "))
     assert told == "build wheel extensions extensions:b extensions:a validate purge"
 
 
 def test_what_nobody_knows_is_listed_too() -> None:
-    assert list(listed([Row("mine", "my own")], 80)) == ["others", "  mine  my own"]
+    assert list(render_task_list([TaskRow("mine", "my own")], 80)) == ["others", "  mine  my own"]
 
 
 def test_the_state_of_a_stage_is_a_word() -> None:
     rows = [
-        Row("deps", "tools", "up to date"),
-        Row("wheel", "torch", "runs"),
-        Row("doctor", "look"),
+        TaskRow("deps", "tools", "up to date"),
+        TaskRow("wheel", "torch", "runs"),
+        TaskRow("doctor", "look"),
     ]
-    assert list(listed(rows, 80)) == [
+    assert list(render_task_list(rows, 80)) == [
         "build",
         "  up to date  deps    tools",
         "  runs        wheel   torch",
@@ -150,17 +152,21 @@ def test_the_state_of_a_stage_is_a_word() -> None:
 
 @pytest.mark.parametrize("room", [60, 80, 120, 200])
 def test_the_list_fits_the_terminal(room: int, yard: Path, heard: Heard) -> None:
-    rows = [Row(one.name, one.doc, "up to date") for one in (BUILD, *STAGES)]
-    rows.append(Row("extensions:diff-gaussian-rasterization-w-depth", "build it " * 12, "may run"))
-    for line in listed(rows, room):
-        assert columns(line) <= room
+    rows = [TaskRow(one.name, one.doc, "up to date") for one in (BUILD_PAGE, *STAGE_PAGES)]
+    rows.append(
+        TaskRow("extensions:diff-gaussian-rasterization-w-depth", "build it " * 12, "may run")
+    )
+    for line in render_task_list(rows, room):
+        assert measure_columns(line) <= room
 
 
 def test_the_groups_of_the_graph_are_told_as_help_tells_them(yard: Path) -> None:
-    from tasks.cli.running.execution import Yard  # noqa: PLC0415
+    from tasks.cli.running.execution import Session  # noqa: PLC0415
     from tasks.system.terminal.console import Console  # noqa: PLC0415 - a yard alone needs it
 
-    profile = opened(yard).of_build()
-    found = Yard(profile.plan, profile.layout, Console(profile.plan), lambda: None)
-    docs = {task["basename"]: task["doc"] for task in stage_tasks(found) if "name" not in task}
-    assert docs["build"] == PAGES["build"].doc
+    profile = opened(yard).require_profile()
+    found = Session(profile.plan, profile.layout, Console(profile.plan), lambda: None)
+    docs = {
+        task["basename"]: task["doc"] for task in generate_stage_tasks(found) if "name" not in task
+    }
+    assert docs["build"] == HELP_PAGES["build"].doc

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.cli.help.refused import Line, helped, option, word
+from tasks.cli.help.refused import (
+    CommandLine,
+    explain_rejected_option,
+    explain_unknown_word,
+    find_help_topic,
+)
 from tests.support.rows import each_row
 
 PROFILES = ("mine", "quickstart", "rtx5090")
 TASKS = ("build", "extensions:gsplat")
 
 
-def line(*words: str) -> Line:
-    return Line(words, TASKS, PROFILES)
+def line(*words: str) -> CommandLine:
+    return CommandLine(words, TASKS, PROFILES)
 
 
 @each_row(
@@ -35,7 +40,7 @@ def line(*words: str) -> Line:
     ],
 )
 def test_a_word_that_is_no_task(words: str, stray: str, told: str) -> None:
-    assert told in str(word(line(*words.split()), stray))
+    assert told in str(explain_unknown_word(line(*words.split()), stray))
 
 
 @each_row(
@@ -57,7 +62,7 @@ def test_a_word_that_is_no_task(words: str, stray: str, told: str) -> None:
 )
 def test_an_option_that_there_is_not(words: str, name: str, told: str) -> None:
     said = f"option {name} not recognized"
-    assert told in str(option(line(*words.split()), name, said))
+    assert told in str(explain_rejected_option(line(*words.split()), name, said))
 
 
 @pytest.mark.parametrize(
@@ -74,16 +79,18 @@ def test_an_option_that_there_is_not(words: str, name: str, told: str) -> None:
 def test_help_as_an_option_is_the_page_of_what_it_stands_behind(
     words: str, name: str, page: str | None
 ) -> None:
-    assert helped(line(*words.split()), name) == page
+    assert find_help_topic(line(*words.split()), name) == page
 
 
 def test_an_option_without_its_value_is_told_as_it_is() -> None:
-    told = str(option(line("init", "--card"), "card", "option --card requires argument"))
+    told = str(
+        explain_rejected_option(line("init", "--card"), "card", "option --card requires argument")
+    )
     assert (
         told == "doit init: option --card requires argument\n  → doit help init tells what it takes"
     )
 
 
 def test_what_has_a_blank_stays_one_word() -> None:
-    told = str(word(line("int", "--card", "RTX 5090"), "int"))
+    told = str(explain_unknown_word(line("int", "--card", "RTX 5090"), "int"))
     assert '→ doit init --card "RTX 5090";' in told

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from tasks.cli.running import execution
-from tasks.cli.running.abreast import Abreast
-from tasks.core.errors import BuildError, StoppedError
+from tasks.cli.running.abreast import ParallelStages
+from tasks.core.errors import InterruptedRunError, TorchyardError
 from tasks.core.model import Command, Stage
 from tasks.system import shell
 from tasks.system.hardware import capacity
-from tasks.system.voice import say
+from tasks.system.voice import print_line
 from tests.unit.cli.running.test_graph import Bench
 
 PATIENCE = 120.0  # seconds until it is a hang
@@ -52,7 +52,7 @@ def meeting(*names: str) -> dict[str, Callable[[], str]]:
 
 
 def failing() -> str:
-    raise BuildError("it does not compile", where="x.log:3", todo="mend it")
+    raise TorchyardError("it does not compile", location="x.log:3", hint="mend it")
 
 
 def test_extensions_that_wait_for_nobody_are_at_work_at_once(bench: Bench) -> None:
@@ -66,7 +66,7 @@ def test_extensions_that_wait_for_nobody_are_at_work_at_once(bench: Bench) -> No
 
 def test_one_that_comes_after_another_finds_what_that_one_left(bench: Bench) -> None:
     extensions(bench, "a", "b", "c", after={"b": "a"})
-    left = bench.layout.manifest("extensions:a")
+    left = bench.layout.compute_manifest_path("extensions:a")
     seen: list[bool] = []
 
     def look() -> str:
@@ -126,7 +126,7 @@ def test_each_line_says_whose_it_is_where_several_are_at_work(bench: Bench) -> N
     def act(text: str) -> Callable[[], str]:
         def run() -> str:
             there.wait(PATIENCE)
-            say(text)
+            print_line(text)
             said.wait(PATIENCE)
             return "same"
 
@@ -166,15 +166,17 @@ def test_an_interrupt_ends_all_of_them_and_begins_no_other(tmp_path: Path) -> No
     both = threading.Barrier(3)
 
     def act(one: Stage) -> str | None:
-        command = Command(("sh", "-c", "echo up; exec sleep 600"), shell.host_env(), one.name)
+        command = Command(("sh", "-c", "echo up; exec sleep 600"), shell.build_host_env(), one.name)
         try:
-            shell.run(command, lambda _: ready.append(both.wait(PATIENCE)))
-        except StoppedError:
+            shell.run_command(command, lambda _: ready.append(both.wait(PATIENCE)))
+        except InterruptedRunError:
             ended.append(one.name)
         return None
 
     stages = tuple(map(stage, "abc"))
-    together: Abreast[str] = Abreast(stages, act, lambda _: True, lambda: run.stopped, most=2)
+    together: ParallelStages[str] = ParallelStages(
+        stages, act, lambda _: True, lambda: run.stopped, most=2
+    )
 
     def interrupt(*_: Any) -> None:
         from tasks.system.process import process_group  # noqa: PLC0415 - as the reporter does it
@@ -188,7 +190,7 @@ def test_an_interrupt_ends_all_of_them_and_begins_no_other(tmp_path: Path) -> No
     beside.start()
     try:
         with pytest.raises(SystemExit):
-            together.result(stages[0])
+            together.wait_for_stage(stages[0])
     finally:
         signal.signal(signal.SIGALRM, before)
         beside.join()
@@ -211,9 +213,9 @@ def test_no_more_than_a_few_are_at_work(monkeypatch: pytest.MonkeyPatch) -> None
         return None
 
     stages = tuple(stage(str(number)) for number in range(12))
-    together: Abreast[str] = Abreast(
-        stages, act, lambda _: True, lambda: False, most=execution._MOST
+    together: ParallelStages[str] = ParallelStages(
+        stages, act, lambda _: True, lambda: False, most=execution._MAX_PARALLEL
     )
     for one in stages:
-        together.result(one)
-    assert 1 < most <= execution._MOST
+        together.wait_for_stage(one)
+    assert 1 < most <= execution._MAX_PARALLEL

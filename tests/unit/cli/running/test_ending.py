@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tasks.cli.running import ending
-from tasks.core.errors import BuildError
+from tasks.core.errors import TorchyardError
 from tasks.settings.schema import Notify
 from tasks.system import files, notify
 from tasks.system.terminal.screen import Screen
@@ -39,7 +39,7 @@ def noting(bench: Bench, path: Path) -> None:
 
 
 def fail() -> str:
-    raise BuildError("the wheel is wrong")
+    raise TorchyardError("the wheel is wrong")
 
 
 def test_a_command_is_told_how_a_build_went(bench: Bench, tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_nobody_is_told_that_a_second_run_was_refused(bench: Bench, tmp_path: Pa
     bench.doit()
     noting(bench, tmp_path / "told")
     bench.inputs = {"flag": "B"}
-    with files.lock(bench.layout.build):
+    with files.lock_folder(bench.layout.build):
         assert bench.doit() != 0
     assert not (tmp_path / "told").exists()
 
@@ -159,7 +159,7 @@ def test_where_the_lines_go_to_a_file_the_bell_is_of_the_terminal_that_shows_err
     log = io.StringIO()
     with os.fdopen(theirs, "w", encoding="utf-8") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
-        Screen(log).ring()
+        Screen(log).ring_bell()
         assert os.read(ours, 10) == BELL.encode()
     os.close(ours)
     assert log.getvalue() == ""

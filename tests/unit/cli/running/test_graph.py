@@ -18,13 +18,13 @@ from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain
 
 from tasks.cli.running import execution, graph, reporter, why
-from tasks.cli.running.ending import end
-from tasks.cli.running.execution import Yard
-from tasks.cli.running.graph import stage_tasks
-from tasks.cli.running.reporter import reporter_for
-from tasks.core.errors import BuildError
+from tasks.cli.running.ending import finalize_run
+from tasks.cli.running.execution import Session
+from tasks.cli.running.graph import generate_stage_tasks
+from tasks.cli.running.reporter import build_reporter_class
+from tasks.core.errors import TorchyardError
 from tasks.core.model import Layout, Plan, Stage
-from tasks.runlog.recording import Recording
+from tasks.runlog.recording import RunRecorder
 from tasks.settings.schema import Notify
 from tasks.system import files, manifests
 from tasks.system.terminal.console import Console
@@ -66,11 +66,11 @@ class Bench:
         return SimpleNamespace(run=run, moved=lambda _: self.moved)
 
     def stage(self, name: str, *reads: str) -> Stage:
-        paths = tuple(self.layout.manifest(read) for read in reads)
+        paths = tuple(self.layout.compute_manifest_path(read) for read in reads)
         asks: Literal["", "always", "moved"] = self.asks if name == "deps" else ""
         room = name.partition(":")[0]
         inputs = self.inputs if name == "deps" else {}
-        leaves = (self.layout.manifest(name),)
+        leaves = (self.layout.compute_manifest_path(name),)
         return Stage(name, room, f"{name}!", None, inputs, leaves, paths, (), asks)
 
     def doit(self, *argv: str) -> int:
@@ -80,23 +80,25 @@ class Bench:
         self.out = io.StringIO()
         console, selected = Console(plan, self.out), set[str]()
         graph = [{"name": stage.name, "after": []} for stage in stages]
-        record = Recording(
+        record = RunRecorder(
             self.records,
             lambda: {"command": sorted(selected), "profile": "trial", "stages": graph},
         )
-        yard = Yard(plan, self.layout, console, lambda: None, self.gate)
+        yard = Session(plan, self.layout, console, lambda: None, self.gate)
         yard.attempt = lambda stage, run: (run(stage.job), self.healed)
         yard.selected, yard.record, yard.notify = selected, record, self.notify
 
         def task_all() -> Iterator[dict[str, Any]]:
-            yield from stage_tasks(yard)
+            yield from generate_stage_tasks(yard)
 
         self.ran.clear()
         config = {
             "default_tasks": ["build"],
             "backend": "sqlite3",
             "dep_file": str(Path(self.layout.root) / "db"),
-            "reporter": reporter_for(console, selected, lambda code: end(yard, code)),
+            "reporter": build_reporter_class(
+                console, selected, lambda code: finalize_run(yard, code)
+            ),
             "verbosity": 2,
             "continue": True,
         }
@@ -104,10 +106,10 @@ class Bench:
         try:
             return int(DoitMain(ModuleTaskLoader(tasks)).run(list(argv)) or 0)
         finally:
-            yard.held.close()
+            yard.lock_stack.close()
 
     def text(self, name: str) -> str:
-        return Path(self.layout.manifest(name)).read_text()
+        return Path(self.layout.compute_manifest_path(name)).read_text()
 
 
 @pytest.fixture
@@ -133,7 +135,9 @@ def test_plain_doit_is_build_and_validate_builds_nothing(bench: Bench) -> None:
 
 def test_validate_owns_nothing_where_nothing_is_built(bench: Bench) -> None:
     def no_torch() -> None:
-        raise BuildError("there is no torch of profile trial yet", todo="doit build profile=trial")
+        raise TorchyardError(
+            "there is no torch of profile trial yet", hint="doit build profile=trial"
+        )
 
     bench.acts["validate"] = no_torch
     assert bench.doit("validate") == 1
@@ -193,7 +197,7 @@ def test_an_interrupted_rebuild_is_not_up_to_date_when_the_old_settings_return(
     bench.acts["deps"] = interrupted
     with pytest.raises(SystemExit):
         bench.doit()
-    assert not Path(bench.layout.manifest("deps")).exists()
+    assert not Path(bench.layout.compute_manifest_path("deps")).exists()
     bench.inputs = {"flag": "A"}
     bench.acts["deps"] = lambda: "same"
     assert bench.doit() == 0
@@ -202,7 +206,7 @@ def test_an_interrupted_rebuild_is_not_up_to_date_when_the_old_settings_return(
 
 def test_an_expected_failure_is_exit_1_without_a_traceback(bench: Bench) -> None:
     def fail() -> str:
-        raise BuildError("the wheel is wrong", where="a.log:3", todo="do this")
+        raise TorchyardError("the wheel is wrong", location="a.log:3", hint="do this")
 
     bench.acts["wheel"] = fail
     assert bench.doit() == 1
@@ -215,7 +219,7 @@ def test_an_expected_failure_is_exit_1_without_a_traceback(bench: Bench) -> None
 
 def test_what_there_is_to_do_is_told_and_kept_for_this_profile(bench: Bench) -> None:
     def fail() -> str:
-        raise BuildError("the wheel is wrong", todo="doit clean wheel, then doit build")
+        raise TorchyardError("the wheel is wrong", hint="doit clean wheel, then doit build")
 
     bench.acts["wheel"] = fail
     assert bench.doit() == 1
@@ -227,7 +231,7 @@ def test_what_there_is_to_do_is_told_and_kept_for_this_profile(bench: Bench) -> 
 
 def test_what_keeps_a_build_from_beginning_is_told_for_this_profile(bench: Bench) -> None:
     def stop() -> None:
-        raise BuildError("it cannot be built here", todo="doit doctor --accept")
+        raise TorchyardError("it cannot be built here", hint="doit doctor --accept")
 
     bench.gate = stop
     assert bench.doit() == 1
@@ -239,7 +243,7 @@ def test_second_run_reports_busy_once_and_fails_no_stage(bench: Bench) -> None:
     bench.inputs = {"flag": "B"}
     bench.acts["deps"] = lambda: "other"
     bench.more = (bench.stage("extensions:toy"),)
-    with files.lock(bench.layout.build):
+    with files.lock_folder(bench.layout.build):
         assert bench.doit() == 1
     shown = bench.out.getvalue()
     assert bench.ran == []
@@ -251,14 +255,14 @@ def test_second_run_reports_busy_once_and_fails_no_stage(bench: Bench) -> None:
 
 def test_stage_runs_without_an_optional_manifest_and_the_run_fails(bench: Bench) -> None:
     good, bad, after = (bench.stage(f"extensions:{name}") for name in ("good", "bad", "after"))
-    after = replace(after, reads=bad.leaves)
-    may_lack = (*good.leaves, *bad.leaves, *after.leaves)
-    reads = (bench.layout.manifest("wheel"), *may_lack)
-    install = replace(bench.stage("install"), job=SimpleNamespace(into="x"), reads=reads)
-    bench.more = (good, bad, after, replace(install, may_lack=may_lack))
+    after = replace(after, inputs=bad.outputs)
+    may_lack = (*good.outputs, *bad.outputs, *after.outputs)
+    reads = (bench.layout.compute_manifest_path("wheel"), *may_lack)
+    install = replace(bench.stage("install"), job=SimpleNamespace(into="x"), inputs=reads)
+    bench.more = (good, bad, after, replace(install, optional_inputs=may_lack))
 
     def fail() -> str:
-        raise BuildError("it does not compile")
+        raise TorchyardError("it does not compile")
 
     bench.acts["extensions:bad"] = fail
     for command in ("build", "install"):
@@ -274,7 +278,7 @@ def test_stage_runs_without_an_optional_manifest_and_the_run_fails(bench: Bench)
     assert bench.doit() == 0
     assert bench.ran == []
     bench.acts["extensions:good"] = lambda: "other"
-    Path(good.leaves[0]).unlink()
+    Path(good.outputs[0]).unlink()
     assert bench.doit() == 0
     assert bench.ran == ["extensions:good", "install"]
 
@@ -338,7 +342,7 @@ def test_clean_withdraws_the_claims_alone(bench: Bench) -> None:
     kept = Path(bench.layout.build) / "work"
     kept.write_text("hours")
     assert bench.doit("clean") == 0
-    assert not Path(bench.layout.manifest("wheel")).exists()
+    assert not Path(bench.layout.compute_manifest_path("wheel")).exists()
     assert kept.exists()
 
 
@@ -349,7 +353,9 @@ def test_a_stage_the_strategy_lacks_says_why(bench: Bench) -> None:
 
 def test_a_record_says_why_and_how_long_and_the_manifest_does_not(bench: Bench) -> None:
     bench.doit()
-    record = json.loads(Path(manifests.record_of(bench.layout.manifest("wheel"))).read_text())
+    record = json.loads(
+        Path(manifests.build_record_path(bench.layout.compute_manifest_path("wheel"))).read_text()
+    )
     assert record["reason"] == "first time"
     assert record["seconds"] >= 0
     assert set(json.loads(bench.text("wheel"))) == {"value"}
@@ -367,8 +373,8 @@ def test_the_extensions_are_a_group_that_can_be_built_and_cleaned_as_one(bench: 
     assert bench.ran[:2] == ["deps", "wheel"]
     assert set(bench.ran[2:]) == {"extensions:a", "extensions:b"}  # doit keeps no order of theirs
     assert bench.doit("clean", "extensions") == 0
-    assert not Path(bench.layout.manifest("extensions:a")).exists()
-    assert Path(bench.layout.manifest("wheel")).exists()
+    assert not Path(bench.layout.compute_manifest_path("extensions:a")).exists()
+    assert Path(bench.layout.compute_manifest_path("wheel")).exists()
     assert bench.doit("extensions:b") == 0
     assert bench.ran == ["extensions:b"]
 
@@ -378,9 +384,9 @@ def test_a_closed_terminal_ends_the_run_unless_nohup_prevents_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_DFL)
-    assert signal.SIGHUP in reporter.leaving()
+    assert signal.SIGHUP in reporter.list_exit_signals()
     monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_IGN)
-    assert signal.SIGHUP not in reporter.leaving()
+    assert signal.SIGHUP not in reporter.list_exit_signals()
 
 
 def test_a_signal_after_the_run_changes_nothing(
@@ -391,12 +397,12 @@ def test_a_signal_after_the_run_changes_nothing(
     bench.acts["deps"] = lambda: str(signal.SIG_IGN in handlers.values())
     assert bench.doit() == 0
     assert "False" in bench.text("deps")
-    assert {handlers[number] for number in reporter.leaving()} == {signal.SIG_IGN}
+    assert {handlers[number] for number in reporter.list_exit_signals()} == {signal.SIG_IGN}
 
 
 def test_a_problem_stops_build_and_writes_nothing(bench: Bench, tmp_path: Path) -> None:
     def stop() -> None:
-        raise BuildError("1 problem: disk", todo="doctor.ignore: [disk]")
+        raise TorchyardError("1 problem: disk", hint="doctor.ignore: [disk]")
 
     bench.gate = stop
     assert bench.doit("build") == 1
@@ -411,7 +417,7 @@ def test_what_the_doctor_found_is_told_once_however_many_stages_it_stops(bench: 
 
     def stop() -> None:
         asked.append("now")
-        raise BuildError("1 problem: disk", todo="doctor.ignore: [disk]")
+        raise TorchyardError("1 problem: disk", hint="doctor.ignore: [disk]")
 
     bench.gate = stop
     bench.more = (bench.stage("source"), bench.stage("env"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tasks.cli.running.runhead import head
+from tasks.cli.running.runhead import build_run_header
 from tests.support.checkout import opened, write
 
 PROFILE = """\
@@ -20,7 +20,7 @@ def test_what_was_asked_has_no_defaults_and_no_secrets(yard: Path) -> None:
     write(yard, PROFILE)
     subject = opened(yard)
     assert subject.opened
-    told = head("mine", subject.opened, {"validate", "build"})
+    told = build_run_header("mine", subject.opened, {"validate", "build"})
     asked = told["asked"]
     assert isinstance(asked, dict)
     assert set(asked) == {
@@ -34,7 +34,7 @@ def test_what_was_asked_has_no_defaults_and_no_secrets(yard: Path) -> None:
 def test_what_was_decided_this_machine_and_the_graph_are_told(yard: Path) -> None:
     subject = opened(yard)
     assert subject.opened
-    told = json.loads(json.dumps(head("mine", subject.opened, {"build"})))
+    told = json.loads(json.dumps(build_run_header("mine", subject.opened, {"build"})))
     assert told["decided"]["strategy"] == "prebuilt"
     assert told["decided"]["targets"] == ["12.0"]
     assert told["decided"]["why"]
@@ -45,6 +45,6 @@ def test_what_was_decided_this_machine_and_the_graph_are_told(yard: Path) -> Non
     assert graph["env"] == ["deps"]
     assert "deps" in graph["wheel"]
     assert "validate" not in graph
-    more = head("mine", subject.opened, {"validate"})["stages"]
+    more = build_run_header("mine", subject.opened, {"validate"})["stages"]
     assert isinstance(more, list)
     assert more[-1] == {"name": "validate", "after": []}

@@ -14,10 +14,10 @@ from doit.cmd_base import ModuleTaskLoader
 from doit.dependency import Dependency, JSONCodec, SqliteDB
 from doit.doit_cmd import DoitMain
 
-from tasks.cli.database import see_that_it_can_be_read
-from tasks.cli.running.uptodate import go_on_without_saving
-from tasks.cli.session import open_yard
-from tasks.core.errors import BuildError
+from tasks.cli.database import set_aside_damaged_database
+from tasks.cli.running.uptodate import tolerate_database_errors
+from tasks.cli.session import open_session
+from tasks.core.errors import TorchyardError
 from tests.support.checkout import write
 from tests.unit.cli.running.test_graph import Bench
 
@@ -39,7 +39,7 @@ def doits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def going_on(doits: None) -> None:
-    go_on_without_saving()
+    tolerate_database_errors()
 
 
 def opening(monkeypatch: pytest.MonkeyPatch, pragma: str) -> None:
@@ -59,7 +59,7 @@ def test_a_failure_is_told_where_nothing_can_be_saved(
     bench: Bench, going_on: None, monkeypatch: pytest.MonkeyPatch, pragma: str
 ) -> None:
     def fail() -> str:
-        raise BuildError("nvcc is not there", where="deps.log")
+        raise TorchyardError("nvcc is not there", location="deps.log")
 
     opening(monkeypatch, pragma)
     assert bench.doit() == 0  # what it made is there, and only not saved
@@ -97,7 +97,7 @@ def test_reports_work_where_nothing_can_be_kept(
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     write(yard, "target: {gpus: ['12.0']}\n")
     (yard / ".doit.db.mine").mkdir()
-    opened = open_yard(yard, "mine", {}, ["settings"])
+    opened = open_session(yard, "mine", {}, ["settings"])
     tasks = {"DOIT_CONFIG": opened.doit_config, "task_all": opened.tasks}
     assert DoitMain(ModuleTaskLoader(tasks)).run(["settings"]) == 0
     said = capfd.readouterr()
@@ -128,7 +128,7 @@ def test_only_what_is_damaged_is_put_aside(
         raise error
 
     monkeypatch.setattr(sqlite3, "connect", fail)
-    see_that_it_can_be_read(path)
+    set_aside_damaged_database(path)
     assert path.exists() is not damaged
 
 
@@ -141,7 +141,7 @@ def test_a_damaged_one_that_cannot_be_moved_ends_nothing(
     path = tmp_path / "db"
     path.write_bytes(b"none" * 999)
     monkeypatch.setattr(Path, "replace", fail)
-    see_that_it_can_be_read(path)
+    set_aside_damaged_database(path)
     assert path.exists()
 
 

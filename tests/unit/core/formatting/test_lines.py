@@ -6,8 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.core.formatting.bar import columns
-from tasks.core.formatting.lines import hanging, rows, width, wrapped
+from tasks.core.formatting.bar import measure_columns
+from tasks.core.formatting.lines import (
+    format_labeled_lines,
+    measure_visible_columns,
+    wrap_text,
+    wrap_with_hanging_indent,
+)
 from tests.support.rows import each_row
 
 WORDS = st.lists(
@@ -17,42 +22,44 @@ WORDS = st.lists(
 
 @given(WORDS, st.integers(24, 200))
 def test_every_word_is_there_in_its_order_and_lines_fit(words: list[str], room: int) -> None:
-    lines = wrapped(" ".join(words), room)
+    lines = wrap_text(" ".join(words), room)
     assert " ".join(lines).split() == words
-    assert all(columns(line) <= room or " " not in line for line in lines)
+    assert all(measure_columns(line) <= room or " " not in line for line in lines)
 
 
 @given(WORDS, st.integers(40, 200), st.integers(0, 60))
 def test_a_row_keeps_its_words_whatever_room_there_is(
     words: list[str], room: int, indent: int
 ) -> None:
-    told = list(rows("key", " ".join(words), indent, room))
+    told = list(format_labeled_lines("key", " ".join(words), indent, room))
     assert " ".join(told).split() == ["key", *words]
 
 
 def test_a_row_goes_on_below_itself() -> None:
-    assert list(rows("key", "one two three four five six", 6, 30)) == [
+    assert list(format_labeled_lines("key", "one two three four five six", 6, 30)) == [
         "key   one two three four five",
         "      six",
     ]
 
 
 def test_a_key_that_is_too_wide_has_a_line_of_its_own() -> None:
-    assert list(rows("a-long-key", "text", 6, 60)) == ["a-long-key", "      text"]
+    assert list(format_labeled_lines("a-long-key", "text", 6, 60)) == ["a-long-key", "      text"]
 
 
 def test_a_row_that_fits_is_left_alone() -> None:
-    assert list(rows("a key that is wide", "text", 20, 26)) == ["a key that is wide  text"]
+    assert list(format_labeled_lines("a key that is wide", "text", 20, 26)) == [
+        "a key that is wide  text"
+    ]
 
 
 def test_lines_that_fit_are_as_they_were() -> None:
     text = "a  b\n\n   → c   d\n\x1b[1mpassed\x1b[0m  x"
-    assert hanging(text, 80) == text
+    assert wrap_with_hanging_indent(text, 80) == text
 
 
 @pytest.mark.parametrize("mark", ["→ ", "-> ", "- ", ""])
 def test_what_is_too_wide_hangs_below_its_own_begin(mark: str) -> None:
-    first, *more = hanging(f"  {mark}{'word ' * 12}".rstrip(), 40).split("\n")
+    first, *more = wrap_with_hanging_indent(f"  {mark}{'word ' * 12}".rstrip(), 40).split("\n")
     assert first.startswith(f"  {mark}word")
     assert more
     assert all(line.startswith(" " * (2 + len(mark)) + "word") for line in more)
@@ -60,7 +67,7 @@ def test_what_is_too_wide_hangs_below_its_own_begin(mark: str) -> None:
 
 def test_a_command_that_stands_alone_stays_whole() -> None:
     command = "      sudo apt install build-essential python3-dev git and more of it"
-    assert hanging(command, 40) == command
+    assert wrap_with_hanging_indent(command, 40) == command
 
 
 @each_row(
@@ -77,19 +84,19 @@ def test_a_command_that_stands_alone_stays_whole() -> None:
 def test_a_command_in_a_sentence_stays_whole_where_it_fits(command: str, after: str) -> None:
     text = f"  → there is none here: {command}{after}"
     for room in range(50, 90):
-        lines = hanging(text, room).split("\n")
+        lines = wrap_with_hanging_indent(text, room).split("\n")
         assert any(command in line for line in lines), lines
         assert " ".join(line.strip() for line in lines) == text.strip()
-        assert all(columns(line) <= room for line in lines)
+        assert all(measure_columns(line) <= room for line in lines)
 
 
 def test_a_command_that_fits_in_no_line_is_broken_between_its_words() -> None:
-    lines = wrapped("sudo apt install build-essential python3-dev git ccache", 30)
+    lines = wrap_text("sudo apt install build-essential python3-dev git ccache", 30)
     assert lines == ["sudo apt install", "build-essential python3-dev", "git ccache"]
 
 
 def test_prose_that_names_doit_is_broken_where_it_goes_on() -> None:
-    assert wrapped("say doit lock and go on with it", 12) == [
+    assert wrap_text("say doit lock and go on with it", 12) == [
         "say",
         "doit lock",
         "and go on",
@@ -98,9 +105,11 @@ def test_prose_that_names_doit_is_broken_where_it_goes_on() -> None:
 
 
 def test_what_becomes_longer_by_spelling_fits_all_the_same() -> None:
-    told = hanging("      one … two … three … four", 30, lambda text: text.replace("…", "..."))
-    assert all(columns(line) <= 30 for line in told.split("\n"))
+    told = wrap_with_hanging_indent(
+        "      one … two … three … four", 30, lambda text: text.replace("…", "...")
+    )
+    assert all(measure_columns(line) <= 30 for line in told.split("\n"))
 
 
 def test_colours_take_no_room() -> None:
-    assert width("\x1b[1;32mok\x1b[0m") == 2
+    assert measure_visible_columns("\x1b[1;32mok\x1b[0m") == 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from tasks.core.digest import changes
-from tasks.core.formatting.moved import INPUTS, inputs
+from tasks.core.digest import find_changes
+from tasks.core.formatting.moved import INPUT_LABELS, describe_input_changes
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import existing, host
 from tests.unit.test_plan import every_stage, plan_of
@@ -23,7 +23,7 @@ DISTCC = {"distribute": "distcc", "hosts": ["builder:3632/16"]}
 
 
 def told(room: str, before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    return list(inputs(room, changes(before, after)))
+    return list(describe_input_changes(room, find_changes(before, after)))
 
 
 def asked() -> dict[str, set[str]]:
@@ -42,16 +42,16 @@ def asked() -> dict[str, set[str]]:
     found: dict[str, set[str]] = defaultdict(set)
     for plan in plans:
         for stage in every_stage(plan):
-            found[stage.room] |= stage.inputs.keys()
+            found[stage.kind] |= stage.fingerprint.keys()
     return found
 
 
 def test_every_input_of_every_stage_has_words_and_no_word_is_left_over() -> None:
     found = asked()
-    everywhere = {"recipe", *INPUTS[""]}
-    assert found.keys() == INPUTS.keys() - {""}
+    everywhere = {"recipe", *INPUT_LABELS[""]}
+    assert found.keys() == INPUT_LABELS.keys() - {""}
     for room, keys in found.items():
-        assert keys - everywhere == INPUTS[room].keys() - everywhere, room
+        assert keys - everywhere == INPUT_LABELS[room].keys() - everywhere, room
 
 
 @each_row(
@@ -109,7 +109,9 @@ def test_what_moved_is_told_in_a_persons_words(
 def test_an_input_that_is_not_known_any_more_is_told_by_its_name() -> None:
     assert told("deps", {"venom": 1}, {}) == ["venom: now not set, was 1"]
     assert told("deps", {"a": [1]}, {"a": {"b": 1}}) == ["a: now b=1, was 1"]
-    assert list(inputs("deps", changes([], {"a": 1}))) == [": now a=1, was none"]
+    assert list(describe_input_changes("deps", find_changes([], {"a": 1}))) == [
+        ": now a=1, was none"
+    ]
 
 
 def test_a_password_is_not_told() -> None:

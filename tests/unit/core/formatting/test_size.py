@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.core.formatting.size import gib, size
+from tasks.core.formatting.size import format_gib, format_size
 from tests.support.rows import each_row
 
 
@@ -24,9 +24,9 @@ from tests.support.rows import each_row
     ],
 )
 def test_a_size_has_the_unit_that_fits_it(mib: float, text: str) -> None:
-    assert size(mib) == text
+    assert format_size(mib) == text
 
 
 @pytest.mark.parametrize(("mib", "text"), [(512, "0.5"), (10_035, "9.8"), (24_576, "24")])
 def test_a_number_of_gib_stands_alone_where_the_unit_is_beside_it(mib: int, text: str) -> None:
-    assert gib(mib) == text
+    assert format_gib(mib) == text

@@ -12,16 +12,16 @@ from typing import Any, cast
 
 import pytest
 
-from tasks.core.errors import BuildError, CommandFailedError, FetchError
-from tasks.core.model import Command, Host, Interpreter, Stage, ToolkitFound, TorchFound
-from tasks.diagnosis.facts import Facts
-from tasks.diagnosis.remedy import remedy, words
+from tasks.core.errors import CommandFailedError, FetchError, TorchyardError
+from tasks.core.model import Command, Host, InstalledToolkit, InstalledTorch, Interpreter, Stage
+from tasks.diagnosis.facts import RunFacts
+from tasks.diagnosis.remedy import fill_remedy, find_placeholders
 from tasks.doctor.failures import diagnosed, onsite
 from tasks.lock.profile import Profile
 from tasks.runlog import witness
 from tasks.system import shell
 from tasks.system.files import write_atomic
-from tasks.system.typed import for_profile
+from tasks.system.typed import add_profile_argument
 from tests.support.checkout import CARD, KNOWLEDGE, OnSystem, opened, write
 from tests.support.rows import each_row
 
@@ -31,7 +31,7 @@ HOST = Host(
     "x86_64",
     Interpreter("/usr/bin/python3", "3.12.4"),
     (CARD,),
-    (ToolkitFound("/opt/cuda", "13.0.88"),),
+    (InstalledToolkit("/opt/cuda", "13.0.88"),),
 )
 
 
@@ -56,14 +56,14 @@ def failing(log: Path, *said: str, code: int = 1) -> CommandFailedError:
     text = "\n".join(said)
     argv = (sys.executable, "-c", f"print({text!r}); raise SystemExit({code})")
     with pytest.raises(CommandFailedError) as caught:
-        shell.run(Command(argv, shell.host_env(), "compile PyTorch", log=log))
+        shell.run_command(Command(argv, shell.build_host_env(), "compile PyTorch", log=log))
     return caught.value
 
 
-def explained(profile: Profile, error: BuildError, name: str = "compile") -> str:
-    seen = witness.Witness()
-    seen.begin()
-    diagnosed.explained(stage_of(profile, name), error, profile, seen)
+def explained(profile: Profile, error: TorchyardError, name: str = "compile") -> str:
+    seen = witness.MemoryMonitor()
+    seen.start_counting()
+    diagnosed.explain_error(stage_of(profile, name), error, profile, seen)
     return str(error)
 
 
@@ -89,7 +89,7 @@ def test_the_facts_of_the_run_are_kept_beside_the_log(tmp_path: Path, profile: P
     deps = Path(stage_of(profile, "compile").job.deps)
     write_atomic(deps, '{"cxx": {"path": "/a/g++", "version": "12.2"}}')
     explained(profile, failing(log, ARCH, code=3))
-    facts = witness.kept(log)
+    facts = witness.read_facts(log)
     assert facts is not None
     assert (facts.code, facts.compiler) == (3, "/a/g++ 12.2")
     assert facts.begun == 0
@@ -115,7 +115,7 @@ def test_every_stage_kind_gets_the_cause_of_its_failed_command(
         f"target: {{gpus: ['12.0']}}\ntorch: {{strategy: {strategy}}}\n{into}"
         "extensions: [{name: rast, git: u, env: {CXX: /my/g++}}]\n",
     )
-    installed = TorchFound("2.15.0+cu132", "13.2", "/venv/torch")
+    installed = InstalledTorch("2.15.0+cu132", "13.2", "/venv/torch")
     python = replace(HOST.python, torch=installed if strategy == "existing" else None)
     subject = opened(yard, on=replace(HOST, python=python))
     assert subject.opened is not None
@@ -124,45 +124,45 @@ def test_every_stage_kind_gets_the_cause_of_its_failed_command(
     assert [stage.name for stage in kinds] == stages
     write_atomic(Path(kinds[-1].job.deps), '{"cxx": {"path": "/a/g++", "version": "12.2"}}')
     for stage in kinds:
-        log = tmp_path / f"{stage.room}.log"
+        log = tmp_path / f"{stage.kind}.log"
         error = failing(log, "error: could not write to 'a.so': No space left on device")
-        seen = witness.Witness()
-        seen.begin()
-        told = diagnosed.explained(stage, error, subject.opened, seen)
+        seen = witness.MemoryMonitor()
+        seen.start_counting()
+        told = diagnosed.explain_error(stage, error, subject.opened, seen)
         assert told is not None
         assert error.cause.endswith("(disk-full)"), stage.name
-        facts = witness.kept(log)
+        facts = witness.read_facts(log)
         assert facts is not None
-        if stage.room in {"compile", "wheel", "validate"}:
+        if stage.kind in {"compile", "wheel", "validate"}:
             assert facts.compiler == "/a/g++ 12.2"
-        if stage.room == "extensions":
+        if stage.kind == "extensions":
             assert not facts.compiler
 
 
 def test_what_somebody_wrote_by_hand_stays(tmp_path: Path, profile: Profile) -> None:
     error = failing(tmp_path / "a.log", "a.s: fatal error: No space left on device")
-    error.todo = "the disk is full (disk-full): free some room"
+    error.hint = "the disk is full (disk-full): free some room"
     said = explained(profile, error)
     assert said.count("disk-full") == 1
     assert "  → the disk is full (disk-full): free some room" in said
 
 
-class Roomy(witness.Witness):
+class Roomy(witness.MemoryMonitor):
     """One that saw memory enough."""
 
-    def facts(self, log: Path) -> Facts:
-        return Facts(size=log.stat().st_size, kills=0, lowest_mib=23_000, limit_mib=24_000)
+    def facts(self, log: Path) -> RunFacts:
+        return RunFacts(size=log.stat().st_size, kills=0, lowest_mib=23_000, limit_mib=24_000)
 
 
 def test_what_was_written_by_hand_gives_way_to_what_the_facts_say(
     tmp_path: Path, profile: Profile
 ) -> None:
     error = failing(tmp_path / "a.log", "FAILED: a.o", "Killed")
-    error.todo = "a.o needs more memory than there is (oom-killed): close other programs"
-    diagnosed.explained(stage_of(profile, "compile"), error, profile, Roomy())
+    error.hint = "a.o needs more memory than there is (oom-killed): close other programs"
+    diagnosed.explain_error(stage_of(profile, "compile"), error, profile, Roomy())
     assert error.cause.endswith("(interrupted)")
-    assert "memory" not in error.todo
-    assert error.todo.startswith("the same command goes on")
+    assert "memory" not in error.hint
+    assert error.hint.startswith("the same command goes on")
 
 
 def test_an_error_that_came_of_a_command_is_told_by_its_log(
@@ -170,7 +170,7 @@ def test_an_error_that_came_of_a_command_is_told_by_its_log(
 ) -> None:
     log = tmp_path / "source.log"
     cause = failing(log, "fatal: unable to access 'https://x.example/': Could not resolve host: x")
-    error = FetchError("u cannot be fetched", where=cause.where, todo="check the network")
+    error = FetchError("u cannot be fetched", location=cause.location, hint="check the network")
     error.__cause__ = cause
     lines = explained(profile, error, "source").splitlines()
     assert lines[0].endswith(": u cannot be fetched")
@@ -241,18 +241,18 @@ def test_our_commands_in_a_remedy_are_for_this_profile(
     ],
 )
 def test_a_command_of_ours_is_known_in_a_sentence(todo: str, told: str) -> None:
-    assert for_profile(todo, "p") == told
+    assert add_profile_argument(todo, "p") == told
 
 
 @pytest.mark.parametrize(
     "error",
     [
-        BuildError("it is wrong", where="config/local.yaml", todo="mend it"),
+        TorchyardError("it is wrong", location="config/local.yaml", hint="mend it"),
         CommandFailedError("git failed", code=1),
-        CommandFailedError("git failed", code=1, where="/no/such.log:3"),
+        CommandFailedError("git failed", code=1, location="/no/such.log:3"),
     ],
 )
-def test_what_has_no_log_stays_as_it_is(profile: Profile, error: BuildError) -> None:
+def test_what_has_no_log_stays_as_it_is(profile: Profile, error: TorchyardError) -> None:
     before = str(error)
     assert explained(profile, error) == before
     assert error.diagnosis is None
@@ -281,7 +281,7 @@ def test_an_error_names_the_file_that_a_person_mends_and_not_the_copy_that_is_bu
     (Path(job.tree) / "gen.cu").write_text("", encoding="utf-8")
     log = tmp_path / "rast.log"
     failing(log, "FAILED: k.o", f"{job.tree / 'k.cu'}(9): error: {job.tree / 'gen.cu'} has no ';'")
-    told = diagnosed.read(log, KNOWLEDGE, None, profile, replace(stage, job=job))
+    told = diagnosed.explain_log(log, KNOWLEDGE, None, profile, replace(stage, job=job))
     file = folder / "k.cu"
     assert told.document["first_error"]["file"] == str(file)
     assert told.document["first_error"]["text"] == (
@@ -324,13 +324,13 @@ def test_an_arch_that_is_no_target_is_found_in_the_source_of_the_extension(
         (top / "python").mkdir(parents=True)
         (top / file).write_text(text, "utf-8")
     error = failing(tmp_path / "a.log", ARCH.replace("120", "37"))
-    told = diagnosed.explained(replace(stage, job=job), error, profile, witness.Witness())
+    told = diagnosed.explain_error(replace(stage, job=job), error, profile, witness.MemoryMonitor())
     assert told is not None
     assert error.cause.endswith("(nvcc-arch-unsupported)")
     if place:
-        assert error.todo.startswith(f"{NO_37}. {home / place} names it: {PATCH_IT}")
+        assert error.hint.startswith(f"{NO_37}. {home / place} names it: {PATCH_IT}")
     else:
-        assert error.todo.startswith(f"{NO_37}, so the source of rast names it in {home}: ")
+        assert error.hint.startswith(f"{NO_37}, so the source of rast names it in {home}: ")
 
 
 def test_an_arch_of_a_target_or_of_the_settings_is_not_looked_for_in_the_source(
@@ -340,20 +340,20 @@ def test_an_arch_of_a_target_or_of_the_settings_is_not_looked_for_in_the_source(
     (Path(stage.job.tree)).mkdir(parents=True)
     (Path(stage.job.tree) / "setup.py").write_text(f"{GENCODE}# sm_120\n'sm_120'\n", "utf-8")
     error = failing(tmp_path / "a.log", ARCH)
-    diagnosed.explained(stage, error, profile, witness.Witness())
-    assert "target.gpus" in error.todo
+    diagnosed.explain_error(stage, error, profile, witness.MemoryMonitor())
+    assert "target.gpus" in error.hint
     for change, key in (
         ({"env": {"TORCH_CUDA_ARCH_LIST": "3.7;12.0"}}, "env.TORCH_CUDA_ARCH_LIST"),
         ({"nvcc": ("-gencode=arch=compute_37,code=sm_37",)}, "nvcc"),
     ):
         error = failing(tmp_path / "a.log", ARCH.replace("120", "37"))
         changed = replace(stage, job=replace(stage.job, **change))
-        diagnosed.explained(changed, error, profile, witness.Witness())
-        assert error.todo.startswith(f"{NO_37}: take it out of {key} of rast among extensions of")
+        diagnosed.explain_error(changed, error, profile, witness.MemoryMonitor())
+        assert error.hint.startswith(f"{NO_37}: take it out of {key} of rast among extensions of")
 
 
 def known(profile: Profile, name: str, **facts: Any) -> dict[str, str]:
-    return onsite.of_profile(profile, stage_of(profile, name), Facts(**facts))
+    return onsite.build_profile_placeholders(profile, stage_of(profile, name), RunFacts(**facts))
 
 
 def failure(slug: str) -> Any:
@@ -361,7 +361,7 @@ def failure(slug: str) -> Any:
 
 
 def test_a_remedy_names_the_jobs_that_there_were(profile: Profile) -> None:
-    said = remedy(failure("oom-killed"), known(profile, "compile", jobs=2))
+    said = fill_remedy(failure("oom-killed"), known(profile, "compile", jobs=2))
     assert said.startswith("build.jobs: 1 in config/profiles/mine.yaml (it ran 2 at once with ")
 
 
@@ -371,39 +371,41 @@ def test_a_remedy_names_the_newest_compiler_here_that_this_nvcc_takes(
     on_system("ubuntu-26.04", "ubuntu", "debian")
     there = {"gcc-99": "/bin/gcc-99", "g++-99": "/bin/g++-99", "gcc-12": "/a/gcc-12"}
     monkeypatch.setattr("shutil.which", {**there, "g++-12": "/a/g++-12"}.get)
-    said = remedy(failure("unsupported-gnu-version"), known(profile, "compile"))
+    said = fill_remedy(failure("unsupported-gnu-version"), known(profile, "compile"))
     assert "build.env.CUDAHOSTCXX: /a/g++-12 in config/profiles/mine.yaml" in said
     monkeypatch.setattr("shutil.which", {}.get)
-    said = remedy(failure("unsupported-gnu-version"), known(profile, "compile"))
+    said = fill_remedy(failure("unsupported-gnu-version"), known(profile, "compile"))
     gcc = KNOWLEDGE.toolkits[profile.choice.toolkit.version].gcc_max
     assert f"takes GCC up to {gcc}: sudo apt install gcc-{gcc} g++-{gcc}," in said
 
 
 def test_a_remedy_names_the_compiler_that_crashed(profile: Profile) -> None:
-    said = remedy(failure("compiler-crash"), known(profile, "compile", compiler="/a/g++ 12.2"))
+    said = fill_remedy(failure("compiler-crash"), known(profile, "compile", compiler="/a/g++ 12.2"))
     assert "another compiler than /a/g++ 12.2: build.env.CC and build.env.CXX in" in said
 
 
 def test_a_remedy_names_packages_as_this_system_does(profile: Profile, on_system: OnSystem) -> None:
     headers = failure("python-h-missing")
     on_system("ubuntu-24.04", "ubuntu", "debian")
-    said = remedy(headers, known(profile, "compile"))
+    said = fill_remedy(headers, known(profile, "compile"))
     assert said.startswith("sudo apt install python3.12-dev")
     on_system("fedora")
-    said = remedy(headers, known(profile, "compile"))
+    said = fill_remedy(headers, known(profile, "compile"))
     assert said.startswith("sudo dnf install python3.12-devel")
     on_system("nixos")
-    assert remedy(headers, onsite.of_host(KNOWLEDGE)) == headers.remedy
+    assert fill_remedy(headers, onsite.build_host_placeholders(KNOWLEDGE)) == headers.remedy
 
 
 def test_a_remedy_names_extension_card_and_tree(profile: Profile) -> None:
     words_here = known(profile, "extensions:rast")
-    assert "with rast among extensions" in remedy(failure("rasterizer-cstdint"), words_here)
-    assert 'target.gpus: ["12.0"]' in remedy(failure("no-kernel-image"), words_here)
+    assert "with rast among extensions" in fill_remedy(failure("rasterizer-cstdint"), words_here)
+    assert 'target.gpus: ["12.0"]' in fill_remedy(failure("no-kernel-image"), words_here)
     submodules = failure("missing-submodule-headers")
-    assert remedy(submodules, words_here).startswith("submodules: true with rast among extensions")
+    assert fill_remedy(submodules, words_here).startswith(
+        "submodules: true with rast among extensions"
+    )
     tree = known(profile, "compile")["tree"]
-    said = remedy(submodules, known(profile, "compile"))
+    said = fill_remedy(submodules, known(profile, "compile"))
     assert said.startswith(f"git -C {tree} submodule update")
 
 
@@ -413,12 +415,14 @@ def test_a_remedy_names_the_file_in_which_a_setting_counts(profile: Profile) -> 
     """
     origin = {"target.gpus": "config/local.yaml:3", "extensions": "config/profiles/mine.yaml:2"}
     there = replace(profile, loaded=replace(profile.loaded, origin=origin))
-    assert "in config/local.yaml" in remedy(failure("oom-killed"), known(there, "compile", jobs=2))
-    said = remedy(failure("rasterizer-cstdint"), known(there, "extensions:rast"))
+    assert "in config/local.yaml" in fill_remedy(
+        failure("oom-killed"), known(there, "compile", jobs=2)
+    )
+    said = fill_remedy(failure("rasterizer-cstdint"), known(there, "extensions:rast"))
     assert "among extensions of config/profiles/mine.yaml, then" in said
     assert "build.heal: true in config/local.yaml does" in said
     cell = replace(profile, layout=replace(profile.layout, profile="mine@torch2.15.0"))
-    said = remedy(failure("oom-killed"), known(cell, "compile", jobs=2))
+    said = fill_remedy(failure("oom-killed"), known(cell, "compile", jobs=2))
     assert "in config/profiles/mine.yaml (" in said
 
 
@@ -431,7 +435,7 @@ def test_build_heal_is_not_offered_for_a_tree_of_a_person(yard: Path) -> None:
     subject = opened(yard, on=HOST)
     assert subject.opened is not None
     submodules = failure("missing-submodule-headers")
-    said = remedy(submodules, known(subject.opened, "extensions:rast"))
+    said = fill_remedy(submodules, known(subject.opened, "extensions:rast"))
     assert said == f"git -C {mine} submodule update --init --recursive, then doit build"
 
 
@@ -441,20 +445,20 @@ def test_every_word_of_a_remedy_is_one_that_a_host_may_know(profile: Profile) ->
     full |= {f"install:{name}" for name in KNOWLEDGE.package_managers.names}
     for one in KNOWLEDGE.failures:
         for text in one.here:
-            assert words(text) <= full, (one.slug, words(text) - full)
+            assert find_placeholders(text) <= full, (one.slug, find_placeholders(text) - full)
 
 
 def test_a_toolkit_that_is_here_is_named(profile: Profile) -> None:
     asked = replace(profile.choice.toolkit, version="13.0")
     there = replace(profile, choice=replace(profile.choice, toolkit=asked))
-    said = remedy(failure("cuda-home-unset"), known(there, "compile"))
+    said = fill_remedy(failure("cuda-home-unset"), known(there, "compile"))
     assert said.startswith("toolkit.path: /opt/cuda in config/profiles/mine.yaml")
     old = replace(profile.choice.toolkit, version="12.4")
     without = replace(profile, choice=replace(profile.choice, toolkit=old))
-    said = remedy(failure("nvcc-arch-unsupported"), known(without, "compile"))
+    said = fill_remedy(failure("nvcc-arch-unsupported"), known(without, "compile"))
     assert said.startswith('toolkit.version: "12.8" in config/profiles/mine.yaml')
 
 
 def test_a_stage_without_a_room_of_compilers_has_no_jobs(profile: Profile) -> None:
     bare = cast(Stage, SimpleNamespace(job=SimpleNamespace(), room="deps", name="deps"))
-    assert diagnosed._jobs(bare) is None
+    assert diagnosed._read_job_count(bare) is None

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from pytest_mock import MockerFixture
 
-from tasks.core.errors import BuildError, CommandFailedError, MissingCodeError
+from tasks.core.errors import CommandFailedError, MissingCodeError, TorchyardError
 from tasks.core.model import Command, Stage
 from tasks.doctor.failures import diagnosed
-from tasks.doctor.failures.healing import attempt
+from tasks.doctor.failures.healing import run_with_auto_fix
 from tasks.lock.profile import Profile
 from tasks.runlog import records
 from tasks.system import git, shell
-from tasks.system.manifests import record_of
+from tasks.system.manifests import build_record_path
 from tests.support.checkout import Heard, opened, write
 
 EXTENSION = """target: {gpus: ['12.0']}
@@ -55,7 +55,7 @@ class Action:
         self.jobs.append(job)
         if not self._healthy(job):
             argv = (sys.executable, "-c", f"print({self._said!r}); raise SystemExit(1)")
-            shell.run(Command(argv, shell.host_env(), "build rast", log=self._log))
+            shell.run_command(Command(argv, shell.build_host_env(), "build rast", log=self._log))
         return ("made",)
 
 
@@ -74,7 +74,7 @@ def test_a_safe_remedy_is_applied_once_aloud_and_told(
 ) -> None:
     profile = profile_of(yard)
     action = Action(yard / "a.log", said, healthy)
-    outputs, healed = attempt(stage_of(profile), action, profile)
+    outputs, healed = run_with_auto_fix(stage_of(profile), action, profile)
     assert outputs == ("made",)
     assert healed.startswith(told)
     assert len(action.jobs) == 2
@@ -91,30 +91,30 @@ def test_wheel_without_code_for_a_target_suggests_another(yard: Path) -> None:
         raise MissingCodeError("torch-2.15.9.whl holds machine code for 9.0 and none for 12.0")
 
     with pytest.raises(MissingCodeError) as caught:
-        attempt(stage_of(profile, "wheel"), refuse, profile)
-    assert caught.value.todo.startswith('set torch.index: auto and torch.version: "2.15.0": ')
+        run_with_auto_fix(stage_of(profile, "wheel"), refuse, profile)
+    assert caught.value.hint.startswith('set torch.index: auto and torch.version: "2.15.0": ')
 
 
 def test_without_the_setting_the_remedy_is_only_told(yard: Path) -> None:
     profile = profile_of(yard, heal=False)
     action = Action(yard / "a.log", CSTDINT, lambda _: False)
     with pytest.raises(CommandFailedError) as caught:
-        attempt(stage_of(profile), action, profile)
+        run_with_auto_fix(stage_of(profile), action, profile)
     assert len(action.jobs) == 1
-    assert "includes: [cstdint] with rast" in caught.value.todo
-    assert "build.heal: true" in caught.value.todo
+    assert "includes: [cstdint] with rast" in caught.value.hint
+    assert "build.heal: true" in caught.value.hint
 
 
 def test_what_does_not_help_is_not_tried_twice(yard: Path, heard: Heard) -> None:
     profile = profile_of(yard)
     action = Action(yard / "a.log", CSTDINT, lambda _: False)
     with pytest.raises(CommandFailedError) as caught:
-        attempt(stage_of(profile), action, profile)
+        run_with_auto_fix(stage_of(profile), action, profile)
     assert len(action.jobs) == 2
     assert caught.value.cause.endswith("(rasterizer-cstdint)")
     assert "failed again, after includes: [cstdint]" in heard[-1]
-    assert "build.heal: true" not in caught.value.todo
-    assert caught.value.todo.endswith("; build.heal has tried: includes: [cstdint]")
+    assert "build.heal: true" not in caught.value.hint
+    assert caught.value.hint.endswith("; build.heal has tried: includes: [cstdint]")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_what_is_done_already_is_not_done_again(
     stage = replace(stage, job=replace(stage.job, **changed))
     action = Action(yard / "a.log", said, lambda _: False)
     with pytest.raises(CommandFailedError):
-        attempt(stage, action, profile)
+        run_with_auto_fix(stage, action, profile)
     assert len(action.jobs) == 1
 
 
@@ -147,13 +147,13 @@ def test_who_failed_knowing_what_to_do_is_left_alone(yard: Path) -> None:
         try:
             Action(yard / "a.log", MEMORY, lambda _: False)(None)
         except CommandFailedError as error:
-            error.todo = "a.o needs more memory than there is"
+            error.hint = "a.o needs more memory than there is"
             raise
         return ()
 
     with pytest.raises(CommandFailedError) as caught:
-        attempt(stage_of(profile), run, profile)
-    assert caught.value.todo == "a.o needs more memory than there is"
+        run_with_auto_fix(stage_of(profile), run, profile)
+    assert caught.value.hint == "a.o needs more memory than there is"
 
 
 def test_submodules_of_our_own_tree_are_brought(
@@ -162,7 +162,7 @@ def test_submodules_of_our_own_tree_are_brought(
     profile = profile_of(yard)
     update = mocker.patch.object(git, "update_submodules", autospec=True)
     action = Action(yard / "a.log", SUBMODULE, lambda _: update.called)
-    _, healed = attempt(stage_of(profile, "compile"), action, profile)
+    _, healed = run_with_auto_fix(stage_of(profile, "compile"), action, profile)
     assert healed == "git submodule sync and update"
     (tree,) = update.call_args.args
     assert tree == profile.layout.build / "src" / "pytorch"
@@ -174,31 +174,33 @@ def test_a_persons_own_tree_is_never_touched(yard: Path) -> None:
     assert profile is not None
     action = Action(yard / "a.log", SUBMODULE, lambda _: False)
     with pytest.raises(CommandFailedError) as caught:
-        attempt(stage_of(profile, "compile"), action, profile)
+        run_with_auto_fix(stage_of(profile, "compile"), action, profile)
     assert len(action.jobs) == 1
-    assert f"git -C {yard / 'mine'} submodule update" in caught.value.todo
+    assert f"git -C {yard / 'mine'} submodule update" in caught.value.hint
 
 
 def test_an_error_without_a_log_goes_through(yard: Path) -> None:
     profile = profile_of(yard)
 
     def run(_: Any) -> tuple[Any, ...]:
-        raise BuildError("no tree", where="source.path")
+        raise TorchyardError("no tree", location="source.path")
 
-    with pytest.raises(BuildError, match="no tree"):
-        attempt(stage_of(profile), run, profile)
+    with pytest.raises(TorchyardError, match="no tree"):
+        run_with_auto_fix(stage_of(profile), run, profile)
 
 
 def test_a_log_that_cannot_be_read_hides_nothing(
     yard: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unreadable(*_: Any) -> None:
-        raise BuildError("the log cannot be read")
+        raise TorchyardError("the log cannot be read")
 
     monkeypatch.setattr(diagnosed, "explained", unreadable)
     profile = profile_of(yard)
     with pytest.raises(CommandFailedError, match="uint32_t"):
-        attempt(stage_of(profile), Action(yard / "a.log", CSTDINT, lambda _: False), profile)
+        run_with_auto_fix(
+            stage_of(profile), Action(yard / "a.log", CSTDINT, lambda _: False), profile
+        )
 
 
 def test_a_bug_in_the_diagnosis_hides_nothing(
@@ -210,7 +212,9 @@ def test_a_bug_in_the_diagnosis_hides_nothing(
     monkeypatch.setattr(diagnosed, "explained", wrong)
     profile = profile_of(yard)
     with pytest.raises(CommandFailedError, match="uint32_t"):
-        attempt(stage_of(profile), Action(yard / "a.log", CSTDINT, lambda _: False), profile)
+        run_with_auto_fix(
+            stage_of(profile), Action(yard / "a.log", CSTDINT, lambda _: False), profile
+        )
     assert heard[-1] == (
         "why extensions:rast failed could not be looked for: KeyError: 'first_error'"
     )
@@ -218,6 +222,6 @@ def test_a_bug_in_the_diagnosis_hides_nothing(
 
 def test_the_record_says_what_was_done(yard: Path) -> None:
     stage = stage_of(profile_of(yard))
-    records.write(stage, "first time", 1.0, "0", "includes: [cstdint]")
-    record = json.loads(Path(record_of(stage.leaves[0])).read_text(encoding="utf-8"))
+    records.write_stage_record(stage, "first time", 1.0, "0", "includes: [cstdint]")
+    record = json.loads(Path(build_record_path(stage.outputs[0])).read_text(encoding="utf-8"))
     assert record["healed"] == "includes: [cstdint]"

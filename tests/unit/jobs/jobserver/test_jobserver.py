@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tasks.core.jobs import Verdict, View
+from tasks.core.jobs import BuildSnapshot, GovernorDecision
 from tasks.jobs import jobserver
 from tasks.jobs.jobserver import processes
-from tasks.settings.workers import VARIABLE
+from tasks.settings.workers import DISTRIBUTE_VARIABLE
 from tasks.system.process import leftovers
 from tests.support.checkout import Heard
 from tests.support.sleepers import NINJA, Build, at_once_in, wait_for, watching
@@ -36,12 +36,12 @@ TICK = 0.05
     ],
 )
 def test_ninja_takes_part_from_1_13(version: str, is_usable: bool) -> None:
-    assert jobserver.usable(version) == is_usable
+    assert jobserver.is_supported_ninja(version) == is_usable
 
 
 def test_this_ninja_takes_part() -> None:
     version = subprocess.run([NINJA, "--version"], capture_output=True, text=True, check=True)
-    assert jobserver.usable(version.stdout.strip())
+    assert jobserver.is_supported_ninja(version.stdout.strip())
 
 
 @posix_only
@@ -58,8 +58,10 @@ def test_what_ninja_makes_for_its_own_build_file_costs_no_token(tmp_path: Path) 
     own.write_text(own.read_text(encoding="utf-8") + "\n".join(lines) + "\n", encoding="utf-8")
     time.sleep(0.02)
     (build.folder / "seed").touch()
-    with jobserver.pool(tmp_path / "pool", 2, lambda _: Verdict(2), {}, tick=TICK) as pool:
-        assert build.start(pool.environment()).wait() == 0
+    with jobserver.join_jobserver(
+        tmp_path / "pool", 2, lambda _: GovernorDecision(2), {}, tick=TICK
+    ) as pool:
+        assert build.start(pool.build_environment()).wait() == 0
         with watching(tmp_path / "pool") as watch:
             assert watch.count() == 1
     assert build.at_once().count(2) >= 4  # pairs that begin together, at the least
@@ -67,28 +69,34 @@ def test_what_ninja_makes_for_its_own_build_file_costs_no_token(tmp_path: Path) 
 
 def test_all_that_is_allowed_runs_at_once_and_no_more(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 16)
-    with jobserver.pool(tmp_path / "pool", 4, lambda _: Verdict(4), {}, tick=TICK) as pool:
-        assert build.start(pool.environment()).wait() == 0
+    with jobserver.join_jobserver(
+        tmp_path / "pool", 4, lambda _: GovernorDecision(4), {}, tick=TICK
+    ) as pool:
+        assert build.start(pool.build_environment()).wait() == 0
         wait_for(lambda: pool.in_use == 0)
     assert max(build.at_once()) == 4
-    assert pool.busiest == 4
+    assert pool.peak_jobs == 4
 
 
 def test_what_is_withheld_from_the_start_does_not_run(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 12)
-    with jobserver.pool(tmp_path / "pool", 8, lambda _: Verdict(3), {}, tick=TICK) as pool:
-        assert pool.withheld == 5
-        assert build.start(pool.environment()).wait() == 0
+    with jobserver.join_jobserver(
+        tmp_path / "pool", 8, lambda _: GovernorDecision(3), {}, tick=TICK
+    ) as pool:
+        assert pool.withheld_jobs == 5
+        assert build.start(pool.build_environment()).wait() == 0
     assert max(build.at_once()) == 3
 
 
 def test_tokens_are_taken_back_from_a_build_at_work(tmp_path: Path) -> None:
     build, allowed = Build(tmp_path / "b", 800, 0.2), [8]  # more than it comes to
-    with jobserver.pool(tmp_path / "pool", 8, lambda _: Verdict(allowed[0]), {}, tick=TICK) as pool:
-        ninja = build.start(pool.environment())
+    with jobserver.join_jobserver(
+        tmp_path / "pool", 8, lambda _: GovernorDecision(allowed[0]), {}, tick=TICK
+    ) as pool:
+        ninja = build.start(pool.build_environment())
         wait_for(lambda: max(build.at_once(), default=0) == 8)
         allowed[0] = 2
-        wait_for(lambda: pool.withheld == 6 and build.at_once()[-1] <= 2)
+        wait_for(lambda: pool.withheld_jobs == 6 and build.at_once()[-1] <= 2)
         already = len(build.steps())
         wait_for(lambda: len(build.steps()) > already + 10)
         assert max(build.at_once()[already:]) == 2
@@ -101,12 +109,12 @@ def test_tokens_are_taken_back_from_a_build_at_work(tmp_path: Path) -> None:
 def test_governor_sees_jobs_with_what_they_take(tmp_path: Path) -> None:
     build, seen = Build(tmp_path / "b", 2, 0.6, mib=80), []
 
-    def decide(view: View) -> Verdict:
+    def decide(view: BuildSnapshot) -> GovernorDecision:
         seen.append(view)
-        return Verdict(view.most)
+        return GovernorDecision(view.most)
 
-    with jobserver.pool(tmp_path / "pool", 2, decide, {"1.o": 70}, tick=TICK) as pool:
-        assert build.start(pool.environment()).wait() == 0
+    with jobserver.join_jobserver(tmp_path / "pool", 2, decide, {"1.o": 70}, tick=TICK) as pool:
+        assert build.start(pool.build_environment()).wait() == 0
     jobs = {job.output: job for view in seen for job in view.running}
     assert jobs["1.o"].expected_mib == 70
     assert 80 <= jobs["0.o"].peak_mib < 130
@@ -117,9 +125,11 @@ def test_governor_sees_jobs_with_what_they_take(tmp_path: Path) -> None:
 
 def test_what_is_at_work_can_be_asked_meanwhile(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 2, 0.6, mib=80)
-    with jobserver.pool(tmp_path / "pool", 2, lambda _: Verdict(2), {}, tick=TICK) as pool:
+    with jobserver.join_jobserver(
+        tmp_path / "pool", 2, lambda _: GovernorDecision(2), {}, tick=TICK
+    ) as pool:
         assert pool.at_work == ()
-        ninja = build.start(pool.environment())
+        ninja = build.start(pool.build_environment())
         seen: dict[str, int] = {}
 
         def look() -> bool:
@@ -134,16 +144,20 @@ def test_what_is_at_work_can_be_asked_meanwhile(tmp_path: Path) -> None:
 
 def test_peaks_are_those_of_this_run(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 2)
-    with jobserver.pool(tmp_path / "pool", 2, lambda _: Verdict(2), {}, tick=TICK) as pool:
-        build.start(pool.environment(), run="1-another").wait()
+    with jobserver.join_jobserver(
+        tmp_path / "pool", 2, lambda _: GovernorDecision(2), {}, tick=TICK
+    ) as pool:
+        build.start(pool.build_environment(), run="1-another").wait()
     assert pool.peaks == {}
 
 
 def test_a_build_that_did_not_end_lowers_no_peak(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 2, 0.6, mib=80)
-    sharing = jobserver.pool(tmp_path / "pool", 2, lambda _: Verdict(2), {"0.o": 900}, tick=TICK)
+    sharing = jobserver.join_jobserver(
+        tmp_path / "pool", 2, lambda _: GovernorDecision(2), {"0.o": 900}, tick=TICK
+    )
     pool = sharing.__enter__()
-    build.start(pool.environment()).wait()
+    build.start(pool.build_environment()).wait()
     interrupt = SystemExit(130)
     assert not sharing.__exit__(SystemExit, interrupt, None)
     assert pool.peaks["0.o"] == 900
@@ -152,8 +166,10 @@ def test_a_build_that_did_not_end_lowers_no_peak(tmp_path: Path) -> None:
 
 def test_a_ninja_with_a_number_of_its_own_is_left_alone(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 4)
-    with jobserver.pool(tmp_path / "pool", 2, lambda _: Verdict(1), {}, tick=TICK) as pool:
-        env = {**os.environ, **pool.environment(), leftovers.MARK: leftovers.RUN}
+    with jobserver.join_jobserver(
+        tmp_path / "pool", 2, lambda _: GovernorDecision(1), {}, tick=TICK
+    ) as pool:
+        env = {**os.environ, **pool.build_environment(), leftovers.RUN_VARIABLE: leftovers.RUN_ID}
         subprocess.run([NINJA, "-j3", "-C", str(build.folder)], env=env, check=True)
     assert max(build.at_once()) == 3
     assert pool.peaks == {}
@@ -164,20 +180,22 @@ def test_a_ninja_within_a_job_is_in_the_pool_too(tmp_path: Path) -> None:
     inner = Build(tmp_path / "inner", 6, 0.4)
     outer = Build(tmp_path / "outer", 1, command=f"{NINJA} -C {inner.folder}")
 
-    def decide(view: View) -> Verdict:
+    def decide(view: BuildSnapshot) -> GovernorDecision:
         """Pausing all but one must not stop the build: the outer job is none to be left running."""
-        return Verdict(view.most, frozenset(job.pid for job in view.running[1:]))
+        return GovernorDecision(view.most, frozenset(job.pid for job in view.running[1:]))
 
-    with jobserver.pool(tmp_path / "pool", 3, decide, {}, tick=TICK) as pool:
-        assert outer.start(pool.environment()).wait() == 0
+    with jobserver.join_jobserver(tmp_path / "pool", 3, decide, {}, tick=TICK) as pool:
+        assert outer.start(pool.build_environment()).wait() == 0
     assert 2 <= max(inner.at_once()) <= 3
     assert pool.peaks.keys() == {f"{number}.o" for number in range(6)}
 
 
 def test_two_ninjas_share_one_pool(tmp_path: Path) -> None:
     builds = [Build(tmp_path / name, 30, 0.2, log=tmp_path / "log") for name in "ab"]
-    with jobserver.pool(tmp_path / "pool", 4, lambda _: Verdict(4), {}, tick=TICK) as pool:
-        children = [build.start(pool.environment()) for build in builds]
+    with jobserver.join_jobserver(
+        tmp_path / "pool", 4, lambda _: GovernorDecision(4), {}, tick=TICK
+    ) as pool:
+        children = [build.start(pool.build_environment()) for build in builds]
         assert [child.wait() for child in children] == [0, 0]
         with watching(tmp_path / "pool") as watch:
             wait_for(lambda: watch.count() == 3)
@@ -186,26 +204,30 @@ def test_two_ninjas_share_one_pool(tmp_path: Path) -> None:
 
 def test_two_participants_have_one_governor(tmp_path: Path) -> None:
     with (
-        jobserver.pool(tmp_path, 6, lambda _: Verdict(2), {}, tick=TICK) as first,
-        jobserver.pool(tmp_path, 6, lambda _: Verdict(6), {}, tick=TICK) as second,
+        jobserver.join_jobserver(
+            tmp_path, 6, lambda _: GovernorDecision(2), {}, tick=TICK
+        ) as first,
+        jobserver.join_jobserver(
+            tmp_path, 6, lambda _: GovernorDecision(6), {}, tick=TICK
+        ) as second,
     ):
-        assert first.environment() == second.environment()
-        wait_for(lambda: first.withheld == second.withheld == 4)
+        assert first.build_environment() == second.build_environment()
+        wait_for(lambda: first.withheld_jobs == second.withheld_jobs == 4)
         time.sleep(10 * TICK)
-        assert first.withheld == second.withheld == 4
+        assert first.withheld_jobs == second.withheld_jobs == 4
 
 
 def test_a_bug_of_ours_lets_the_build_go_on(tmp_path: Path, heard: Heard) -> None:
     build, calls = Build(tmp_path / "b", 12), []
 
-    def decide(view: View) -> Verdict:
+    def decide(view: BuildSnapshot) -> GovernorDecision:
         calls.append(view)
         if len(calls) > 4:
             raise ZeroDivisionError("of ours")
-        return Verdict(1)
+        return GovernorDecision(1)
 
-    with jobserver.pool(tmp_path / "pool", 4, decide, {}, tick=TICK) as pool:
-        assert build.start(pool.environment()).wait() == 0
+    with jobserver.join_jobserver(tmp_path / "pool", 4, decide, {}, tick=TICK) as pool:
+        assert build.start(pool.build_environment()).wait() == 0
     assert max(build.at_once()) > 1
     assert len(calls) == 5
     assert len(heard) == 1
@@ -220,8 +242,10 @@ def test_a_bug_from_the_start_withholds_nothing(
 
     monkeypatch.setattr(processes, "pids", fail)
     build = Build(tmp_path / "b", 8)
-    with jobserver.pool(tmp_path / "pool", 4, lambda _: Verdict(1), {}, tick=TICK) as pool:
-        assert build.start(pool.environment()).wait() == 0
+    with jobserver.join_jobserver(
+        tmp_path / "pool", 4, lambda _: GovernorDecision(1), {}, tick=TICK
+    ) as pool:
+        assert build.start(pool.build_environment()).wait() == 0
     assert max(build.at_once()) == 4
     assert len(heard) == 1
 
@@ -235,8 +259,10 @@ def test_a_chair_that_nobody_may_take_ends_no_build(
 
     monkeypatch.setattr("tasks.jobs.jobserver.pipe.Chair.take", refused)
     build = Build(tmp_path / "b", 4)
-    with jobserver.pool(tmp_path / "pool", 4, lambda _: Verdict(4), {}, tick=TICK) as pool:
-        assert build.start(pool.environment()).wait() == 0
+    with jobserver.join_jobserver(
+        tmp_path / "pool", 4, lambda _: GovernorDecision(4), {}, tick=TICK
+    ) as pool:
+        assert build.start(pool.build_environment()).wait() == 0
     assert "jobs are not held back by memory any more" in heard.text
 
 
@@ -244,14 +270,14 @@ def test_a_chair_that_nobody_may_take_ends_no_build(
 def test_nothing_is_left_open(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 4)
 
-    def decide(view: View) -> Verdict:
-        return Verdict(4, frozenset(job.pid for job in view.running[1:] if not job.waits))
+    def decide(view: BuildSnapshot) -> GovernorDecision:
+        return GovernorDecision(4, frozenset(job.pid for job in view.running[1:] if not job.waits))
 
-    with jobserver.pool(tmp_path / "warm", 4, decide, {}, tick=TICK):
+    with jobserver.join_jobserver(tmp_path / "warm", 4, decide, {}, tick=TICK):
         pass
     fds, threads = set(Path("/proc/self/fd").iterdir()), threading.active_count()
-    with jobserver.pool(tmp_path / "pool", 4, decide, {}, tick=TICK) as pool:
-        assert build.start(pool.environment()).wait() == 0
+    with jobserver.join_jobserver(tmp_path / "pool", 4, decide, {}, tick=TICK) as pool:
+        assert build.start(pool.build_environment()).wait() == 0
     assert set(Path("/proc/self/fd").iterdir()) == fds
     assert threading.active_count() == threads
 
@@ -259,18 +285,23 @@ def test_nothing_is_left_open(tmp_path: Path) -> None:
 @linux_only
 def test_psutil_tells_the_same_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     child = subprocess.Popen(["sleep", "30"], env={"NAME": "value"})
-    wait_for(lambda: processes.arguments(child.pid) == ("sleep", "30"))
+    wait_for(lambda: processes.read_arguments(child.pid) == ("sleep", "30"))
     asleep = psutil.STATUS_SLEEPING  # and so it has all its pages
     wait_for(lambda: psutil.Process(child.pid).status() == asleep)
 
     def told() -> list[object]:
-        ask = (processes.parent, processes.program, processes.arguments, processes.resident)
-        return [*(about(child.pid) for about in ask), processes.variable(child.pid, "NAME")]
+        ask = (
+            processes.find_parent_pid,
+            processes.read_program_name,
+            processes.read_arguments,
+            processes.read_resident_bytes,
+        )
+        return [*(about(child.pid) for about in ask), processes.read_variable(child.pid, "NAME")]
 
     by_proc = told()
     monkeypatch.setattr(processes, "PROC", False)
     assert told() == by_proc
-    assert child.pid in processes.pids()
+    assert child.pid in processes.list_pids()
     child.kill()
     child.wait()
     assert told() == [0, "", (), 0, ""]
@@ -287,14 +318,16 @@ def test_what_other_machines_compile_is_told_apart_until_a_compiler_is_at_work_h
     kinds: dict[str, set[str]] = {}
     expected = {"0.o": 900}
     for build in (sent, here):
-        seen: list[View] = []
+        seen: list[BuildSnapshot] = []
 
-        def decide(view: View, seen: list[View] = seen) -> Verdict:
+        def decide(view: BuildSnapshot, seen: list[BuildSnapshot] = seen) -> GovernorDecision:
             seen.append(view)
-            return Verdict(2)
+            return GovernorDecision(2)
 
-        with jobserver.pool(tmp_path / "pool", 2, decide, expected, tick=TICK) as pool:
-            assert build.start({**pool.environment(), VARIABLE: "distcc"}).wait() == 0
+        with jobserver.join_jobserver(tmp_path / "pool", 2, decide, expected, tick=TICK) as pool:
+            assert (
+                build.start({**pool.build_environment(), DISTRIBUTE_VARIABLE: "distcc"}).wait() == 0
+            )
         jobs = [job for view in seen for job in view.running if job.output]
         kinds[build.folder.name] = {job.kind for job in jobs}
         assert all(job.expected_mib == 0 for job in jobs if job.kind == "remote")

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.jobs import Verdict, View
+from tasks.core.jobs import BuildSnapshot, GovernorDecision
 from tasks.jobs import jobserver
-from tasks.jobs.jobserver.tokens import Tokens
+from tasks.jobs.jobserver.tokens import JobTokens
 from tests.support.checkout import ROOT
 from tests.support.sleepers import Build, stopped, until, wait_for, watching
 from tests.support.systems import linux_only, posix_only
@@ -38,8 +38,8 @@ with jobserver.pool(Path(sys.argv[1]), 4, decide, {}, tick=0.05) as pool:
 PAUSES = "lambda view: Verdict(4, frozenset(job.pid for job in view.running[1:]))"
 
 
-def pausing(view: View) -> Verdict:
-    return Verdict(MOST, frozenset(job.pid for job in view.running[1:]))
+def pausing(view: BuildSnapshot) -> GovernorDecision:
+    return GovernorDecision(MOST, frozenset(job.pid for job in view.running[1:]))
 
 
 def govern(folder: Path, decide: str) -> tuple[subprocess.Popen[str], dict[str, str]]:
@@ -58,25 +58,27 @@ def kill(child: subprocess.Popen[str]) -> None:
     child.communicate()
 
 
-def make_at_work(folder: Path, pool: jobserver.Pool) -> subprocess.Popen[bytes]:
+def make_at_work(folder: Path, pool: jobserver.Jobserver) -> subprocess.Popen[bytes]:
     """By its name a make, and in the pool."""
     make = shutil.copy(shutil.which("sleep") or "sleep", folder / "make")
-    return subprocess.Popen(["sleep", "60"], executable=make, env=pool.environment())
+    return subprocess.Popen(["sleep", "60"], executable=make, env=pool.build_environment())
 
 
-def require_kept(watch: Tokens, child: subprocess.Popen[bytes]) -> None:
+def require_kept(watch: JobTokens, child: subprocess.Popen[bytes]) -> None:
     """Two tokens are out as long as the make is at work, and back once it has ended."""
     time.sleep(20 * TICK)  # longer than the audit takes
-    assert watch.count() == MOST - 1 - 2
+    assert watch.count_tokens() == MOST - 1 - 2
     child.kill()
     child.wait()
-    wait_for(lambda: watch.count() == MOST - 1)
+    wait_for(lambda: watch.count_tokens() == MOST - 1)
 
 
 def test_tokens_are_back_after_success(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 8)
-    with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK) as pool:
-        assert build.start(pool.environment()).wait() == 0
+    with jobserver.join_jobserver(
+        tmp_path / "pool", MOST, lambda _: GovernorDecision(MOST), {}, tick=TICK
+    ) as pool:
+        assert build.start(pool.build_environment()).wait() == 0
         with watching(tmp_path / "pool") as watch:
             assert watch.count() == MOST - 1
 
@@ -84,8 +86,10 @@ def test_tokens_are_back_after_success(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", ENDS)
 def test_tokens_are_back_however_ninja_ends(tmp_path: Path, number: signal.Signals) -> None:
     build = Build(tmp_path / "b", 400, 0.3)
-    with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK) as pool:
-        ninja = build.start(pool.environment())
+    with jobserver.join_jobserver(
+        tmp_path / "pool", MOST, lambda _: GovernorDecision(MOST), {}, tick=TICK
+    ) as pool:
+        ninja = build.start(pool.build_environment())
         wait_for(lambda: max(build.at_once(), default=0) == MOST)
         os.kill(ninja.pid, number)
         assert ninja.wait() != 0
@@ -97,7 +101,9 @@ def test_tokens_are_back_however_ninja_ends(tmp_path: Path, number: signal.Signa
 
 def test_what_a_governor_withheld_is_back_at_its_end(tmp_path: Path) -> None:
     with ExitStack() as at_work:
-        sharing = jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(1), {}, tick=TICK)
+        sharing = jobserver.join_jobserver(
+            tmp_path / "pool", MOST, lambda _: GovernorDecision(1), {}, tick=TICK
+        )
         at_work.enter_context(sharing)
         with watching(tmp_path / "pool") as watch:
             assert watch.count() == 0
@@ -107,7 +113,9 @@ def test_what_a_governor_withheld_is_back_at_its_end(tmp_path: Path) -> None:
 
 @posix_only
 def test_what_a_make_without_ninja_holds_is_not_made_anew(tmp_path: Path) -> None:
-    with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK) as pool:
+    with jobserver.join_jobserver(
+        tmp_path / "pool", MOST, lambda _: GovernorDecision(MOST), {}, tick=TICK
+    ) as pool:
         child = make_at_work(tmp_path, pool)
         with watching(tmp_path / "pool") as watch:
             assert watch.take(2) == 2
@@ -117,7 +125,9 @@ def test_what_a_make_without_ninja_holds_is_not_made_anew(tmp_path: Path) -> Non
 @posix_only
 def test_who_governs_next_makes_nothing_anew_of_what_a_make_holds(tmp_path: Path) -> None:
     first, _ = govern(tmp_path / "pool", "lambda _: Verdict(4)")
-    with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK) as pool:
+    with jobserver.join_jobserver(
+        tmp_path / "pool", MOST, lambda _: GovernorDecision(MOST), {}, tick=TICK
+    ) as pool:
         child = make_at_work(tmp_path, pool)
         with watching(tmp_path / "pool") as watch:
             wait_for(lambda: watch.take(2) == 2)
@@ -128,18 +138,18 @@ def test_who_governs_next_makes_nothing_anew_of_what_a_make_holds(tmp_path: Path
 
 @posix_only
 def test_what_a_make_holds_is_not_withheld_from_others(tmp_path: Path) -> None:
-    granted, looks = [MOST], list[View]()  # and then no more than there are
+    granted, looks = [MOST], list[BuildSnapshot]()  # and then no more than there are
 
-    def decide(view: View) -> Verdict:
+    def decide(view: BuildSnapshot) -> GovernorDecision:
         looks.append(view)
-        return Verdict(max(view.idle, granted[0]))
+        return GovernorDecision(max(view.idle, granted[0]))
 
     def look() -> None:
         """A moment that began after now."""
         before = len(looks)
         wait_for(lambda: len(looks) > before + 1)
 
-    with jobserver.pool(tmp_path / "pool", MOST, decide, {}, tick=TICK) as pool:
+    with jobserver.join_jobserver(tmp_path / "pool", MOST, decide, {}, tick=TICK) as pool:
         child = make_at_work(tmp_path, pool)
         look()
         with watching(tmp_path / "pool") as watch:
@@ -147,7 +157,7 @@ def test_what_a_make_holds_is_not_withheld_from_others(tmp_path: Path) -> None:
             granted[0] = 0
             look()
             look()
-            left = (watch.count(), pool.withheld)
+            left = (watch.count(), pool.withheld_jobs)
             child.kill()
             child.wait()
     assert left == (MOST - 1 - 2, 0)
@@ -156,9 +166,11 @@ def test_what_a_make_holds_is_not_withheld_from_others(tmp_path: Path) -> None:
 def test_another_governs_when_one_is_killed(tmp_path: Path) -> None:
     first, _ = govern(tmp_path / "pool", "lambda _: Verdict(1)")
     build = Build(tmp_path / "b", 40)
-    with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK) as pool:
-        wait_for(lambda: pool.withheld == MOST - 1)
-        ninja = build.start(pool.environment())
+    with jobserver.join_jobserver(
+        tmp_path / "pool", MOST, lambda _: GovernorDecision(MOST), {}, tick=TICK
+    ) as pool:
+        wait_for(lambda: pool.withheld_jobs == MOST - 1)
+        ninja = build.start(pool.build_environment())
         wait_for(lambda: build.made() > 1)
         assert max(build.at_once()) == 1
         kill(first)
@@ -172,7 +184,9 @@ def test_another_governs_when_one_is_killed(tmp_path: Path) -> None:
 def test_a_pool_where_all_were_killed_is_whole_again(tmp_path: Path) -> None:
     first, _ = govern(tmp_path / "pool", "lambda _: Verdict(1)")
     kill(first)
-    pool = jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK)
+    pool = jobserver.join_jobserver(
+        tmp_path / "pool", MOST, lambda _: GovernorDecision(MOST), {}, tick=TICK
+    )
     with pool, watching(tmp_path / "pool") as watch:
         assert watch.count() == MOST - 1
 
@@ -183,7 +197,9 @@ def test_jobs_that_run_on_after_a_kill_count(tmp_path: Path) -> None:
     ninja = build.start(environment)
     wait_for(lambda: max(build.at_once(), default=0) == MOST)
     kill(first)
-    with jobserver.pool(tmp_path / "pool", MOST, lambda _: Verdict(MOST), {}, tick=TICK) as pool:
+    with jobserver.join_jobserver(
+        tmp_path / "pool", MOST, lambda _: GovernorDecision(MOST), {}, tick=TICK
+    ) as pool:
         assert pool.in_use == MOST
         (tmp_path / "go").touch()
         assert ninja.wait() == 0
@@ -192,8 +208,8 @@ def test_jobs_that_run_on_after_a_kill_count(tmp_path: Path) -> None:
 @linux_only
 def test_paused_jobs_stop_and_go_on(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", 8, command=until(tmp_path / "go"))
-    with jobserver.pool(tmp_path / "pool", MOST, pausing, {}, tick=TICK) as pool:
-        ninja = build.start(pool.environment())
+    with jobserver.join_jobserver(tmp_path / "pool", MOST, pausing, {}, tick=TICK) as pool:
+        ninja = build.start(pool.build_environment())
         wait_for(lambda: stopped(build.folder) >= MOST - 1)
         (tmp_path / "go").touch()
         assert ninja.wait() == 0
@@ -203,8 +219,8 @@ def test_paused_jobs_stop_and_go_on(tmp_path: Path) -> None:
 @linux_only
 def test_paused_jobs_go_on_when_the_pool_is_left(tmp_path: Path) -> None:
     build = Build(tmp_path / "b", MOST, command=until(tmp_path / "go"))
-    with jobserver.pool(tmp_path / "pool", MOST, pausing, {}, tick=TICK) as pool:
-        ninja = build.start(pool.environment())
+    with jobserver.join_jobserver(tmp_path / "pool", MOST, pausing, {}, tick=TICK) as pool:
+        ninja = build.start(pool.build_environment())
         wait_for(lambda: stopped(build.folder) >= MOST - 1)
     assert stopped(build.folder) == 0
     (tmp_path / "go").touch()
@@ -229,8 +245,8 @@ def test_a_build_with_paused_jobs_ends_at_once_when_told_to(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     build = Build(tmp_path / "b", MOST, 600.0)
-    with jobserver.pool(tmp_path / "pool", MOST, pausing, {}, tick=TICK) as pool:
-        ninja = build.start(pool.environment())
+    with jobserver.join_jobserver(tmp_path / "pool", MOST, pausing, {}, tick=TICK) as pool:
+        ninja = build.start(pool.build_environment())
         wait_for(lambda: stopped(build.folder) >= MOST - 1)
         os.kill(ninja.pid, number)
         assert ninja.wait(120) != 0

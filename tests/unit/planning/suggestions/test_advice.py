@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tasks.core.errors import BuildError, SettingsError
-from tasks.core.model import Host, System, ToolkitFound
-from tasks.planning.decide import attempt, decide
-from tasks.planning.suggestions import known_bad
+from tasks.core.errors import SettingsError, TorchyardError
+from tasks.core.model import Host, InstalledToolkit, System
+from tasks.planning.decide import resolve_settings, resolve_without_suggestions
+from tasks.planning.suggestions import is_known_bad
 from tasks.settings.schema import Settings
 from tests.unit.planning.test_decide import CUDA_124, CUDA_132, KNOWLEDGE, host
 
@@ -45,10 +45,10 @@ def situation(  # noqa: PLR0917 - all that is asked for
     gpus: list[str], torch: str, strategy: str, cuda: str, provider: str, python: str, own: str
 ) -> tuple[Given, Host]:
     toolkit = {"version": cuda, "provider": provider}
-    kits: tuple[ToolkitFound, ...] = ()
+    kits: tuple[InstalledToolkit, ...] = ()
     if provider == "path":
         toolkit["path"] = "/opt/cuda"
-        kits = (ToolkitFound("/opt/cuda", own, asked=True),)
+        kits = (InstalledToolkit("/opt/cuda", own, asked=True),)
     asked = {"torch": {"version": torch, "strategy": strategy}, "target": {"gpus": gpus}}
     return {**asked, "toolkit": toolkit}, host(python=python, toolkits=kits)
 
@@ -75,10 +75,10 @@ def plans(asked: Given, on: Host) -> bool:
     """Whether it is planned, and not known to fail."""
     settings = Settings.model_validate(asked)
     try:
-        choice = attempt(settings, on, KNOWLEDGE)
-    except BuildError:
+        choice = resolve_without_suggestions(settings, on, KNOWLEDGE)
+    except TorchyardError:
         return False
-    return not known_bad(KNOWLEDGE, choice, on)
+    return not is_known_bad(KNOWLEDGE, choice, on)
 
 
 def applied(line: str, asked: Given, on: Host) -> list[tuple[Given, Host]]:
@@ -104,10 +104,10 @@ def applied(line: str, asked: Given, on: Host) -> list[tuple[Given, Host]]:
         changed["torch"]["strategy"] = "source"
     changed["toolkit"].update(keys)
     if install:
-        kit = ToolkitFound("/new", f"{install[1]}.1")
+        kit = InstalledToolkit("/new", f"{install[1]}.1")
         there = replace(there, toolkits=(kit, *there.toolkits))
     if own:
-        kits = [ToolkitFound("/opt/cuda", f"{cuda}.1", asked=True) for cuda in spanned(own[1])]
+        kits = [InstalledToolkit("/opt/cuda", f"{cuda}.1", asked=True) for cuda in spanned(own[1])]
         return [(changed, replace(there, toolkits=(kit,))) for kit in kits]
     return [(changed, there)]
 
@@ -124,10 +124,10 @@ def spanned(text: str) -> list[str]:
 def any_combination(asked: Given, on: Host) -> bool:
     """Whether any torch, CUDA and Python would do here. Every release is for Python 3.11."""
     provider = asked["toolkit"]["provider"]
-    every = tuple(ToolkitFound(f"/k{cuda}", f"{cuda}.1") for cuda in CUDAS)
+    every = tuple(InstalledToolkit(f"/k{cuda}", f"{cuda}.1") for cuda in CUDAS)
     kits = [on.toolkits]
     if provider == "path":
-        kits += [(ToolkitFound("/opt/cuda", f"{cuda}.1", asked=True),) for cuda in CUDAS]
+        kits += [(InstalledToolkit("/opt/cuda", f"{cuda}.1", asked=True),) for cuda in CUDAS]
     elif provider != "pypi":
         kits.append(every)
     changes = itertools.product(
@@ -153,9 +153,9 @@ def any_combination(asked: Given, on: Host) -> bool:
 def test_suggestions_of_a_refusal_can_be_planned_and_none_is_missed(asked: Given, on: Host) -> None:
     told = ""
     try:
-        decide(Settings.model_validate(asked), on, KNOWLEDGE)
+        resolve_settings(Settings.model_validate(asked), on, KNOWLEDGE)
     except SettingsError as error:
-        told = error.todo
+        told = error.hint
     if not told:
         return
     lines = [line for line in told.split("; or ") if "doctor --accept" not in line]

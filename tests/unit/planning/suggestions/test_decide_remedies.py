@@ -13,13 +13,17 @@ from hypothesis import given
 from hypothesis import settings as budget
 from hypothesis import strategies as st
 
-from tasks.core.errors import BuildError, SettingsError
-from tasks.core.model import Arch, Gpu, Host, System, ToolkitFound
-from tasks.core.resolution import Choice, Combination
-from tasks.knowledge.combinations import judge
-from tasks.knowledge.toolkits import fails_to_build, known_to_build, toolkits_for
-from tasks.planning.decide import attempt
-from tasks.planning.suggestions import instead_of_wheel, known_bad, remedies
+from tasks.core.errors import SettingsError, TorchyardError
+from tasks.core.model import Arch, Gpu, Host, InstalledToolkit, System
+from tasks.core.resolution import Combination, Resolution
+from tasks.knowledge.combinations import find_known_bad
+from tasks.knowledge.toolkits import (
+    is_known_to_fail,
+    list_capable_toolkits,
+    list_published_toolkits,
+)
+from tasks.planning.decide import resolve_without_suggestions
+from tasks.planning.suggestions import format_wheel_alternatives, is_known_bad, list_suggestions
 from tasks.settings.schema import Settings
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import CUDA_130, KNOWLEDGE, host, refused
@@ -48,7 +52,7 @@ PLAIN = [str(arch) for arch in ARCHS if not arch.suffix]
 FEW = ["3.5", "7.0", "8.6", "9.0", "10.0", "12.0"]
 RELEASES = list(KNOWLEDGE.releases.values())
 PATCHES = [found.patch for found in RELEASES]
-ALL_TOOLKITS = tuple(ToolkitFound(f"/cuda-{cuda}", f"{cuda}.1") for cuda in KNOWLEDGE.toolkits)
+ALL_TOOLKITS = tuple(InstalledToolkit(f"/cuda-{cuda}", f"{cuda}.1") for cuda in KNOWLEDGE.toolkits)
 
 
 def asking(torch: str, gpus: list[str], strategy: str, **more: Any) -> Settings:
@@ -61,12 +65,12 @@ def python_of(torch: str) -> str:
     return next(found.python[1] for found in RELEASES if found.patch == torch)
 
 
-def tried(settings: Settings, on: Host) -> tuple[Choice | None, str]:
+def tried(settings: Settings, on: Host) -> tuple[Resolution | None, str]:
     """The choice, or why there is none."""
     try:
-        return attempt(settings, on, KNOWLEDGE), ""
+        return resolve_without_suggestions(settings, on, KNOWLEDGE), ""
     except SettingsError as error:
-        return None, error.what
+        return None, error.message
 
 
 @pytest.mark.parametrize(("torch", "told"), INSTEAD)
@@ -75,7 +79,7 @@ def test_suggestions_for_a_wheel_without_code_are_accepted_by_planning(
 ) -> None:
     asked = Settings.model_validate({"torch": torch, "target": {"gpus": ["12.0"]}})
     on = host(toolkits=ALL_TOOLKITS)
-    assert instead_of_wheel(asked, on, KNOWLEDGE, attempt) == told
+    assert format_wheel_alternatives(asked, on, KNOWLEDGE, resolve_without_suggestions) == told
     for advice in told.split("; or "):
         keys = dict(re.findall(r"torch\.(\w+): ([^\s,:]+)", advice))
         changed = {key: json.loads(text) if text[0] in '"n' else text for key, text in keys.items()}
@@ -84,8 +88,8 @@ def test_suggestions_for_a_wheel_without_code_are_accepted_by_planning(
         assert choice, refused
 
 
-def is_bad(choice: Choice, extensions: object) -> bool:
-    findings = judge(
+def is_bad(choice: Resolution, extensions: object) -> bool:
+    findings = find_known_bad(
         KNOWLEDGE,
         Combination(
             system=choice.system,
@@ -115,14 +119,14 @@ def test_no_remedy_is_itself_known_bad(torch: str, strategy: str, archs: list[st
         extensions = [SMOKE] if here else []
         settings = asking(torch, [arch], strategy, extensions=extensions)
         try:
-            attempt(settings, on, KNOWLEDGE)
-        except BuildError:
-            for remedy in remedies(settings, on, KNOWLEDGE, attempt):
-                choice = remedy.choice
+            resolve_without_suggestions(settings, on, KNOWLEDGE)
+        except TorchyardError:
+            for remedy in list_suggestions(settings, on, KNOWLEDGE, resolve_without_suggestions):
+                choice = remedy.resolution
                 assert not is_bad(choice, extensions), (arch, remedy)
                 if choice.strategy == "source":
                     found = next(item for item in RELEASES if item.patch == choice.torch)
-                    assert choice.cuda in known_to_build(
+                    assert choice.cuda in list_published_toolkits(
                         KNOWLEDGE, found, choice.targets, choice.system
                     )
 
@@ -130,7 +134,10 @@ def test_no_remedy_is_itself_known_bad(torch: str, strategy: str, archs: list[st
 def test_the_toolkit_that_is_needed_is_advised_before_another_with_a_setting() -> None:
     on = host(python=python_of("2.6.0"), toolkits=(CUDA_130,))
     settings = asking("2.6.0", ["9.0"], "auto", extensions=[SMOKE])
-    told = [remedy.todo for remedy in remedies(settings, on, KNOWLEDGE, attempt)]
+    told = [
+        remedy.hint
+        for remedy in list_suggestions(settings, on, KNOWLEDGE, resolve_without_suggestions)
+    ]
     assert any(todo.startswith("install CUDA 12.4 ") for todo in told), told
     assert not any("11.8" in todo for todo in told)
 
@@ -139,16 +146,19 @@ def test_an_old_card_beside_a_new_one_is_advised_to_be_left_out() -> None:
     cards = (Gpu("NVIDIA GeForce GT 710", "3.5"), Gpu("NVIDIA GeForce RTX 5090", "12.0"))
     on = replace(host(python="3.12.1"), gpus=cards)
     settings = Settings.model_validate({"extensions": [SMOKE]})
-    with pytest.raises(BuildError):
-        attempt(settings, on, KNOWLEDGE)
-    told = {remedy.todo: remedy.choice for remedy in remedies(settings, on, KNOWLEDGE, attempt)}
+    with pytest.raises(TorchyardError):
+        resolve_without_suggestions(settings, on, KNOWLEDGE)
+    told = {
+        remedy.hint: remedy.resolution
+        for remedy in list_suggestions(settings, on, KNOWLEDGE, resolve_without_suggestions)
+    }
     choice = told['write target.gpus: ["12.0"], which leaves out 3.5']
     assert choice.strategy == "prebuilt"
 
 
 def test_the_known_bad_is_what_the_remedies_are_judged_by() -> None:
     settings = asking("2.6.0", ["9.0"], "source", toolkit={"version": "13.0"})
-    assert known_bad(KNOWLEDGE, attempt(settings, host(), KNOWLEDGE), host())
+    assert is_known_bad(KNOWLEDGE, resolve_without_suggestions(settings, host(), KNOWLEDGE), host())
 
 
 def test_torch_2_6_for_blackwell_is_never_sent_to_cuda_13() -> None:
@@ -166,7 +176,7 @@ def test_every_release_with_every_toolkit_is_built_or_refused_with_a_reason(
     on = host(python=python_of(torch), toolkits=ALL_TOOLKITS)
     for gpu in PLAIN:
         settings = asking(torch, [gpu], "source", toolkit={"version": cuda})
-        arch = Arch.parse(gpu)
+        arch = Arch.parse_capability(gpu)
         able = arch in KNOWLEDGE.toolkits[cuda].makes
         choice, why = tried(settings, on)
         if choice is None:
@@ -182,17 +192,17 @@ def test_auto_builds_with_a_toolkit_that_the_release_is_known_with_where_it_is_h
     found = next(item for item in RELEASES if item.patch == torch)
     on = host(python=python_of(torch), toolkits=ALL_TOOLKITS)
     for gpu in PLAIN:
-        arch = Arch.parse(gpu)
-        known = known_to_build(KNOWLEDGE, found, [arch], "linux")
+        arch = Arch.parse_capability(gpu)
+        known = list_published_toolkits(KNOWLEDGE, found, [arch], "linux")
         choice, why = tried(asking(torch, [gpu], "source"), on)
         if choice is None:
             assert "does not accept" in why
             continue
-        assert choice.cuda in (known or toolkits_for(KNOWLEDGE, [arch]))
+        assert choice.cuda in (known or list_capable_toolkits(KNOWLEDGE, [arch]))
         others = [
             cuda
-            for cuda in toolkits_for(KNOWLEDGE, [arch])
-            if not fails_to_build(KNOWLEDGE, torch, cuda, [arch], "linux")
+            for cuda in list_capable_toolkits(KNOWLEDGE, [arch])
+            if not is_known_to_fail(KNOWLEDGE, torch, cuda, [arch], "linux")
         ]
         assert not is_bad(choice, ()) or not others, "a bad one only where there is no other"
 
@@ -218,7 +228,7 @@ def situations(draw: st.DrawFn) -> tuple[Settings, Host]:
 def test_a_plan_never_names_an_arch_the_toolkit_lacks(situation: tuple[Settings, Host]) -> None:
     settings, on = situation
     try:
-        choice = attempt(settings, on, KNOWLEDGE)
+        choice = resolve_without_suggestions(settings, on, KNOWLEDGE)
     except SettingsError:
         return
     assert choice.targets
@@ -239,10 +249,10 @@ def test_what_is_advised_is_never_known_bad_whatever_is_asked(
 ) -> None:
     settings, on = situation
     try:
-        attempt(settings, on, KNOWLEDGE)
+        resolve_without_suggestions(settings, on, KNOWLEDGE)
     except SettingsError:
-        for remedy in remedies(settings, on, KNOWLEDGE, attempt):
-            assert not is_bad(remedy.choice, settings.extensions)
+        for remedy in list_suggestions(settings, on, KNOWLEDGE, resolve_without_suggestions):
+            assert not is_bad(remedy.resolution, settings.extensions)
 
 
 @pytest.mark.parametrize("torch", ["2.0.1", "2.6.0", "2.15.0"])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tasks.core.errors import SettingsError
-from tasks.planning.decide import attempt
-from tasks.planning.suggestions import remedies
+from tasks.planning.decide import resolve_without_suggestions
+from tasks.planning.suggestions import list_suggestions
 from tasks.settings.schema import Settings
 from tests.unit.planning.test_decide import KNOWLEDGE, host, refused
 
@@ -41,9 +41,14 @@ def test_no_other_python_alone_is_advised_where_the_release_is_for_this_one() ->
             given = {"torch": {"version": found.patch}, "target": {"gpus": ["12.0", "7.0"]}}
             settings, on = Settings.model_validate(given), host(python=f"{python}.1")
             try:
-                attempt(settings, on, KNOWLEDGE)
+                resolve_without_suggestions(settings, on, KNOWLEDGE)
             except SettingsError:
-                hints = [remedy.todo for remedy in remedies(settings, on, KNOWLEDGE, attempt)]
+                hints = [
+                    remedy.hint
+                    for remedy in list_suggestions(
+                        settings, on, KNOWLEDGE, resolve_without_suggestions
+                    )
+                ]
                 alone = [hint for hint in hints if "python" in hint and "torch" not in hint]
                 assert not alone, (minor, python, hints)
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tasks.core.errors import SettingsError
-from tasks.core.model import ToolkitFound
-from tasks.planning.decide import attempt
-from tasks.planning.suggestions import known_bad, remedies
+from tasks.core.model import InstalledToolkit
+from tasks.planning.decide import resolve_without_suggestions
+from tasks.planning.suggestions import is_known_bad, list_suggestions
 from tasks.settings.schema import Settings
 from tests.unit.planning.test_decide import CUDA_124, KNOWLEDGE, chosen, existing, host, refused
 
@@ -22,8 +22,8 @@ ACCEPT = "; or if what is missing was installed since: doit doctor --accept"
 ARCHIVE = "(https://developer.nvidia.com/cuda-toolkit-archive)"
 
 
-def own(version: str) -> ToolkitFound:
-    return ToolkitFound("/opt/cuda", version, asked=True)
+def own(version: str) -> InstalledToolkit:
+    return InstalledToolkit("/opt/cuda", version, asked=True)
 
 
 def at_path(**more: str) -> dict[str, Any]:
@@ -106,12 +106,12 @@ def test_no_advice_about_toolkit_path_is_known_bad(strategy: str, versions: list
         given = {"torch": {"strategy": strategy, "version": torch}, "target": {"gpus": [card]}}
         settings = Settings.model_validate({**given, **at_path(), **more})
         try:
-            attempt(settings, on, KNOWLEDGE)
+            resolve_without_suggestions(settings, on, KNOWLEDGE)
         except SettingsError:
-            for remedy in remedies(settings, on, KNOWLEDGE, attempt):
-                assert not known_bad(KNOWLEDGE, remedy.choice, on), remedy
-                if "in toolkit.path" in remedy.todo and "torch.version" not in remedy.todo:
-                    assert remedy.choice.torch == torch
+            for remedy in list_suggestions(settings, on, KNOWLEDGE, resolve_without_suggestions):
+                assert not is_known_bad(KNOWLEDGE, remedy.resolution, on), remedy
+                if "in toolkit.path" in remedy.hint and "torch.version" not in remedy.hint:
+                    assert remedy.resolution.torch == torch
 
 
 def test_a_pinned_machine_is_looked_at_again_for_what_was_installed_since() -> None:

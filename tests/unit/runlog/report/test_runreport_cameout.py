@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tasks.runlog.record import Run, StageRun
-from tasks.runlog.report.cameout import came_out
-from tasks.runlog.report.documents import Documents, with_outputs
+from tasks.runlog.report.cameout import collect_results
+from tasks.runlog.report.documents import ManifestDocuments, merge_run_outputs
 
 COMMIT = {"commit": "2f81284b0e8e"}
 WHEEL = {"version": "2.9.0", "kind": "wheel"}
@@ -16,7 +16,7 @@ EXTENSION: dict[str, Any] = {"name": "a", "status": "built", "source": {"commit"
 
 
 def run_of(strategy: str, *stages: StageRun) -> Run:
-    return Run("", "", ("build",), "p", 1, decided={"strategy": strategy}, stages=stages)
+    return Run("", "", ("build",), "p", 1, resolution={"strategy": strategy}, stages=stages)
 
 
 def did(stage: str, outputs: dict[str, Any], outcome: str = "changed") -> StageRun:
@@ -36,14 +36,19 @@ def did(stage: str, outputs: dict[str, Any], outcome: str = "changed") -> StageR
     ],
 )
 def test_torch_is_told_by_what_made_it(run: Run, source: dict[str, Any], made: str) -> None:
-    [torch] = came_out(with_outputs(Documents(source, {}, WHEEL, {}), run), run).parts
+    [torch] = collect_results(
+        merge_run_outputs(ManifestDocuments(source, {}, WHEEL, {}), run), run
+    ).parts
     assert torch.made_of == made
 
 
 def test_an_extension_of_an_earlier_run_is_told_as_one() -> None:
-    lying = Documents({}, {}, {}, {}, (EXTENSION,))
+    lying = ManifestDocuments({}, {}, {}, {}, (EXTENSION,))
     now, before = run_of("source", did("extensions:a", EXTENSION)), run_of("source")
-    told = [came_out(with_outputs(lying, run), run).parts[0].made_of for run in (now, before)]
+    told = [
+        collect_results(merge_run_outputs(lying, run), run).parts[0].made_of
+        for run in (now, before)
+    ]
     assert told == [
         "commit 901f49d00000, clean",
         "commit 901f49d00000, clean, from an earlier run",

@@ -10,11 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.runlog.record import Edge, Run, StageRun
-from tasks.runlog.report.comparison import comparable, compare
-from tasks.runlog.report.figures import FOLDERS, SLOWEST, edges, folders, slowest
-from tasks.runlog.report.lanes import concurrency, mean_jobs, packed, span
-from tasks.runlog.report.outputs import folder, kind
-from tasks.runlog.report.words import asked
+from tasks.runlog.report.comparison import compare_runs, find_comparable_run
+from tasks.runlog.report.figures import (
+    MAX_FOLDERS,
+    MAX_SLOWEST,
+    find_slowest,
+    list_edges,
+    summarize_folders,
+)
+from tasks.runlog.report.lanes import (
+    assign_slots,
+    compute_concurrency,
+    compute_mean_jobs,
+    compute_span,
+)
+from tasks.runlog.report.outputs import classify_output, find_source_folder
+from tasks.runlog.report.words import list_settings
 
 EDGES = st.lists(
     st.tuples(st.integers(0, 50), st.integers(0, 20)).map(
@@ -41,7 +52,7 @@ def made(**seconds: float) -> list[Edge]:
 
 @given(EDGES)
 def test_no_two_edges_share_a_slot_at_one_time(found: list[Edge]) -> None:
-    lanes = packed(found)
+    lanes = assign_slots(found)
     assert len(lanes) == len(found)
     for lane in set(lanes):
         mine = sorted(
@@ -53,13 +64,13 @@ def test_no_two_edges_share_a_slot_at_one_time(found: list[Edge]) -> None:
 @given(EDGES)
 def test_no_more_slots_are_drawn_than_were_busy_at_once(found: list[Edge]) -> None:
     lasting = [one for one in found if one.seconds]
-    most = max((jobs for _, jobs in concurrency(lasting)), default=0)
-    assert max(packed(lasting), default=-1) + 1 == most
+    most = max((jobs for _, jobs in compute_concurrency(lasting)), default=0)
+    assert max(assign_slots(lasting), default=-1) + 1 == most
 
 
 @given(EDGES)
 def test_the_jobs_at_work_add_up_to_the_seconds_of_the_edges(found: list[Edge]) -> None:
-    steps = list(concurrency(found))
+    steps = list(compute_concurrency(found))
     area = sum(jobs * (until - at) for (at, jobs), (until, _) in pairwise(steps))
     assert area == pytest.approx(sum(one.seconds for one in found))
     assert not steps or steps[-1][1] == 0
@@ -67,9 +78,9 @@ def test_the_jobs_at_work_add_up_to_the_seconds_of_the_edges(found: list[Edge]) 
 
 def test_an_edge_takes_the_lowest_slot_that_is_free() -> None:
     found = [Edge("a", 0, 4), Edge("b", 1, 2), Edge("c", 2, 3), Edge("d", 4, 5)]
-    assert packed(found) == (0, 1, 1, 0)
-    assert span(found) == (0, 5)
-    assert mean_jobs(found) == pytest.approx(7 / 5)
+    assert assign_slots(found) == (0, 1, 1, 0)
+    assert compute_span(found) == (0, 5)
+    assert compute_mean_jobs(found) == pytest.approx(7 / 5)
 
 
 @pytest.mark.parametrize(
@@ -84,28 +95,30 @@ def test_an_edge_takes_the_lowest_slot_that_is_free() -> None:
     ],
 )
 def test_a_path_tells_its_folder_and_kind(output: str, its_folder: str, its_kind: str) -> None:
-    assert folder(output) == its_folder
-    assert kind(output) == its_kind
+    assert find_source_folder(output) == its_folder
+    assert classify_output(output) == its_kind
 
 
 def test_time_goes_by_folder_and_what_is_left_is_one_row() -> None:
-    run = run_of(*(Edge(f"f{n}/a.cpp.o", 0, n, n) for n in range(1, FOLDERS + 4)))
-    found = folders(edges(run))
-    assert found[0].path == f"f{FOLDERS + 3}"
+    run = run_of(*(Edge(f"f{n}/a.cpp.o", 0, n, n) for n in range(1, MAX_FOLDERS + 4)))
+    found = summarize_folders(list_edges(run))
+    assert found[0].path == f"f{MAX_FOLDERS + 3}"
     assert found[-1].path == "3 other folders"
     assert (found[-1].edges, found[-1].peak_mib) == (3, 3)
     assert sum(one.share for one in found) == pytest.approx(1)
 
 
 def test_the_slowest_come_first_and_are_no_more_than_fifty() -> None:
-    found = slowest(edges(run_of(*(Edge(f"{n}.o", 0, n) for n in range(60)))))
-    assert [one.edge.seconds for one in found] == [float(n) for n in range(59, 59 - SLOWEST, -1)]
+    found = find_slowest(list_edges(run_of(*(Edge(f"{n}.o", 0, n) for n in range(60)))))
+    assert [one.edge.seconds for one in found] == [
+        float(n) for n in range(59, 59 - MAX_SLOWEST, -1)
+    ]
 
 
 def test_what_got_slower_is_told_with_its_seconds() -> None:
     then = run_of(*made(a=10, b=1.0, c=5, gone=3), seconds=20.0)
     now = run_of(*made(a=16, b=1.3, c=2, new=1), seconds=30.0)
-    found = compare(now, then)
+    found = compare_runs(now, then)
     assert [(one.output, one.before, one.now) for one in found.slower] == [("a.cpp.o", 10, 16)]
     assert [one.output for one in found.faster] == ["c.cpp.o"]
     assert (found.both, found.new, found.gone) == (3, 1, 1)
@@ -114,12 +127,12 @@ def test_what_got_slower_is_told_with_its_seconds() -> None:
 
 def test_one_that_failed_is_no_measure() -> None:
     then = run_of(Edge("a.o", 0, 1, failed=True))
-    assert compare(run_of(Edge("a.o", 0, 9)), then).both == 0
+    assert compare_runs(run_of(Edge("a.o", 0, 9)), then).both == 0
 
 
 def test_a_stage_that_failed_is_not_compared() -> None:
     then = run_of(outcome="failed", seconds=2.0)
-    assert compare(run_of(seconds=3.0), then).stages == ()
+    assert compare_runs(run_of(seconds=3.0), then).stages == ()
 
 
 def test_the_run_beside_is_the_newest_that_made_half_of_it() -> None:
@@ -128,20 +141,20 @@ def test_the_run_beside_is_the_newest_that_made_half_of_it() -> None:
         run_of(*made(**dict.fromkeys(names, 1.0)), when=f"2026-11-2{day}")
         for day, names in enumerate(("a", "ab", "abcd"))
     )
-    assert comparable(now, iter([run_of(), little, half, whole])) is half
-    assert comparable(now, iter([run_of(), little])) is little
-    assert comparable(now, iter([run_of()])) is None
+    assert find_comparable_run(now, iter([run_of(), little, half, whole])) is half
+    assert find_comparable_run(now, iter([run_of(), little])) is little
+    assert find_comparable_run(now, iter([run_of()])) is None
 
 
 def test_without_outputs_the_run_beside_is_one_with_a_stage_of_it() -> None:
     other, same = run_of(name="env"), run_of(seconds=3.0)
-    assert comparable(run_of(seconds=4.0), [other, same]) is same
+    assert find_comparable_run(run_of(seconds=4.0), [other, same]) is same
 
 
 def test_the_flags_that_were_asked_for_are_one_row_of_names() -> None:
     flags = {"build.flags.USE_NCCL": False, "build.flags.BUILD_TEST": True}
-    run = Run("", "", ("build",), "p", 1, asked={**flags, "torch.version": "2.6.0"})
-    assert list(asked(run)) == [
+    run = Run("", "", ("build",), "p", 1, settings={**flags, "torch.version": "2.6.0"})
+    assert list(list_settings(run)) == [
         ("build.flags", "USE_NCCL: false, BUILD_TEST: true"),
         ("torch.version", "2.6.0"),
     ]

@@ -5,49 +5,49 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.runlog.record import Node, Run, StageRun
-from tasks.runlog.report.rails import Row, rows
-from tasks.runlog.report.words import headline, outcomes
+from tasks.runlog.record import Run, StageNode, StageRun
+from tasks.runlog.report.rails import GraphRow, lay_out_graph
+from tasks.runlog.report.words import describe_outcomes, format_headline
 
 GRAPH = (
-    Node("deps"),
-    Node("source"),
-    Node("env", ("deps", "source")),
-    Node("compile", ("deps", "source", "env")),
-    Node("wheel", ("compile", "deps")),
-    Node("extensions:a", ("deps", "wheel")),
-    Node("extensions:b", ("deps", "wheel")),
+    StageNode("deps"),
+    StageNode("source"),
+    StageNode("env", ("deps", "source")),
+    StageNode("compile", ("deps", "source", "env")),
+    StageNode("wheel", ("compile", "deps")),
+    StageNode("extensions:a", ("deps", "wheel")),
+    StageNode("extensions:b", ("deps", "wheel")),
 )
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> tuple[Node, ...]:
+def graphs(draw: st.DrawFn) -> tuple[StageNode, ...]:
     names = [f"s{number}" for number in range(draw(st.integers(0, 9)))]
     earlier = (st.sampled_from(names[:place] or ["none"]) for place in range(len(names)))
     afters = [draw(st.sets(before)) for before in earlier]
     return tuple(
-        Node(name, tuple(sorted(after))) for name, after in zip(names, afters, strict=True)
+        StageNode(name, tuple(sorted(after))) for name, after in zip(names, afters, strict=True)
     )
 
 
 def test_a_line_leads_only_from_the_nearest() -> None:
-    found = {row.name: row for row in rows(GRAPH)}
+    found = {row.name: row for row in lay_out_graph(GRAPH)}
     assert found["compile"].nearest == ("env",)
     assert found["env"].nearest == ("deps", "source")
     assert found["extensions:b"].nearest == ("wheel",)
 
 
 def test_a_chain_stays_on_one_rail_and_a_fork_leaves_it() -> None:
-    found = rows(GRAPH)
+    found = lay_out_graph(GRAPH)
     assert [row.rail for row in found] == [0, 1, 0, 0, 0, 1, 0]
-    assert found[5] == Row("extensions:a", 1, (0,), (0,), False, ("wheel",))
+    assert found[5] == GraphRow("extensions:a", 1, (0,), (0,), False, ("wheel",))
     assert not found[6].down
 
 
 @given(graphs())
-def test_each_line_goes_on_until_it_arrives(graph: tuple[Node, ...]) -> None:
+def test_each_line_goes_on_until_it_arrives(graph: tuple[StageNode, ...]) -> None:
     below: set[int] = set()
-    for row in rows(graph):
+    for row in lay_out_graph(graph):
         assert row.rail not in row.through
         assert set(row.after) | set(row.through) == below
         assert len(row.after) == len(row.nearest)
@@ -61,26 +61,26 @@ def run_of(outcome: str, **stages: str) -> Run:
 
 
 def test_what_comes_after_a_failure_was_not_reached() -> None:
-    found = outcomes(run_of("failed", compile="failed"))
+    found = describe_outcomes(run_of("failed", compile="failed"))
     assert found["deps"] == "up to date"
     assert found["compile"] == "failed"
     assert found["wheel"] == found["extensions:b"] == "not reached"
 
 
 def test_a_stage_without_an_end_was_cut_off() -> None:
-    found = outcomes(run_of("", compile=""))
+    found = describe_outcomes(run_of("", compile=""))
     assert found["compile"] == "cut off"
     assert found["wheel"] == "not reached"
 
 
 def test_a_stage_that_the_plan_lacks_is_told_too() -> None:
-    assert outcomes(run_of("done", validate="changed"))["validate"] == "changed"
+    assert describe_outcomes(run_of("done", validate="changed"))["validate"] == "changed"
 
 
 def test_the_headline_says_how_it_ended() -> None:
-    assert headline(run_of("failed", compile="failed")) == "compile failed after 1 min 01 s"
-    assert headline(run_of("done", compile="changed")) == "Built in 1 min 01 s"
-    assert headline(run_of("done")) == "Up to date in 1 min 01 s"
-    assert headline(run_of("interrupted")) == "Interrupted after 1 min 01 s"
-    assert headline(run_of("")) == "Cut off after 1 min 01 s"
-    assert headline(run_of(""), at_work=True) == "At work, 1 min 01 s so far"
+    assert format_headline(run_of("failed", compile="failed")) == "compile failed after 1 min 01 s"
+    assert format_headline(run_of("done", compile="changed")) == "Built in 1 min 01 s"
+    assert format_headline(run_of("done")) == "Up to date in 1 min 01 s"
+    assert format_headline(run_of("interrupted")) == "Interrupted after 1 min 01 s"
+    assert format_headline(run_of("")) == "Cut off after 1 min 01 s"
+    assert format_headline(run_of(""), at_work=True) == "At work, 1 min 01 s so far"

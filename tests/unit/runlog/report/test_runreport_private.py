@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tasks.runlog.record import Edge, Run, StageRun
-from tasks.runlog.report.private import Private
+from tasks.runlog.report.private import Anonymizer
 from tests.support.rows import each_row
 
-ALICE = Private(
+ALICE = Anonymizer(
     root="/home/alice/torchyard",
     homes=("/home/alice", "/mnt/users/alice"),
     users=("alice", "jo"),
     hosts=("wonderland.example.org", "wonderland"),
 )
-WINDOWS = Private(root=r"D:\work\yard", homes=(r"C:\Users\Alice B",), users=("Alice B",))
+WINDOWS = Anonymizer(root=r"D:\work\yard", homes=(r"C:\Users\Alice B",), users=("Alice B",))
 
 
 @each_row(
@@ -51,7 +51,7 @@ WINDOWS = Private(root=r"D:\work\yard", homes=(r"C:\Users\Alice B",), users=("Al
     ],
 )
 def test_homes_names_and_secrets_are_taken_out(text: str, clean: str) -> None:
-    assert ALICE.clean(text) == clean
+    assert ALICE.clean_text(text) == clean
 
 
 @pytest.mark.parametrize(
@@ -64,23 +64,26 @@ def test_homes_names_and_secrets_are_taken_out(text: str, clean: str) -> None:
     ],
 )
 def test_a_path_of_windows_is_known_however_it_is_written(text: str, clean: str) -> None:
-    assert WINDOWS.clean(text) == clean
+    assert WINDOWS.clean_text(text) == clean
 
 
 @pytest.mark.parametrize("name", ["root", "runner", "Build"])
 def test_a_name_that_tells_nothing_stays(name: str) -> None:
-    assert Private(users=(name,), hosts=(name,)).clean(f"the {name} of it") == f"the {name} of it"
+    assert (
+        Anonymizer(users=(name,), hosts=(name,)).clean_text(f"the {name} of it")
+        == f"the {name} of it"
+    )
 
 
 @pytest.mark.parametrize("path", ["", "/", ".", "~"])
 def test_a_folder_that_is_none_takes_nothing_out(path: str) -> None:
-    assert Private(root=path, homes=(path,)).clean("a/b/c.o ok.") == "a/b/c.o ok."
+    assert Anonymizer(root=path, homes=(path,)).clean_text("a/b/c.o ok.") == "a/b/c.o ok."
 
 
 def test_every_text_of_a_run_is_cleaned() -> None:
     made = Edge("/home/alice/x.o", 0, 1)
     stage = StageRun("compile", 0.0, error={"where": "/home/alice/log"}, edges=(made,))
-    run = Run("", "", ("build",), "p", 1, asked={"/home/alice/a": ["alice"]}, stages=(stage,))
-    found = ALICE.cleaned(run)
+    run = Run("", "", ("build",), "p", 1, settings={"/home/alice/a": ["alice"]}, stages=(stage,))
+    found = ALICE.clean_value(run)
     assert "alice" not in repr(found)
     assert found.stages[0].edges[0] == Edge("~/x.o", 0, 1)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from tasks.stages.compile.backends import BACKENDS, detect
+from tasks.stages.compile.backends import BACKENDS, detect_backend
 from tasks.stages.compile.job import BackendName
-from tasks.stages.compile.work import Work, cmake_again
+from tasks.stages.compile.work import BuildSpec, create_reconfigure_step
 
 TREE, OURS = PurePosixPath("/tree"), PurePosixPath("/ours")
 BUILD = ("/py", "-m", "build", "--wheel", "--no-isolation", "--skip-dependency-check", "--outdir")
 
 
-def work(target: str | None = None, **definitions: str) -> Work:
-    return Work(
+def work(target: str | None = None, **definitions: str) -> BuildSpec:
+    return BuildSpec(
         tree=TREE,
-        ours=OURS,
+        build_root=OURS,
         python="/py",
         cmake="/cmake",
         ninja="/ninja",
@@ -26,25 +26,25 @@ def work(target: str | None = None, **definitions: str) -> Work:
     )
 
 
-def configure(backend: BackendName, given: Work) -> tuple[str, ...]:
-    return BACKENDS[backend].configure_step(given).argv
+def configure(backend: BackendName, given: BuildSpec) -> tuple[str, ...]:
+    return BACKENDS[backend].create_configure_step(given).argv
 
 
-def compile_with(backend: BackendName, given: Work) -> tuple[str, ...]:
-    return BACKENDS[backend].compile_step(given).argv
+def compile_with(backend: BackendName, given: BuildSpec) -> tuple[str, ...]:
+    return BACKENDS[backend].create_compile_step(given).argv
 
 
 def test_backend_is_told_by_the_trees_pyproject() -> None:
-    assert detect("") == "setup_py"
-    assert detect('build-backend = "setuptools.build_meta"') == "setup_py"
-    assert detect('build-backend = "scikit_build_core.build"') == "scikit_build_core"
+    assert detect_backend("") == "setup_py"
+    assert detect_backend('build-backend = "setuptools.build_meta"') == "setup_py"
+    assert detect_backend('build-backend = "scikit_build_core.build"') == "scikit_build_core"
 
 
 def test_setup_py_configures_and_cmake_does_what_it_would_run() -> None:
-    step = BACKENDS["setup_py"].configure_step(work())
+    step = BACKENDS["setup_py"].create_configure_step(work())
     assert step.argv == ("/py", "setup.py", "build", "--cmake-only")
     assert step.env["CMAKE_BUILD_TYPE"] == "Debug"
-    step = BACKENDS["setup_py"].compile_step(work())
+    step = BACKENDS["setup_py"].create_compile_step(work())
     assert step.argv == ("/cmake", "--build", "/tree/build", "--target", "install")
     assert step.env == {"CMAKE_BUILD_PARALLEL_LEVEL": "3"}
 
@@ -56,7 +56,7 @@ def test_one_target_is_built_alone() -> None:
 
 
 def test_a_configured_folder_is_told_what_to_forget_and_what_to_take() -> None:
-    step = cmake_again(work(), TREE / "build", ("-UBLAS_*", "-DBLAS=MKL"))
+    step = create_reconfigure_step(work(), TREE / "build", ("-UBLAS_*", "-DBLAS=MKL"))
     assert step.argv == ("/cmake", "-UBLAS_*", "-DBLAS=MKL", "/tree/build")
 
 
@@ -66,8 +66,8 @@ def test_setup_py_wheel_comes_out_of_the_trees_own_folder() -> None:
         "-C--build-option=--compression=stored",
         "-C--build-option=--bdist-dir=build/bdist.torchyard/wheel",
     )
-    assert backend.wheel_command(work()).argv == (*BUILD, "{dest}", *quick, ".")
-    assert backend.folder(work()) == TREE / "build"
+    assert backend.create_wheel_step(work()).argv == (*BUILD, "{dest}", *quick, ".")
+    assert backend.find_build_folder(work()) == TREE / "build"
 
 
 def test_scikit_configures_without_compiling_and_makes_the_wheel_in_the_same_folder() -> None:
@@ -77,7 +77,7 @@ def test_scikit_configures_without_compiling_and_makes_the_wheel_in_the_same_fol
     assert argv == (*BUILD, "/ours/scratch", *config, *nothing, ".")
     argv = compile_with("scikit_build_core", work())
     assert argv == ("/cmake", "--build", "/ours/cmake", "--target", "all")
-    wheel = BACKENDS["scikit_build_core"].wheel_command(work()).argv
+    wheel = BACKENDS["scikit_build_core"].create_wheel_step(work()).argv
     assert wheel == (*BUILD, "{dest}", *config, ".")
 
 
@@ -95,5 +95,5 @@ def test_cmake_alone_takes_everything_as_definitions() -> None:
 
 
 def test_cmake_alone_leaves_an_install_prefix() -> None:
-    argv = BACKENDS["cmake"].wheel_command(work()).argv
+    argv = BACKENDS["cmake"].create_wheel_step(work()).argv
     assert argv == ("/cmake", "--install", "/ours/cmake", "--prefix", "{dest}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.stages.compile.unused import Unused
+from tasks.stages.compile.unused import UnusedVariables
 
 CONFIGURE = """\
 -- Generating done (0.4s)
@@ -19,7 +19,7 @@ CMake Warning:
 
 
 def test_only_what_was_asked_for_and_listed_is_named() -> None:
-    unused = Unused({"USE_NCLL", "USE_OTHER", "USE_CUDA"})
+    unused = UnusedVariables({"USE_NCLL", "USE_OTHER", "USE_CUDA"})
     for line in CONFIGURE.splitlines():
-        unused.take(line)
+        unused.read_line(line)
     assert unused.names == ["USE_NCLL"]

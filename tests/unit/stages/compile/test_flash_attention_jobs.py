@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tasks.stages.compile.flashattention import MAX_JOBS, forwarded, pool
+from tasks.stages.compile.flashattention import (
+    KERNEL_JOBS_VARIABLE,
+    build_kernel_variables,
+    find_forwarded_variables,
+)
 from tasks.system.hardware import capacity, memory
 
 CUDA = {"USE_CUDA": "1"}
-FORWARDING = f"set(_ENV_PASSTHROUGH\n  BLAS\n  {MAX_JOBS}\n)\n"
+FORWARDING = f"set(_ENV_PASSTHROUGH\n  BLAS\n  {KERNEL_JOBS_VARIABLE}\n)\n"
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +31,9 @@ def tree_with(folder: Path, text: str = FORWARDING) -> Path:
 
 
 def test_an_elastic_build_is_not_limited_by_it(tmp_path: Path) -> None:
-    assert pool(tree_with(tmp_path), CUDA, None, elastic=True) == {MAX_JOBS: "16"}
+    assert build_kernel_variables(tree_with(tmp_path), CUDA, None, elastic=True) == {
+        KERNEL_JOBS_VARIABLE: "16"
+    }
 
 
 @pytest.mark.parametrize(("jobs", "deep"), [(1, "1"), (3, "3"), (64, "4"), (None, "4")])
@@ -35,33 +41,43 @@ def test_a_fixed_number_is_kept_to_what_memory_there_is_at_all(
     tmp_path: Path, jobs: int | None, deep: str
 ) -> None:
     tree = tree_with(tmp_path)
-    assert pool(tree, CUDA, jobs, elastic=False) == {MAX_JOBS: deep}
+    assert build_kernel_variables(tree, CUDA, jobs, elastic=False) == {KERNEL_JOBS_VARIABLE: deep}
     if jobs:  # where memory governs, it need not keep to that
-        assert pool(tree, CUDA, jobs, elastic=True) == {MAX_JOBS: str(jobs)}
+        assert build_kernel_variables(tree, CUDA, jobs, elastic=True) == {
+            KERNEL_JOBS_VARIABLE: str(jobs)
+        }
 
 
 def test_one_kernel_is_made_however_little_memory_there_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "limit_mib", lambda _: 2 * 1024)
-    assert pool(tree_with(tmp_path), CUDA, 8, elastic=False) == {MAX_JOBS: "1"}
+    assert build_kernel_variables(tree_with(tmp_path), CUDA, 8, elastic=False) == {
+        KERNEL_JOBS_VARIABLE: "1"
+    }
 
 
 def test_a_value_of_a_person_is_left_alone(tmp_path: Path) -> None:
-    assert pool(tree_with(tmp_path), {**CUDA, MAX_JOBS: "2"}, None, elastic=True) == {}
+    assert (
+        build_kernel_variables(
+            tree_with(tmp_path), {**CUDA, KERNEL_JOBS_VARIABLE: "2"}, None, elastic=True
+        )
+        == {}
+    )
 
 
 @pytest.mark.parametrize("variables", [{}, {"USE_CUDA": "0"}, {"USE_CUDA": "OFF"}])
 def test_a_build_without_cuda_has_no_such_kernels(
     tmp_path: Path, variables: dict[str, str]
 ) -> None:
-    assert pool(tree_with(tmp_path), variables, None, elastic=True) == {}
+    assert build_kernel_variables(tree_with(tmp_path), variables, None, elastic=True) == {}
 
 
 def test_a_tree_that_does_not_take_it_gets_none(tmp_path: Path) -> None:
-    assert pool(tmp_path, CUDA, None, elastic=True) == {}
+    assert build_kernel_variables(tmp_path, CUDA, None, elastic=True) == {}
     told = tree_with(
-        tmp_path, f"#   {MAX_JOBS}  gone\nset(_ENV_PASSTHROUGH\n  BLAS # {MAX_JOBS}\n)"
+        tmp_path,
+        f"#   {KERNEL_JOBS_VARIABLE}  gone\nset(_ENV_PASSTHROUGH\n  BLAS # {KERNEL_JOBS_VARIABLE}\n)",
     )
-    assert not forwarded(told)
-    assert pool(told, CUDA, None, elastic=True) == {}
+    assert not find_forwarded_variables(told)
+    assert build_kernel_variables(told, CUDA, None, elastic=True) == {}

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from tasks.core.deps_model import Cache, Captured, Deps, DepsJob, Limits, Program
+from tasks.core.deps_model import (
+    CompilerCache,
+    CompilerLimits,
+    DepsJob,
+    DepsManifest,
+    MsvcEnvironment,
+    Program,
+)
 from tasks.core.errors import MissingToolError
 from tasks.core.model import Host, Stage
 from tasks.stages.deps import action
@@ -36,19 +43,19 @@ TOY = {"name": "toy", "path": "toy"}
 
 def test_the_limits_are_those_of_the_toolkit_and_the_sources() -> None:
     stage = deps(GPU_124, **sources())
-    assert stage.job.limits == Limits("12.4", 13, 17, (1910, 1950), "2.6.0", "9.3")
+    assert stage.job.limits == CompilerLimits("12.4", 13, 17, (1910, 1950), "2.6.0", "9.3")
     assert stage.job.gcc_max == 13
 
 
 def test_a_build_without_cuda_has_no_limit_of_a_toolkit() -> None:
     stage = deps(host(), target={"gpus": []}, torch={"strategy": "prebuilt"})
-    assert (stage.job.limits, stage.job.gcc_max) == (Limits(), None)
+    assert (stage.job.limits, stage.job.gcc_max) == (CompilerLimits(), None)
 
 
 def test_windows_is_held_to_the_toolkits_msvc() -> None:
     stage = deps(host(system="windows"), torch={"strategy": "source", "version": "2.15.0"})
     assert stage.job.limits.msvc == (1920, 1960)
-    assert stage.inputs["gcc_max"] is None
+    assert stage.fingerprint["gcc_max"] is None
 
 
 def test_the_limits_make_nobodys_deps_run_again() -> None:
@@ -57,20 +64,20 @@ def test_the_limits_make_nobodys_deps_run_again() -> None:
         *("toolkit_packages", "with_cuda", "gcc_max", "cc", "cxx", "cache", "cache_package"),
         "launchers",
     }
-    assert set(deps(GPU_124, **sources()).inputs) == known
-    assert set(deps(GPU_124, **sources(CXX="g++-13")).inputs) == known
-    assert set(deps(host(system="windows"), extensions=[TOY]).inputs) == known
+    assert set(deps(GPU_124, **sources()).fingerprint) == known
+    assert set(deps(GPU_124, **sources(CXX="g++-13")).fingerprint) == known
+    assert set(deps(host(system="windows"), extensions=[TOY]).fingerprint) == known
 
 
 def test_a_stage_that_needs_no_compiler_runs_again_where_one_is_needed() -> None:
-    assert deps(host()).inputs["compiles"] is False
+    assert deps(host()).fingerprint["compiles"] is False
     assert not deps(host()).job.compiles
     assert deps(host(), extensions=[TOY]).job.compiles
     assert deps(GPU_124, **sources()).job.compiles
 
 
 def test_a_clang_that_was_asked_for_is_looked_at_again_where_the_limit_moves() -> None:
-    inputs = deps(GPU_124, **sources(CC="clang-17", CXX="clang++-17")).inputs
+    inputs = deps(GPU_124, **sources(CC="clang-17", CXX="clang++-17")).fingerprint
     assert inputs["clang_max"] == 17
 
 
@@ -85,7 +92,7 @@ def test_deps_says_which_compiler_it_takes_in_place_of_the_usual_one(
             script.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     fields: dict[str, Any] = dict.fromkeys(DepsJob.__dataclass_fields__)
-    given = {"limits": Limits("12.8", 14), "git_needed": "to stop here", "compiles": True}
+    given = {"limits": CompilerLimits("12.8", 14), "git_needed": "to stop here", "compiles": True}
     with pytest.raises(MissingToolError, match="git is needed to stop here"):
         action.run(DepsJob(**{**fields, **given}))
     assert heard == [
@@ -100,17 +107,17 @@ def test_deps_refuses_a_compiler_only_where_something_is_compiled(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     fields: dict[str, Any] = dict.fromkeys(DepsJob.__dataclass_fields__)
-    given = {"limits": Limits(), "git_needed": "to stop here", "compiles": compiles}
+    given = {"limits": CompilerLimits(), "git_needed": "to stop here", "compiles": compiles}
     stops = "there is no C.. compiler" if compiles else "git is needed to stop here"
     with pytest.raises(MissingToolError, match=stops):
         action.run(DepsJob(**{**fields, **given}))
 
 
 def test_a_windows_sdk_that_goes_is_seen_like_a_compiler_that_moves() -> None:
-    msvc = Captured("", {"WindowsSdkDir": "C:\\Kits\\", "WindowsSDKVersion": "10.0\\"}, ())
+    msvc = MsvcEnvironment("", {"WindowsSdkDir": "C:\\Kits\\", "WindowsSDKVersion": "10.0\\"}, ())
     cl = Program("cl.exe", "14.44")
-    made = Deps("", "3.12.0", "1", None, "", None, None, cl, cl, cl, cl, None, msvc)
-    stamped = action._stamps(made, Cache()).files
+    made = DepsManifest("", "3.12.0", "1", None, "", None, None, cl, cl, cl, cl, None, msvc)
+    stamped = action._read_toolchain_stamps(made, CompilerCache()).files
     assert set(stamped) == {"cl.exe", "C:\\Kits\\Include\\10.0\\um\\Windows.h"}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.stages.deps.toolkit import pins
+from tasks.stages.deps.toolkit import list_toolkit_pins
 
 
 def installed(site: Path, name: str, version: str, *requires: str) -> None:
@@ -27,14 +27,14 @@ def test_pins_are_the_toolkit_and_what_its_extras_require(tmp_path: Path) -> Non
     installed(tmp_path, "nvidia-nvvm", "13.0.88")
     asked = ("cuda-toolkit[nvcc]==13.0.*",)
     expected = ("cuda-toolkit==13.0.2", "nvidia-cuda-nvcc==13.0.88", "nvidia-nvvm==13.0.88")
-    assert pins(tmp_path, asked) == expected
+    assert list_toolkit_pins(tmp_path, asked) == expected
     installed(tmp_path, "nvidia-cublas", "13.4.1.3")  # torch brings it, later
     installed(tmp_path, "nvidia-cudnn-cu13", "9.26.0.51")
-    assert pins(tmp_path, asked) == expected
+    assert list_toolkit_pins(tmp_path, asked) == expected
 
 
 def test_a_package_for_another_system_is_no_pin(tmp_path: Path) -> None:
     installed(tmp_path, "cuda-toolkit", "13.0.2", "nvidia-cuda-nvcc; extra == 'nvcc'")
     installed(tmp_path, "nvidia-cuda-nvcc", "13.0.88")
     asked = ("cuda-toolkit[nvcc]==13.0.*", "nvidia-nccl-cu13; sys_platform == 'plan9'")
-    assert len(pins(tmp_path, asked)) == 2
+    assert len(list_toolkit_pins(tmp_path, asked)) == 2

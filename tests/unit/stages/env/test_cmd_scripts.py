@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.core.errors import BuildError
+from tasks.core.errors import TorchyardError
 from tasks.core.quoting import cmd
 from tasks.stages.env.job import Environment
-from tasks.stages.env.scripts import text_of
+from tasks.stages.env.scripts import render_script
 from tests.support.cmdreader import NASTY, assignments
 from tests.support.rows import each_row
 from tests.support.shellcases import JOB
@@ -30,7 +30,7 @@ names = st.from_regex(r"V_[A-Za-z0-9_]{0,6}", fullmatch=True)
 
 
 def of(environment: Environment, kind: str = "env.bat") -> str:
-    return text_of(WINDOWS, PurePath(kind), environment)
+    return render_script(WINDOWS, PurePath(kind), environment)
 
 
 @pytest.mark.parametrize("delayed", [False, True])
@@ -74,14 +74,14 @@ def test_run_bat_needs_one_form_alone(values: dict[str, str]) -> None:
     ],
 )
 def test_what_a_batch_file_cannot_hold_is_refused(value: str, why: str) -> None:
-    with pytest.raises(BuildError, match=rf"a batch file cannot hold the value .*: .*{why}"):
-        cmd.assign("V_A", value)
+    with pytest.raises(TorchyardError, match=rf"a batch file cannot hold the value .*: .*{why}"):
+        cmd.format_cmd_assignment("V_A", value)
 
 
 @each_row("bad", ["V A", "V=A", "V%A", "2V", "", "V(x)", "Vä", "V!"])
 def test_a_name_that_a_batch_file_cannot_hold_is_refused(bad: str) -> None:
-    with pytest.raises(BuildError, match=r"cmd cannot hold a variable named .*\n.*rename it"):
-        cmd.assign(bad, "1")
+    with pytest.raises(TorchyardError, match=r"cmd cannot hold a variable named .*\n.*rename it"):
+        cmd.format_cmd_assignment(bad, "1")
 
 
 def test_every_line_is_silent_and_ends_as_windows_has_it() -> None:

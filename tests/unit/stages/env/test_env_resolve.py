@@ -7,31 +7,35 @@ from typing import Any
 
 import pytest
 
-from tasks.core.deps_model import Captured, CudaHome, Deps, Program
-from tasks.core.errors import BuildError, SettingsError
+from tasks.core.deps_model import CudaHome, DepsManifest, MsvcEnvironment, Program
+from tasks.core.errors import SettingsError, TorchyardError
 from tasks.core.model import Arch, Layout
-from tasks.core.resolution import Choice
-from tasks.knowledge.grammar import cmake_architectures, for_extension, for_torch_cmake
+from tasks.core.resolution import Resolution
+from tasks.knowledge.grammar import (
+    format_cmake_archs,
+    format_extension_archs,
+    format_torch_cmake_archs,
+)
 from tasks.settings.build import Build
 from tasks.settings.schema import Settings
 from tasks.stages.env.job import ArchLists, Environment, EnvJob
 from tasks.stages.env.plan import plan
-from tasks.stages.env.resolve import resolve
+from tasks.stages.env.resolve import resolve_environments
 from tests.support.actionyard import PREBUILT
 from tests.support.checkout import KNOWLEDGE
 
 NONE = Program("", "")
 PINS = ("nvidia-cuda-nvcc==13.2.86",)
-MSVC = Captured(
+MSVC = MsvcEnvironment(
     "vcvarsall x64",
     {"INCLUDE": r"C:\VS\include;C:\SDK\include", "VCToolsVersion": "14.44.35207"},
     (r"C:\VS\VC\bin", r"C:\SDK\bin"),
 )
 
 
-def deps(home: str | None = "/y/build/p/cuda", **changes: Any) -> Deps:
+def deps(home: str | None = "/y/build/p/cuda", **changes: Any) -> DepsManifest:
     toolkit = CudaHome(home, "13.2.86", PINS) if home else None
-    given = Deps(
+    given = DepsManifest(
         python="/y/build/p/venv/bin/python",
         python_version="3.11.7",
         identity="1",
@@ -80,9 +84,9 @@ def job(**changes: Any) -> EnvJob:
 
 def lists(made: EnvJob) -> ArchLists:
     return ArchLists(
-        for_torch_cmake(KNOWLEDGE, made.torch, made.targets, made.ptx),
-        for_extension(KNOWLEDGE, made.torch, made.targets, made.ptx),
-        cmake_architectures(made.targets, made.ptx),
+        format_torch_cmake_archs(KNOWLEDGE, made.torch, made.targets, made.ptx),
+        format_extension_archs(KNOWLEDGE, made.torch, made.targets, made.ptx),
+        format_cmake_archs(made.targets, made.ptx),
     )
 
 
@@ -91,11 +95,13 @@ def windows(**changes: Any) -> tuple[Environment, Environment]:
     made = job(system="windows", venv=venv, flags={}, variables={}, **changes)
     toolkit = CudaHome(r"C:\y\build\p\cuda", "13.2.86", PINS)
     scripts = r"C:\y\build\p\venv\Scripts"
-    return resolve(made, deps(toolkit=toolkit, scripts=scripts, cc=NONE, cxx=NONE, msvc=MSVC))
+    return resolve_environments(
+        made, deps(toolkit=toolkit, scripts=scripts, cc=NONE, cxx=NONE, msvc=MSVC)
+    )
 
 
 def test_a_source_build_gets_exactly_this() -> None:
-    full, _ = resolve(job(), deps())
+    full, _ = resolve_environments(job(), deps())
     assert full.set == {
         "PYTHONNOUSERSITE": "1",
         "VIRTUAL_ENV": "/y/build/p/venv",
@@ -122,42 +128,44 @@ def test_a_source_build_gets_exactly_this() -> None:
 
 def test_a_folder_that_is_configured_keeps_the_room_for_rpath_that_it_has() -> None:
     name = "CMAKE_BUILD_RPATH_USE_ORIGIN"
-    full, _ = resolve(job(), deps())
-    assert name not in full.settled({"CMAKE_GENERATOR": "Ninja"}).set
-    assert full.settled({name: "ON"}).set[name] == "ON"
-    asked, _ = resolve(job(variables={name: "OFF"}), deps())
-    assert asked.settled({name: "ON"}).set[name] == "OFF"
+    full, _ = resolve_environments(job(), deps())
+    assert name not in full.keep_configured_launchers({"CMAKE_GENERATOR": "Ninja"}).set
+    assert full.keep_configured_launchers({name: "ON"}).set[name] == "ON"
+    asked, _ = resolve_environments(job(variables={name: "OFF"}), deps())
+    assert asked.keep_configured_launchers({name: "ON"}).set[name] == "OFF"
 
 
 def test_flags_of_torchs_build_do_not_reach_the_extensions() -> None:
-    _, extension = resolve(job(), deps())
-    other, same = resolve(job(flags={"USE_NCCL": True}, variables={}, build_type="Debug"), deps())
+    _, extension = resolve_environments(job(), deps())
+    other, same = resolve_environments(
+        job(flags={"USE_NCCL": True}, variables={}, build_type="Debug"), deps()
+    )
     assert extension == same != other
     assert not [name for name in extension.set if name.startswith(("USE_", "BUILD_", "CMAKE_"))]
     assert extension.set["CUDAARCHS"] == "89-real;120-real"
 
 
 def test_torchs_own_tree_gets_no_cmake_architectures() -> None:
-    full, _ = resolve(job(), deps())
+    full, _ = resolve_environments(job(), deps())
     assert not {"CUDAARCHS", "CMAKE_CUDA_ARCHITECTURES"} & full.set.keys()
     assert {"CUDAARCHS", "CMAKE_CUDA_ARCHITECTURES"} <= set(full.unset)
 
 
 @pytest.mark.parametrize("strategy", ["prebuilt", "existing"])
 def test_without_a_source_build_both_are_the_same(strategy: str) -> None:
-    full, extension = resolve(job(strategy=strategy), deps())
+    full, extension = resolve_environments(job(strategy=strategy), deps())
     assert replace(full, why={}) == extension
     assert "USE_NCCL" not in full.set
 
 
 def test_ptx_is_asked_for_on_the_newest_target() -> None:
-    _, extension = resolve(job(ptx=True), deps())
+    _, extension = resolve_environments(job(ptx=True), deps())
     assert extension.set["TORCH_CUDA_ARCH_LIST"] == "8.9;12.0+PTX"
     assert extension.set["CUDAARCHS"] == "89-real;120"
 
 
 def test_a_cpu_build_sees_no_toolkit() -> None:
-    full, extension = resolve(job(cuda=None, targets=(), flags={}), deps(home=None))
+    full, extension = resolve_environments(job(cuda=None, targets=(), flags={}), deps(home=None))
     assert full.set["USE_CUDA"] == "0"
     assert full.prepend == {"PATH": ("/y/build/p/venv/bin",)}
     cuda = {"CUDA_HOME", "CUDA_PATH", "CUDACXX", "TORCH_CUDA_ARCH_LIST", "CUDAHOSTCXX"}
@@ -165,7 +173,9 @@ def test_a_cpu_build_sees_no_toolkit() -> None:
 
 
 def test_an_existing_torch_keeps_its_interpreter_and_gets_tools_beside_it() -> None:
-    _, extension = resolve(job(strategy="existing"), deps(overlay="/y/build/p/overlay"))
+    _, extension = resolve_environments(
+        job(strategy="existing"), deps(overlay="/y/build/p/overlay")
+    )
     assert extension.set["PYTHONPATH"] == "/y/build/p/overlay"
     assert "VIRTUAL_ENV" not in extension.set
     assert "PYTHONPATH" not in extension.unset
@@ -184,28 +194,30 @@ def test_the_toolkits_libraries_are_on_the_path_only_where_torch_needs_them(
     strategy: str, home: str, pins: tuple[str, ...], needed: bool
 ) -> None:
     toolkit = CudaHome(home, "12.4.131", pins)
-    full, _ = resolve(job(strategy=strategy), deps(toolkit=toolkit))
+    full, _ = resolve_environments(job(strategy=strategy), deps(toolkit=toolkit))
     expected = {"LD_LIBRARY_PATH": (f"{home}/lib64",)} if needed else {}
     assert {name: full.prepend[name] for name in full.prepend if name != "PATH"} == expected
 
 
 def test_mkl_of_python_packages_is_found_in_the_venv() -> None:
-    full, extension = resolve(job(blas="mkl"), deps())
+    full, extension = resolve_environments(job(blas="mkl"), deps())
     assert (full.set["BLAS"], full.set["CMAKE_PREFIX_PATH"]) == ("MKL", "/y/build/p/venv")
     assert "BLAS" not in extension.set
-    openblas, _ = resolve(job(blas="openblas"), deps())
+    openblas, _ = resolve_environments(job(blas="openblas"), deps())
     assert openblas.set["BLAS"] == "OpenBLAS"
     assert "CMAKE_PREFIX_PATH" in openblas.unset
 
 
 def test_what_a_person_wrote_into_build_env_wins() -> None:
-    full, _ = resolve(job(variables={"CMAKE_GENERATOR": "Unix Makefiles", "MAX_JOBS": "3"}), deps())
+    full, _ = resolve_environments(
+        job(variables={"CMAKE_GENERATOR": "Unix Makefiles", "MAX_JOBS": "3"}), deps()
+    )
     assert full.set["CMAKE_GENERATOR"] == "Unix Makefiles"
     assert "MAX_JOBS" not in full.unset
 
 
 def test_nothing_is_both_set_and_unset() -> None:
-    for environment in (*resolve(job(), deps()), *windows()):
+    for environment in (*resolve_environments(job(), deps()), *windows()):
         assert not set(environment.unset) & environment.set.keys()
         assert list(environment.unset) == sorted(environment.unset)
         assert {"MAX_JOBS", "CFLAGS", "NVCC_PREPEND_FLAGS", "PYTHONHOME"} <= set(environment.unset)
@@ -251,19 +263,19 @@ def test_windows_gives_torchs_own_build_the_preprocessor_alone() -> None:
 
 def test_windows_flags_go_by_toolkit_and_release() -> None:
     made = job(system="windows", torch="2.8.0", strategy="prebuilt")
-    _, old = resolve(made, deps(toolkit=CudaHome(r"C:\cuda", "12.9.86", ())))
+    _, old = resolve_environments(made, deps(toolkit=CudaHome(r"C:\cuda", "12.9.86", ())))
     assert not {"CL", "NVCC_APPEND_FLAGS"} & old.set.keys()
     assert old.prepend["PATH"][1:] == (r"C:\cuda\bin",)
-    _, installed = resolve(made, deps(toolkit=CudaHome(r"C:\cuda", "13.0.88", ())))
+    _, installed = resolve_environments(made, deps(toolkit=CudaHome(r"C:\cuda", "13.0.88", ())))
     assert installed.prepend["PATH"][2] == r"C:\cuda\bin\x64"
 
 
 def test_a_folder_that_path_cannot_hold_is_refused() -> None:
-    with pytest.raises(BuildError, match=r"^/a:b/bin: .*PATH.*\n.*move the checkout"):
-        resolve(job(), deps(scripts="/a:b/bin"))
+    with pytest.raises(TorchyardError, match=r"^/a:b/bin: .*PATH.*\n.*move the checkout"):
+        resolve_environments(job(), deps(scripts="/a:b/bin"))
 
 
-def choice(**changes: Any) -> Choice:
+def choice(**changes: Any) -> Resolution:
     return replace(PREBUILT, **changes)
 
 
@@ -271,20 +283,23 @@ LAYOUT = Layout(PurePosixPath("/y"), "p", PurePosixPath("/y/wheelhouse"))
 
 
 def inputs(build: Mapping[str, Any], **changes: Any) -> Mapping[str, Any]:
-    return plan(Settings(build=Build(**build)), LAYOUT, choice(**changes), KNOWLEDGE).inputs
+    return plan(Settings(build=Build(**build)), LAYOUT, choice(**changes), KNOWLEDGE).fingerprint
 
 
 def test_the_stage_leaves_three_manifests_and_a_script_per_shell() -> None:
     stage = plan(Settings(), LAYOUT, choice(), KNOWLEDGE)
-    assert [leaf.name for leaf in stage.leaves] == [
+    assert [leaf.name for leaf in stage.outputs] == [
         *("env.json", "extension-env.json", "cache-env.json"),
     ]
     names = ("env.sh", "env.ps1", "run.sh", "run.ps1", "run")
-    assert stage.also == tuple(LAYOUT.build / name for name in names)
-    assert stage.reads == (LAYOUT.manifest("deps"), LAYOUT.manifest("cache"))
+    assert stage.extra_outputs == tuple(LAYOUT.build / name for name in names)
+    assert stage.inputs == (
+        LAYOUT.compute_manifest_path("deps"),
+        LAYOUT.compute_manifest_path("cache"),
+    )
     source = plan(Settings(), LAYOUT, choice(strategy="source"), KNOWLEDGE)
-    assert source.reads == (*stage.reads, LAYOUT.manifest("source"))
-    windows = plan(Settings(), LAYOUT, choice(system="windows"), KNOWLEDGE).also
+    assert source.inputs == (*stage.inputs, LAYOUT.compute_manifest_path("source"))
+    windows = plan(Settings(), LAYOUT, choice(system="windows"), KNOWLEDGE).extra_outputs
     assert [path.name for path in windows] == ["env.bat", "env.ps1", "run.bat", "run.ps1"]
 
 
@@ -318,4 +333,4 @@ def test_what_torchs_cmake_cannot_read_is_refused_before_anything_is_built(
 ) -> None:
     with pytest.raises(SettingsError, match=what) as caught:
         plan(Settings(), LAYOUT, choice(strategy="source", **changes), KNOWLEDGE)
-    assert caught.value.where == where
+    assert caught.value.location == where

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from tasks.core.deps_model import Cache, Captured, CudaHome
-from tasks.core.digest import canonical
+from tasks.core.deps_model import CompilerCache, CudaHome, MsvcEnvironment
+from tasks.core.digest import format_canonical_json
 from tasks.settings.schema import Settings
 from tasks.stages.env.action import run
 from tasks.stages.env.job import Environment
 from tasks.stages.env.plan import plan
-from tasks.stages.env.runtime import resolve_runtime
+from tasks.stages.env.runtime import resolve_runtime_environment
 from tasks.stages.env.scripts import write_wrappers
 from tasks.system import manifests
 from tests.support.checkout import KNOWLEDGE
@@ -30,7 +30,7 @@ from tests.unit.stages.env.test_env_resolve import LAYOUT, NONE, PINS, choice, d
 
 
 def test_a_program_gets_exactly_this() -> None:
-    found = resolve_runtime(job(runtime={"DEVICE": "auto"}), deps())
+    found = resolve_runtime_environment(job(runtime={"DEVICE": "auto"}), deps())
     assert found.set == {
         "PYTHONNOUSERSITE": "1",
         "VIRTUAL_ENV": "/y/build/p/venv",
@@ -48,23 +48,25 @@ def test_a_program_gets_exactly_this() -> None:
 
 def test_an_existing_interpreter_is_the_python_that_runs() -> None:
     tools = deps(python="/opt/conda/bin/python", overlay="/y/build/p/overlay", scripts="/y/o/bin")
-    found = resolve_runtime(job(strategy="existing"), tools)
+    found = resolve_runtime_environment(job(strategy="existing"), tools)
     assert found.prepend["PATH"] == ("/opt/conda/bin", "/y/o/bin", "/y/build/p/cuda/bin")
     assert {"PYTHONPATH", "VIRTUAL_ENV"} <= set(found.unset)
     windows = job(strategy="existing", system="windows", venv=PureWindowsPath(r"C:\y\venv"))
     tools = deps(python=r"C:\Py\python.exe", overlay=r"C:\y\o", scripts=r"C:\y\o\bin", home=None)
-    assert resolve_runtime(windows, tools).prepend["PATH"][0] == r"C:\Py"
+    assert resolve_runtime_environment(windows, tools).prepend["PATH"][0] == r"C:\Py"
 
 
 def test_a_torch_for_the_cpu_gets_no_toolkit() -> None:
-    found = resolve_runtime(job(cuda=None, targets=()), deps(home=None, cc=NONE, cxx=NONE))
+    found = resolve_runtime_environment(
+        job(cuda=None, targets=()), deps(home=None, cc=NONE, cxx=NONE)
+    )
     assert found.set == {"PYTHONNOUSERSITE": "1", "VIRTUAL_ENV": "/y/build/p/venv"}
 
 
 def test_what_is_compiled_at_first_use_on_windows_has_msvc_around_it() -> None:
     windows = job(system="windows", venv=PureWindowsPath(r"C:\y\venv"))
-    msvc = Captured("vcvarsall x64", {"INCLUDE": r"C:\VS\include"}, (r"C:\VS\bin",))
-    found = resolve_runtime(windows, deps(msvc=msvc))
+    msvc = MsvcEnvironment("vcvarsall x64", {"INCLUDE": r"C:\VS\include"}, (r"C:\VS\bin",))
+    found = resolve_runtime_environment(windows, deps(msvc=msvc))
     assert found.set["INCLUDE"] == r"C:\VS\include"
     assert found.why["INCLUDE"] == "vcvarsall x64"
     assert found.prepend["PATH"][-1] == r"C:\VS\bin"
@@ -73,18 +75,18 @@ def test_what_is_compiled_at_first_use_on_windows_has_msvc_around_it() -> None:
 
 def test_libraries_of_the_toolkit_are_found_where_torch_was_linked_against_them() -> None:
     linked = deps(toolkit=CudaHome("/usr/local/cuda", "12.4.131", ()))
-    found = resolve_runtime(job(), linked)
+    found = resolve_runtime_environment(job(), linked)
     assert found.prepend["LD_LIBRARY_PATH"] == ("/usr/local/cuda/lib64",)
-    assert "LD_LIBRARY_PATH" not in resolve_runtime(job(), deps()).prepend
+    assert "LD_LIBRARY_PATH" not in resolve_runtime_environment(job(), deps()).prepend
 
 
 def test_what_a_person_wrote_into_runtime_env_wins_and_empty_is_unset_on_windows() -> None:
     runtime = {"CUDA_HOME": "/mine", "PYTHONPATH": "/src", "PYTHONNOUSERSITE": ""}
-    found = resolve_runtime(job(runtime=runtime), deps())
+    found = resolve_runtime_environment(job(runtime=runtime), deps())
     assert {name: found.set[name] for name in runtime} == runtime
     assert "PYTHONPATH" not in found.unset
     windows = job(runtime=runtime, system="windows", venv=PureWindowsPath(r"C:\y\venv"))
-    gone = resolve_runtime(windows, deps(cc=NONE, cxx=NONE))
+    gone = resolve_runtime_environment(windows, deps(cc=NONE, cxx=NONE))
     assert "PYTHONNOUSERSITE" in gone.unset
     assert "PYTHONNOUSERSITE" not in gone.set
 
@@ -105,14 +107,16 @@ def test_errors_are_told_where_they_happen_on_request() -> None:
 def test_a_changed_run_time_environment_rebuilds_nothing(tmp_path: Path) -> None:
     """The stage runs again, and what others read of it keeps its bytes."""
     assert stage({}).inputs != stage({"env": {"DEVICE": "cpu"}}).inputs
-    manifests.publish(tmp_path / "deps.json", deps(home="/c", toolkit=CudaHome("/c", "13.2", PINS)))
-    manifests.publish(tmp_path / "cache.json", Cache())
+    manifests.write_manifest(
+        tmp_path / "deps.json", deps(home="/c", toolkit=CudaHome("/c", "13.2", PINS))
+    )
+    manifests.write_manifest(tmp_path / "cache.json", CompilerCache())
     files = {"deps": tmp_path / "deps.json", "cache": tmp_path / "cache.json"}
     here = {"scripts": (tmp_path / "env.sh",), "wrappers": (tmp_path / "run.sh",)}
     made = job(strategy="prebuilt", templates=TEMPLATES, **files, **here)
     left, scripts = [], []
     for runtime in ({}, {"DEVICE": "cpu"}):
-        left.append([canonical(one) for one in run(replace(made, runtime=runtime))])
+        left.append([format_canonical_json(one) for one in run(replace(made, runtime=runtime))])
         scripts.append([(tmp_path / name).read_text() for name in ("env.sh", "run")])
     assert left[0] == left[1]
     assert scripts[0][0] == scripts[1][0]

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.core.errors import BuildError
+from tasks.core.errors import TorchyardError
 from tasks.stages.env.job import Environment
 from tasks.stages.env.scripts import write_scripts
-from tasks.system.hardware.capacity import safe_jobs
+from tasks.system.hardware.capacity import compute_safe_jobs
 from tests.support.shellcases import (
     EVERY_SHELL,
     JOB,
@@ -106,7 +106,7 @@ def test_zsh_may_have_any_options(options: str, tmp_path: Path) -> None:
     look = f"V_C='*'; f() {{ . {written}; }}; f; /usr/bin/env -0 > in; f; torchyard_deactivate; "
     said("zsh", f"setopt {options}; {look}/usr/bin/env -0 > out; exit 0", tmp_path, base)
     own = {"V_C": "*"} if "allexport" in options else {}
-    assert environment_of(tmp_path / "in") == seen({**nasty.over(base), **own})
+    assert environment_of(tmp_path / "in") == seen({**nasty.build_child_environment(base), **own})
     assert environment_of(tmp_path / "out") == seen({**base, **own})
 
 
@@ -121,7 +121,7 @@ def test_aliases_of_what_it_uses_do_not_matter(shell: str, tmp_path: Path) -> No
     code = f"{expand}{hostile}. {written}\n/usr/bin/env -0 > in\ntorchyard_deactivate\n"
     said(shell, f"{code}/usr/bin/env -0 > out", tmp_path)
     base = {"PATH": "/usr/bin:/bin"}
-    assert environment_of(tmp_path / "in") == SMALL.over(base)
+    assert environment_of(tmp_path / "in") == SMALL.build_child_environment(base)
     assert environment_of(tmp_path / "out") == base
 
 
@@ -160,7 +160,7 @@ def test_another_profile_takes_the_first_one_back(shell: str, tmp_path: Path) ->
     base = {"PATH": "/usr/bin:/bin:/b", "V_B": "b"}
     code = f". {one}; . {two}; /usr/bin/env -0 > in; torchyard_deactivate; /usr/bin/env -0 > out"
     said(shell, code, tmp_path, base)
-    assert environment_of(tmp_path / "in") == other.over(base)
+    assert environment_of(tmp_path / "in") == other.build_child_environment(base)
     assert environment_of(tmp_path / "out") == base
 
 
@@ -212,13 +212,13 @@ def test_a_folder_that_is_there_already_moves_to_the_front(tmp_path: Path) -> No
 @pytest.mark.parametrize("bad", ["V A", "V-A", "2V", "V(x)", "V\nA", "", "Ä", "V;x", "UID", "path"])
 def test_a_name_that_the_shell_cannot_hold_is_refused(bad: str, tmp_path: Path) -> None:
     job = replace(JOB, scripts=(tmp_path / "env.sh",))
-    with pytest.raises(BuildError, match=r"(?s)variable .*→ (rename it|take it out)"):
+    with pytest.raises(TorchyardError, match=r"(?s)variable .*→ (rename it|take it out)"):
         write_scripts(job, Environment({bad: "1"}, {}, (), ":"))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_jobs_by_hand_are_in_the_script_unless_a_person_chose_them(tmp_path: Path) -> None:
-    assert safe_jobs() >= 1
+    assert compute_safe_jobs() >= 1
     job = replace(JOB, scripts=(tmp_path / "env.sh",))
     mine = replace(SMALL, set={"MAX_JOBS": "7"})
     write_scripts(job, replace(mine, set={}, unset=("MAX_JOBS",)))

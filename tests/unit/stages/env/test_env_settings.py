@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tasks.core.deps_model import Cache, CudaHome, Deps
+from tasks.core.deps_model import CompilerCache, CudaHome, DepsManifest
 from tasks.core.errors import SettingsError
 from tasks.settings.schema import Settings
 from tasks.stages.env.plan import plan
-from tasks.stages.env.reasons import SET
-from tasks.stages.env.resolve import resolve
-from tasks.stages.env.runtime import resolve_runtime
+from tasks.stages.env.reasons import SET_REASONS
+from tasks.stages.env.resolve import resolve_environments
+from tasks.stages.env.runtime import resolve_runtime_environment
 from tests.support.checkout import KNOWLEDGE
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import host
@@ -50,14 +50,17 @@ def test_what_a_script_of_the_system_cannot_hold_is_refused_by_its_key(
     section: str, system: str, name: str, value: str, what: str
 ) -> None:
     error = refused(system, section, {name: value})
-    assert error.where == f"{section}.env.{name}"
-    assert what in error.what
-    assert error.todo
+    assert error.location == f"{section}.env.{name}"
+    assert what in error.message
+    assert error.hint
 
 
 def test_two_names_that_are_one_on_windows_are_refused_there() -> None:
     error = refused("windows", "build", {"Lib": "a", "LIB": "b"})
-    assert (error.where, error.what) == ("build.env.LIB", "Lib and LIB are one variable on Windows")
+    assert (error.location, error.message) == (
+        "build.env.LIB",
+        "Lib and LIB are one variable on Windows",
+    )
     asked = Settings.model_validate({"runtime": {"env": {"Lib": "a", "LIB": "b"}}})
     assert plan(asked, LAYOUT, choice(), KNOWLEDGE).job.runtime == {"Lib": "a", "LIB": "b"}
 
@@ -75,14 +78,14 @@ def test_lines_are_no_matter_where_no_cmd_reads_them() -> None:
 
 def test_an_empty_value_is_an_unset_variable_on_windows() -> None:
     made = job(system="windows", variables={"V_A": "", "V_B": "b"}, flags={})
-    full, _ = resolve(made, deps(cc=NONE, cxx=NONE))
+    full, _ = resolve_environments(made, deps(cc=NONE, cxx=NONE))
     assert "V_A" not in full.set
     assert "V_A" in full.unset
     assert full.why["V_A"] == "build.env says so"
-    assert resolve(job(variables={"V_A": ""}), deps())[0].set["V_A"] == ""
+    assert resolve_environments(job(variables={"V_A": ""}), deps())[0].set["V_A"] == ""
 
 
-def on(system: str) -> Deps:
+def on(system: str) -> DepsManifest:
     """What deps would have made there."""
     if system != "windows":
         return deps()
@@ -102,8 +105,10 @@ def test_every_variable_of_every_profile_has_a_reason(
         except SettingsError:
             continue  # needs a toolkit that this host lacks, or another system
         made = next(stage.job for stage in plan.stages if stage.name == "env")
-        full, extension = resolve(made, on(system), Cache(kind, "/usr/bin/ccache"))
-        for environment in (full, resolve_runtime(made, on(system))):
+        full, extension = resolve_environments(
+            made, on(system), CompilerCache(kind, "/usr/bin/ccache")
+        )
+        for environment in (full, resolve_runtime_environment(made, on(system))):
             assert [name for name in environment.names if not environment.why.get(name)] == []
         assert extension.why == {}
         tried += 1
@@ -111,4 +116,6 @@ def test_every_variable_of_every_profile_has_a_reason(
 
 
 def test_reasons_fit_beside_what_they_are_for() -> None:
-    assert [why for why in SET.values() if len(why) > 80 or not why.isascii() or "\n" in why] == []
+    assert [
+        why for why in SET_REASONS.values() if len(why) > 80 or not why.isascii() or "\n" in why
+    ] == []

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tree_sitter import Language, Node, Parser
 
-from tasks.core.errors import BuildError
+from tasks.core.errors import TorchyardError
 from tasks.stages.env.job import Environment
-from tasks.stages.env.scripts import text_of
+from tasks.stages.env.scripts import render_script
 from tests.support.shellcases import JOB, folder, script, text
 
 QUOTES = "'\u2018\u2019\u201a\u201b"
@@ -120,32 +120,32 @@ def test_powershell_reads_the_values_that_were_written(
     unset = tuple(sorted(gone - values.keys()))
     environment = Environment(values, {"PATH": tuple(folders)}, unset, ";", mild)
     reasons = dict.fromkeys(environment.names, why)
-    read = read_back(text_of(JOB, PurePath(kind), replace(environment, why=reasons)))
+    read = read_back(render_script(JOB, PurePath(kind), replace(environment, why=reasons)))
     given = {n: v for n, v in mild.items() if n not in values and n not in gone}
     assert read == Read({**given, **values}, set(unset), list(environment.names), {"PATH": folders})
 
 
 def test_a_default_gives_way_in_powershell_too() -> None:
-    found = text_of(JOB, PurePath("env.ps1"), Environment({}, {}, (), ";", {"V_A": "it's"}))
+    found = render_script(JOB, PurePath("env.ps1"), Environment({}, {}, (), ";", {"V_A": "it's"}))
     assert "if (-not (Test-Path -LiteralPath 'Env:V_A')) { $env:V_A = 'it''s' }" in found
 
 
 @pytest.mark.parametrize("bad", ["V=A", "2V", "", "V\nA", "V}", "V`"])
 def test_a_name_that_powershell_cannot_hold_is_refused(bad: str) -> None:
     with pytest.raises(
-        BuildError, match=r"(?s)PowerShell cannot hold a variable named .*rename it"
+        TorchyardError, match=r"(?s)PowerShell cannot hold a variable named .*rename it"
     ):
-        text_of(JOB, PurePath("env.ps1"), Environment({bad: "1"}, {}, (), ";"))
+        render_script(JOB, PurePath("env.ps1"), Environment({bad: "1"}, {}, (), ";"))
 
 
 def test_a_nul_is_refused_by_name() -> None:
     for kind in ("env.sh", "env.ps1", "env.bat"):
-        with pytest.raises(BuildError, match="NUL"):
-            text_of(JOB, PurePath(kind), Environment({"V_A": "a\0b"}, {}, (), ":"))
+        with pytest.raises(TorchyardError, match="NUL"):
+            render_script(JOB, PurePath(kind), Environment({"V_A": "a\0b"}, {}, (), ":"))
 
 
 def test_what_is_global_is_taken_away_by_its_end() -> None:
-    found = text_of(JOB, PurePath("env.ps1"), Environment({"V_A": "1"}, {}, (), ";"))
+    found = render_script(JOB, PurePath("env.ps1"), Environment({"V_A": "1"}, {}, (), ";"))
     made = set(re.findall(r"\$global:(\w+) =", found)) | set(
         re.findall(r"function global:(\w+)", found)
     )
@@ -153,7 +153,7 @@ def test_what_is_global_is_taken_away_by_its_end() -> None:
     end = found[found.index("function global:") :]
     assert "Remove-Variable -Name _torchyard -Scope Global" in end
     assert r"Remove-Item -LiteralPath 'Function:\torchyard_deactivate'" in end
-    run = text_of(JOB, PurePath("run.ps1"), Environment({"V_A": "1"}, {}, (), ";"))
+    run = render_script(JOB, PurePath("run.ps1"), Environment({"V_A": "1"}, {}, (), ";"))
     assert "$global:" not in run.replace("$global:LASTEXITCODE", "")
     assert run.index("\ntry {") < run.index("} finally {") < run.index("\nexit $code")
 
@@ -173,14 +173,18 @@ def test_real_powershell_gives_the_same_environment_and_takes_it_back(tmp_path: 
     once, back = (
         dict(re.findall(r'"(V_A|V_B|PATH)":"(.*?)"', n)) for n in done.stdout.splitlines()
     )
-    assert once == {n: v for n, v in environment.over(base).items() if n != "HOME"}
+    assert once == {
+        n: v for n, v in environment.build_child_environment(base).items() if n != "HOME"
+    }
     assert back == {n: v for n, v in base.items() if n != "HOME"}
 
 
 @needs_pwsh
 def test_real_powershell_hands_arguments_and_exit_code_on(tmp_path: Path) -> None:
     path = tmp_path / "run.ps1"
-    path.write_text(text_of(JOB, path, Environment({"V_A": "1"}, {}, (), ":")), encoding="utf-8")
+    path.write_text(
+        render_script(JOB, path, Environment({"V_A": "1"}, {}, (), ":")), encoding="utf-8"
+    )
     code = (
         f"& '{path}' /bin/sh -c 'printf \"[%s]\" \"$V_A\" \"$@\"; exit 7' sh 'a b' '' lr=0.1 '\"'"
     )

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.deps_model import Cache
-from tasks.core.errors import BuildError
+from tasks.core.deps_model import CompilerCache
+from tasks.core.errors import TorchyardError
 from tasks.core.model import Arch
 from tasks.knowledge.archs import MachineCode
-from tasks.stages.env.job import Caching
+from tasks.stages.env.job import CacheEnvironment
 from tasks.stages.extensions import build as building
-from tasks.stages.extensions.archguard import ArchGuard, code_of
+from tasks.stages.extensions.archguard import ArchGuard, parse_nvcc_archs
 from tasks.stages.extensions.job import ExtensionJob
 from tasks.system import files, manifests
 from tests.support.checkout import KNOWLEDGE
@@ -42,11 +42,13 @@ SM_75, SM_89, SM_120 = Arch(7, 5), Arch(8, 9), Arch(12, 0)
 def test_the_options_of_nvcc_say_what_it_makes(
     options: str, cubins: list[Arch], ptx: list[Arch]
 ) -> None:
-    assert code_of(f"nvcc {options} -c a.cu") == MachineCode(frozenset(cubins), frozenset(ptx))
+    assert parse_nvcc_archs(f"nvcc {options} -c a.cu") == MachineCode(
+        frozenset(cubins), frozenset(ptx)
+    )
 
 
 def test_a_command_without_archs_says_nothing() -> None:
-    assert code_of("nvcc -c a.cu -arch=native") is None
+    assert parse_nvcc_archs("nvcc -c a.cu -arch=native") is None
 
 
 def job(folder: Path, setup: str = "", **env: str) -> ExtensionJob:
@@ -71,7 +73,7 @@ def test_a_command_of_cpp_extension_without_a_target_stops(
     tmp_path: Path, line: str, stops: bool
 ) -> None:
     guard = ArchGuard(job(tmp_path), KNOWLEDGE, "13.2")
-    guard.take(line)
+    guard.check_line(line)
     assert guard.stop.is_set() is stops
     assert bool(guard.error) is stops
 
@@ -96,11 +98,13 @@ def test_the_error_names_what_its_setup_py_reads(
     tmp_path: Path, setup: str, env: dict[str, str], way: str
 ) -> None:
     guard = ArchGuard(job(tmp_path, f"import os\n{setup}\n", **env), KNOWLEDGE, "13.2")
-    guard.take(NVCC.format(FOR_75, "_C"))
+    guard.check_line(NVCC.format(FOR_75, "_C"))
     assert guard.error is not None
-    assert guard.error.what.startswith("toy is being compiled for 7.5, not for 12.0 (target.gpus)")
-    assert way in guard.error.todo.splitlines()[0]
-    assert guard.error.where.endswith("setup.py:2" if "gencode" in setup else "(toy)")
+    assert guard.error.message.startswith(
+        "toy is being compiled for 7.5, not for 12.0 (target.gpus)"
+    )
+    assert way in guard.error.hint.splitlines()[0]
+    assert guard.error.location.endswith("setup.py:2" if "gencode" in setup else "(toy)")
 
 
 _SLOW = """
@@ -122,9 +126,9 @@ def test_a_build_is_stopped_before_its_first_command_has_ended(
     slow = _SLOW.format(f"{options}\n\nbuild a.o: cuda_compile a.cu\n")
     argv = (sys.executable, "-c", slow, str(made.tree))
     monkeypatch.setattr(building, "wheel_argv", lambda *_: argv)
-    manifests.publish(made.caching, Caching(Cache(), {}, {}, {}))
-    files.own(made.pool)
+    manifests.write_manifest(made.caching, CacheEnvironment(CompilerCache(), {}, {}, {}))
+    files.create_owned_folder(made.pool)
     began = time.monotonic()
-    with pytest.raises(BuildError, match="stopped at its first command"):
-        building.build(replace(made, jobs=2), DEPS, Path(made.tree))
+    with pytest.raises(TorchyardError, match="stopped at its first command"):
+        building.build_extension(replace(made, jobs=2), DEPS, Path(made.tree))
     assert time.monotonic() - began < 60

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from pytest_mock import MockerFixture
 
-from tasks.core.deps_model import Deps, Program
-from tasks.core.errors import BuildError
+from tasks.core.deps_model import DepsManifest, Program
+from tasks.core.errors import TorchyardError
 from tasks.core.model import Layout
 from tasks.settings.schema import Settings
 from tasks.stages.extensions.job import ExtensionJob
-from tasks.stages.extensions.pins import Wanted, wanted
-from tasks.stages.extensions.plan import plan_all
-from tasks.stages.extensions.sources import fetch
+from tasks.stages.extensions.pins import WheelRequirement, resolve_wheel_requirement
+from tasks.stages.extensions.plan import plan_extensions
+from tasks.stages.extensions.sources import fetch_source
 from tasks.stages.source.job import SourceTree
 from tasks.system import files, manifests
 from tasks.system.python import packages
@@ -55,10 +55,12 @@ def tree(tmp_path: Path) -> Path:
 def job(folder: Path, tree: Path) -> ExtensionJob:
     asked = {"companions": ["triton"], "source": {"path": str(tree)}}
     layout = Layout(folder, "p", folder / "wheelhouse")
-    files.own(layout.build)
-    manifests.publish(layout.manifest("source"), SourceTree(str(tree), "path", "", {}, "", ""))
+    files.create_owned_folder(layout.build)
+    manifests.write_manifest(
+        layout.compute_manifest_path("source"), SourceTree(str(tree), "path", "", {}, "", "")
+    )
     choice = replace(CHOICE, torch="2.16.0a0")
-    (stage,) = plan_all(Settings.model_validate(asked), layout, choice, KNOWLEDGE)
+    (stage,) = plan_extensions(Settings.model_validate(asked), layout, choice, KNOWLEDGE)
     assert isinstance(stage.job, ExtensionJob)
     return replace(stage.job, knowledge=ROOT / "config" / "knowledge")
 
@@ -78,7 +80,7 @@ def test_a_tree_of_main_is_for_a_commit(
     if script:
         (tree / "scripts").mkdir()
         (tree / "scripts" / "install_triton_wheel.sh").write_text(SCRIPTS[script], encoding="utf-8")
-    assert wanted(job(tmp_path, tree)) == Wanted(requirement, NIGHTLY)
+    assert resolve_wheel_requirement(job(tmp_path, tree)) == WheelRequirement(requirement, NIGHTLY)
 
 
 @pytest.mark.parametrize("version", ["2.15.0", "2.16.0", "2.6.0a0"])
@@ -86,22 +88,22 @@ def test_the_tree_of_a_release_is_for_a_version_of_pypi(
     tmp_path: Path, tree: Path, version: str
 ) -> None:
     (tree / "version.txt").write_text(f"{version}\n", encoding="utf-8")
-    assert wanted(job(tmp_path, tree)) == Wanted("triton==3.9.0", "")
+    assert resolve_wheel_requirement(job(tmp_path, tree)) == WheelRequirement("triton==3.9.0", "")
 
 
 def test_a_tree_without_a_pin_says_what_to_do(tmp_path: Path, tree: Path) -> None:
     made = job(tmp_path, tree)
     (tree / ".ci" / "docker" / "ci_commit_pins" / "triton.txt").unlink()
-    with pytest.raises(BuildError) as told:
-        wanted(made)
-    assert told.value.what == "this tree does not say which triton it is for"
-    assert told.value.where.endswith("triton.txt")
-    assert "take triton out of companions" in told.value.todo
+    with pytest.raises(TorchyardError) as told:
+        resolve_wheel_requirement(made)
+    assert told.value.message == "this tree does not say which triton it is for"
+    assert told.value.location.endswith("triton.txt")
+    assert "take triton out of companions" in told.value.hint
 
 
 def test_one_that_the_facts_pair_asks_no_tree(tmp_path: Path, tree: Path) -> None:
     made = replace(job(tmp_path, tree), pinned=None, location="triton~=3.9.0", index="")
-    assert wanted(made) == Wanted("triton~=3.9.0", "")
+    assert resolve_wheel_requirement(made) == WheelRequirement("triton~=3.9.0", "")
 
 
 def test_a_wheel_is_fetched_and_told_by_its_digest(
@@ -111,10 +113,12 @@ def test_a_wheel_is_fetched_and_told_by_its_digest(
     landed.write_bytes(b"wheel")
     download = mocker.patch.object(packages, "download", autospec=True, return_value=landed)
     none = Program("", "")
-    deps = Deps("/v/bin/python", "3.12.0", "1", None, "", None, None, none, none, none, none, None)
+    deps = DepsManifest(
+        "/v/bin/python", "3.12.0", "1", None, "", None, None, none, none, none, none, None
+    )
     made = job(tmp_path, tree)
-    wheel, source = fetch(made, deps)
-    assert source == {"wheel": wheel.name, "sha256": files.artifact(wheel).sha256}
+    wheel, source = fetch_source(made, deps)
+    assert source == {"wheel": wheel.name, "sha256": files.read_artifact(wheel).sha256}
     (one,) = download.call_args.args
     assert (one.requirement, one.index) == ("triton==3.9.0+git1a2b3c4d", NIGHTLY)
     assert (one.python, one.sdist, one.log) == (deps.python, False, made.log)

@@ -8,7 +8,7 @@ import pytest
 
 from tasks.core.errors import SettingsError
 from tasks.core.model import Plan
-from tasks.stages.extensions.order import in_order
+from tasks.stages.extensions.order import sort_by_prerequisites
 from tests.unit.planning.test_decide import host
 from tests.unit.test_plan import plan_of
 
@@ -22,7 +22,7 @@ def planned(*extensions: Any, **asked: Any) -> Plan:
 
 
 def names(plan: Plan) -> list[str]:
-    return [stage.job.name for stage in plan.stages if stage.room == "extensions"]
+    return [stage.job.name for stage in plan.stages if stage.kind == "extensions"]
 
 
 def refused(*extensions: Any) -> str:
@@ -43,16 +43,16 @@ def refused(*extensions: Any) -> str:
 def test_each_comes_after_what_it_needs_and_else_as_it_is_listed(
     after: dict[str, list[str]], order: str
 ) -> None:
-    assert "".join(in_order(after)) == order
+    assert "".join(sort_by_prerequisites(after)) == order
 
 
 def test_a_stage_reads_what_it_comes_after() -> None:
     plan = planned(mine("a", "b"), mine("b"))
     assert names(plan) == ["b", "a"]
-    first, second = (stage for stage in plan.stages if stage.room == "extensions")
-    assert set(first.leaves) <= set(second.reads)
-    assert second.job.after == first.leaves
-    assert not set(second.leaves) & set(first.reads)
+    first, second = (stage for stage in plan.stages if stage.kind == "extensions")
+    assert set(first.outputs) <= set(second.inputs)
+    assert second.job.after == first.outputs
+    assert not set(second.outputs) & set(first.inputs)
 
 
 def test_a_known_one_says_itself_what_it_needs() -> None:
@@ -90,5 +90,5 @@ def test_a_name_that_is_not_there_is_told_the_nearest() -> None:
 
 def test_an_order_is_no_input_but_what_is_read() -> None:
     alone, after = planned(mine("a"), mine("b")), planned(mine("a"), mine("b", "a"))
-    assert alone.stages[-1].inputs == after.stages[-1].inputs
-    assert alone.stages[-1].reads != after.stages[-1].reads
+    assert alone.stages[-1].fingerprint == after.stages[-1].fingerprint
+    assert alone.stages[-1].inputs != after.stages[-1].inputs

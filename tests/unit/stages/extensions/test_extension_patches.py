@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.deps_model import Deps, Program
-from tasks.core.errors import BuildError
+from tasks.core.deps_model import DepsManifest, Program
+from tasks.core.errors import TorchyardError
 from tasks.core.model import Layout
 from tasks.settings.schema import Settings
-from tasks.stages.extensions.check import check
+from tasks.stages.extensions.check import check_extensions
 from tasks.stages.extensions.job import ExtensionJob
-from tasks.stages.extensions.plan import plan
-from tasks.stages.extensions.sources import fetch
+from tasks.stages.extensions.plan import plan_extension
+from tasks.stages.extensions.sources import fetch_source
 from tasks.system import files
 from tests.support.actionyard import CHOICE
 from tests.support.checkout import KNOWLEDGE
@@ -23,7 +23,7 @@ from tests.support.toyextension import make_extension
 
 pytestmark = needs_git
 NONE = Program("", "")
-DEPS = Deps("", "3.12.0", "1", None, "", None, None, NONE, NONE, NONE, NONE, None)
+DEPS = DepsManifest("", "3.12.0", "1", None, "", None, None, NONE, NONE, NONE, NONE, None)
 FIRST = """\
 --- a/toyext/toy.c
 +++ b/toyext/toy.c
@@ -64,10 +64,10 @@ def job(folder: Path, *patches: str, git: bool = False) -> ExtensionJob:
         (folder / name).write_text(text, encoding="utf-8")
     listed = [{"name": "toy", **place, "patches": names}]
     settings = Settings.model_validate({"extensions": listed})
-    check(settings, folder)
+    check_extensions(settings, folder)
     layout = Layout(folder, "p", folder / "wheelhouse")
-    files.own(layout.build)
-    made = plan(settings.extensions[0], settings, layout, CHOICE, KNOWLEDGE).job
+    files.create_owned_folder(layout.build)
+    made = plan_extension(settings.extensions[0], settings, layout, CHOICE, KNOWLEDGE).job
     assert isinstance(made, ExtensionJob)
     return made
 
@@ -85,48 +85,48 @@ def answer(tree: Path) -> str:
 @pytest.mark.parametrize("git", [False, True], ids=["path", "git"])
 def test_patches_are_applied_in_order_to_the_copy_alone(tmp_path: Path, git: bool) -> None:
     made = job(tmp_path, FIRST, SECOND, NEW_FILE, git=git)
-    tree, source = fetch(made, DEPS)
+    tree, source = fetch_source(made, DEPS)
     assert answer(tree) == "#define ANSWER 44"
     assert (tree / "toyext" / "more.h").is_file()
     assert answer(tmp_path / "toy") == "#define ANSWER 42"
-    digests = [files.artifact(patch).sha256 for patch in made.patches]
+    digests = [files.read_artifact(patch).sha256 for patch in made.patches]
     assert source["patches"].split(", ") == digests
-    again, same = fetch(made, DEPS)
+    again, same = fetch_source(made, DEPS)
     assert (answer(again), same) == ("#define ANSWER 44", source)
 
 
 def test_without_patches_a_source_is_what_it_was(tmp_path: Path) -> None:
-    assert "patches" not in fetch(job(tmp_path), DEPS)[1]
+    assert "patches" not in fetch_source(job(tmp_path), DEPS)[1]
 
 
 def test_one_that_does_not_fit_is_named_with_file_and_hunk(tmp_path: Path) -> None:
     made = job(tmp_path, NEW_FILE, FAR)
-    with pytest.raises(BuildError) as told:
-        fetch(made, DEPS)
-    assert told.value.where == f"extensions (toy).patches: {tmp_path / '1.patch'}"
-    assert told.value.what == (
+    with pytest.raises(TorchyardError) as told:
+        fetch_source(made, DEPS)
+    assert told.value.location == f"extensions (toy).patches: {tmp_path / '1.patch'}"
+    assert told.value.message == (
         "1.patch does not fit the source of toy: toyext/toy.c, hunk 2 (@@ -5,1 +5,1 @@)"
     )
-    assert str(made.log) in told.value.todo
+    assert str(made.log) in told.value.hint
 
 
 def test_one_for_another_project_is_told_in_gits_own_words(tmp_path: Path) -> None:
     made = job(tmp_path, FIRST.replace("toyext/toy.c", "other/file.c"))
-    with pytest.raises(BuildError, match=r"other/file\.c: No such file or directory"):
-        fetch(made, DEPS)
+    with pytest.raises(TorchyardError, match=r"other/file\.c: No such file or directory"):
+        fetch_source(made, DEPS)
 
 
 def test_what_is_no_patch_is_told(tmp_path: Path) -> None:
     made = job(tmp_path, "not a patch\n")
-    with pytest.raises(BuildError, match=r"0\.patch does not fit the source of toy: No valid"):
-        fetch(made, DEPS)
+    with pytest.raises(TorchyardError, match=r"0\.patch does not fit the source of toy: No valid"):
+        fetch_source(made, DEPS)
 
 
 def test_a_patch_that_is_not_there_is_refused_at_load(tmp_path: Path) -> None:
     make_extension(tmp_path / "toy")
     listed = [{"name": "toy", "path": "toy", "patches": ["gone.patch"]}]
-    with pytest.raises(BuildError) as told:
-        check(Settings.model_validate({"extensions": listed}), tmp_path)
+    with pytest.raises(TorchyardError) as told:
+        check_extensions(Settings.model_validate({"extensions": listed}), tmp_path)
     assert str(told.value) == (
         'extensions.0 (toy).patches: there is no patch "gone.patch"\n'
         f"  → looked at {tmp_path / 'gone.patch'}"
@@ -138,16 +138,19 @@ def test_a_patch_is_among_what_the_stage_depends_on(tmp_path: Path) -> None:
     settings = {"extensions": [{"name": "toy", "path": "toy", "patches": ["0.patch"]}]}
     asked = Settings.model_validate(settings)
     layout = Layout(tmp_path, "p", tmp_path / "wheelhouse")
-    stage = plan(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE)
-    assert set(made.patches) <= set(stage.reads)
-    assert stage.inputs["patches"] == [str(tmp_path / "0.patch")]
+    stage = plan_extension(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE)
+    assert set(made.patches) <= set(stage.inputs)
+    assert stage.fingerprint["patches"] == [str(tmp_path / "0.patch")]
     bare = Settings.model_validate({"extensions": [{"name": "toy", "path": "toy"}]})
-    assert "patches" not in plan(bare.extensions[0], bare, layout, CHOICE, KNOWLEDGE).inputs
+    assert (
+        "patches"
+        not in plan_extension(bare.extensions[0], bare, layout, CHOICE, KNOWLEDGE).fingerprint
+    )
 
 
 def test_the_tree_is_patched_within_the_checkouts_own_repository(tmp_path: Path) -> None:
     """git would take paths from the top of a repository that it finds around the tree."""
     made = job(tmp_path, FIRST)
     _commit(tmp_path)
-    tree, _ = fetch(made, DEPS)
+    tree, _ = fetch_source(made, DEPS)
     assert answer(tree) == "#define ANSWER 43"

@@ -11,13 +11,17 @@ from typing import Any
 
 import pytest
 
-from tasks.core.deps_model import CudaHome, Deps, Program
+from tasks.core.deps_model import CudaHome, DepsManifest, Program
 from tasks.core.errors import BadArtifactError
 from tasks.core.model import Arch, Layout
 from tasks.settings.schema import Settings
 from tasks.stages.extensions.job import ExtensionJob
-from tasks.stages.extensions.plan import plan
-from tasks.stages.extensions.proof import archs, missing_code_error, needs_code
+from tasks.stages.extensions.plan import plan_extension
+from tasks.stages.extensions.proof import (
+    build_missing_code_error,
+    needs_device_code,
+    read_library_archs,
+)
 from tests.support.actionyard import CHOICE, script
 from tests.support.checkout import KNOWLEDGE, ROOT
 
@@ -30,16 +34,16 @@ def job(folder: Path, target: Arch) -> ExtensionJob:
     settings = Settings.model_validate({"extensions": [{"name": "toy", "path": "toy"}]})
     choice = replace(CHOICE, torch="2.15.0", targets=(target,))
     layout = Layout(folder, "p", folder / "wheelhouse")
-    made = plan(settings.extensions[0], settings, layout, choice, KNOWLEDGE).job
+    made = plan_extension(settings.extensions[0], settings, layout, choice, KNOWLEDGE).job
     assert isinstance(made, ExtensionJob)
     return replace(made, knowledge=ROOT / "config" / "knowledge")
 
 
-def deps(folder: Path, holds: str, cuda: str = "13.0.88") -> Deps:
+def deps(folder: Path, holds: str, cuda: str = "13.0.88") -> DepsManifest:
     """A cuobjdump that finds one image of `holds`, and the toolkit that made it."""
     tool = script(folder / "cuobjdump", f'#!/bin/sh\necho "ELF file    1: x.1.{holds}.cubin"\n')
     toolkit = CudaHome("/usr/local/cuda", cuda, ())
-    return Deps("", "3.12.0", "1", None, "", toolkit, tool, NONE, NONE, NONE, NONE, None)
+    return DepsManifest("", "3.12.0", "1", None, "", toolkit, tool, NONE, NONE, NONE, NONE, None)
 
 
 @pytest.fixture
@@ -54,23 +58,25 @@ def wheel(tmp_path: Path) -> Path:
 
 def test_each_library_with_device_code_says_what_it_holds(tmp_path: Path, wheel: Path) -> None:
     made = job(tmp_path, Arch(12, 0))
-    assert archs(made, deps(tmp_path, "sm_120"), wheel, RECORDED) == {"toy/_C.so": ("12.0",)}
+    assert read_library_archs(made, deps(tmp_path, "sm_120"), wheel, RECORDED) == {
+        "toy/_C.so": ("12.0",)
+    }
     nobody = replace(deps(tmp_path, "sm_90"), cuobjdump=None)
-    assert archs(made, nobody, wheel, RECORDED) == {}
+    assert read_library_archs(made, nobody, wheel, RECORDED) == {}
 
 
 def test_a_wheel_that_leaves_a_target_out_is_refused(tmp_path: Path, wheel: Path) -> None:
     with pytest.raises(BadArtifactError, match=r"code for 9\.0 and none that runs on 12\.0"):
-        archs(job(tmp_path, Arch(12, 0)), deps(tmp_path, "sm_90"), wheel, RECORDED)
+        read_library_archs(job(tmp_path, Arch(12, 0)), deps(tmp_path, "sm_90"), wheel, RECORDED)
 
 
 def test_code_of_discrete_cards_counts_for_orin_by_the_toolkit_that_made_it(
     tmp_path: Path, wheel: Path
 ) -> None:
     orin = job(tmp_path, Arch(8, 7))
-    assert archs(orin, deps(tmp_path, "sm_86", "13.2.86"), wheel, RECORDED)
+    assert read_library_archs(orin, deps(tmp_path, "sm_86", "13.2.86"), wheel, RECORDED)
     with pytest.raises(BadArtifactError, match=r"none that runs on 8\.7"):
-        archs(orin, deps(tmp_path, "sm_86"), wheel, RECORDED)
+        read_library_archs(orin, deps(tmp_path, "sm_86"), wheel, RECORDED)
 
 
 def test_libraries_that_are_named_after_an_arch_cover_the_targets_together(
@@ -81,9 +87,9 @@ def test_libraries_that_are_named_after_an_arch_cover_the_targets_together(
     recorded = {"toy/_120_C.so": ""}
     (wheel / "toy" / "_120_C.so").touch()
     with pytest.raises(BadArtifactError, match=r"the wheel holds code for 12\.0 and none .* 8\.6"):
-        archs(both, deps(tmp_path, "sm_120"), wheel, recorded)
+        read_library_archs(both, deps(tmp_path, "sm_120"), wheel, recorded)
     one = replace(both, targets=(Arch(12, 0),))
-    assert archs(one, deps(tmp_path, "sm_120"), wheel, recorded)
+    assert read_library_archs(one, deps(tmp_path, "sm_120"), wheel, recorded)
 
 
 @pytest.mark.parametrize(
@@ -104,8 +110,8 @@ def test_a_source_with_cuda_needs_device_code(
         (Path(made.tree) / name).parent.mkdir(parents=True, exist_ok=True)
         (Path(made.tree) / name).touch()
     Path(made.tree).mkdir(parents=True, exist_ok=True)
-    assert needs_code(made, wheel, RECORDED) is needed
-    assert not needs_code(replace(made, targets=()), wheel, RECORDED)
+    assert needs_device_code(made, wheel, RECORDED) is needed
+    assert not needs_device_code(replace(made, targets=()), wheel, RECORDED)
 
 
 def test_a_wheel_that_compiles_when_it_is_used_needs_no_device_code(
@@ -115,8 +121,8 @@ def test_a_wheel_that_compiles_when_it_is_used_needs_no_device_code(
     for folder in (Path(made.tree), wheel):
         (folder / "toy").mkdir(parents=True, exist_ok=True)
         (folder / "toy" / "op.cu").touch()
-    assert not needs_code(made, wheel, {"toy/op.cu": ""})
-    assert needs_code(made, wheel, RECORDED)
+    assert not needs_device_code(made, wheel, {"toy/op.cu": ""})
+    assert needs_device_code(made, wheel, RECORDED)
 
 
 @pytest.mark.parametrize(
@@ -145,8 +151,10 @@ def test_missing_device_code_error_has_hints(
     Path(made.tree).mkdir(parents=True)
     (Path(made.tree) / "setup.py").write_text(setup, encoding="utf-8")
     (Path(made.tree) / "op.cu").touch()
-    error = missing_code_error(replace(made, env={**made.env, **env}))
-    assert error.what == "toy was built without device code, though its source has op.cu"
-    assert error.where == (f"{made.original / 'setup.py'}:{line}" if line else "extensions (toy)")
-    assert way in error.todo.splitlines()[0]
-    assert "cuda: none" in error.todo
+    error = build_missing_code_error(replace(made, env={**made.env, **env}))
+    assert error.message == "toy was built without device code, though its source has op.cu"
+    assert error.location == (
+        f"{made.original / 'setup.py'}:{line}" if line else "extensions (toy)"
+    )
+    assert way in error.hint.splitlines()[0]
+    assert "cuda: none" in error.hint

@@ -14,19 +14,19 @@ from typing import Any
 
 import pytest
 
-from tasks.core.deps_model import Deps, Program
-from tasks.core.digest import sha256_text
-from tasks.core.errors import BuildError, FetchError
+from tasks.core.deps_model import DepsManifest, Program
+from tasks.core.digest import compute_text_sha256
+from tasks.core.errors import FetchError, TorchyardError
 from tasks.core.model import Layout
 from tasks.settings.schema import Settings
 from tasks.stages.env.job import Environment
 from tasks.stages.extensions import action, sources
-from tasks.stages.extensions.action import label_of, run
+from tasks.stages.extensions.action import format_local_label, run
 from tasks.stages.extensions.job import ExtensionJob
-from tasks.stages.extensions.known import complete
-from tasks.stages.extensions.plan import plan
-from tasks.stages.extensions.sources import edits_suffix, fetch
-from tasks.stages.wheel.job import Surface
+from tasks.stages.extensions.known import complete_extensions
+from tasks.stages.extensions.plan import plan_extension
+from tasks.stages.extensions.sources import fetch_source, format_edits_suffix
+from tasks.stages.wheel.job import AbiFingerprint
 from tasks.system import files, git, manifests
 from tasks.system.git import conflicts
 from tasks.system.network import offline
@@ -39,7 +39,7 @@ from tests.unit.system.git.test_git import commit
 from tests.unit.system.git.test_git import run as run_git
 
 NONE = Program("", "")
-DEPS = Deps("/v/python", "3.12.0", "1", None, "", None, None, NONE, NONE, NONE, NONE, None)
+DEPS = DepsManifest("/v/python", "3.12.0", "1", None, "", None, None, NONE, NONE, NONE, NONE, None)
 
 
 @needs_git
@@ -59,7 +59,7 @@ def test_an_sdist_is_patched_before_any_of_its_code_runs(tmp_path: Path) -> None
     )
     job = replace(ready(tmp_path, sdist="toy-ext==1.0"), patches=(patch,))
     with indexes_of(tmp_path / "index"):
-        tree, found = fetch(job, replace(DEPS, python=python_with_pip()))
+        tree, found = fetch_source(job, replace(DEPS, python=python_with_pip()))
     assert (tree / "setup.py").read_text(encoding="utf-8") == f"# mended\n{setup}"
     assert found["sdist"] == "toy_ext-1.0.tar.gz"
     assert found["patches"]
@@ -76,8 +76,8 @@ def test_an_edited_source_gives_its_wheel_another_version(tmp_path: Path, kind: 
     tree = Path(clean.clone) if kind == "git" else folder
 
     def suffix(job: ExtensionJob = clean) -> str:
-        _, found = fetch(job, DEPS)
-        return edits_suffix(job, found)
+        _, found = fetch_source(job, DEPS)
+        return format_edits_suffix(job, found)
 
     assert suffix() == ""
     (tree / "setup.py").write_text("# edited\n", encoding="utf-8")
@@ -95,15 +95,15 @@ def test_an_edited_source_gives_its_wheel_another_version(tmp_path: Path, kind: 
 
 def test_a_folder_without_git_is_named_by_what_it_holds(tmp_path: Path) -> None:
     job = toy_job(tmp_path, {"path": str(make_extension(tmp_path / "toy"))})
-    _, found = fetch(job, DEPS)
-    assert edits_suffix(job, found) == f".d{sha256_text(found['digest'])[:6]}"
+    _, found = fetch_source(job, DEPS)
+    assert format_edits_suffix(job, found) == f".d{compute_text_sha256(found['digest'])[:6]}"
 
 
 def toy_job(folder: Path, asked: dict[str, Any]) -> ExtensionJob:
     settings = Settings.model_validate({"extensions": [{"name": "toy", **asked}]})
     layout = Layout(folder, "p", folder / "wheelhouse")
-    files.own(layout.build)
-    job = plan(settings.extensions[0], settings, layout, CHOICE, KNOWLEDGE).job
+    files.create_owned_folder(layout.build)
+    job = plan_extension(settings.extensions[0], settings, layout, CHOICE, KNOWLEDGE).job
     assert isinstance(job, ExtensionJob)
     return job
 
@@ -128,16 +128,18 @@ def indexes_of(folder: Path) -> Iterator[None]:
 def ready(folder: Path, **listed: Any) -> ExtensionJob:
     """The job of an extension with that entry, and what it reads."""
     layout = Layout(folder, "p", folder / "wheelhouse")
-    asked = complete(
+    asked = complete_extensions(
         Settings.model_validate({"extensions": [{"name": "toy", **listed}]}), KNOWLEDGE
     )
-    job: ExtensionJob = plan(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE).job
+    job: ExtensionJob = plan_extension(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE).job
     job = replace(job, knowledge=ROOT / "config" / "knowledge")
-    files.own(layout.build)
-    manifests.publish(layout.manifest("deps"), DEPS)
-    surface = Surface("2.15.0", None, "cp312", "", "", None, None, "1")
-    manifests.publish(layout.manifest("surface"), surface)
-    manifests.publish(layout.manifest("extension-env"), Environment({}, {}, (), ":"))
+    files.create_owned_folder(layout.build)
+    manifests.write_manifest(layout.compute_manifest_path("deps"), DEPS)
+    surface = AbiFingerprint("2.15.0", None, "cp312", "", "", None, None, "1")
+    manifests.write_manifest(layout.compute_manifest_path("surface"), surface)
+    manifests.write_manifest(
+        layout.compute_manifest_path("extension-env"), Environment({}, {}, (), ":")
+    )
     return job
 
 
@@ -168,17 +170,17 @@ def test_an_sdist_that_no_index_gives_stops_the_build_unless_it_is_optional(
 def test_a_folder_with_merge_conflicts_is_not_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = conflicts.Conflicts(("setup.py",), "git merge --abort")
+    found = conflicts.MergeConflicts(("setup.py",), "git merge --abort")
     monkeypatch.setattr(conflicts, "find_conflicts", {tmp_path / "toy": found}.get)
     job = ready(tmp_path, path=str(tmp_path / "toy"))
-    with pytest.raises(BuildError, match=r"^extensions \(toy\)\.path: .* conflicts: setup\.py"):
+    with pytest.raises(TorchyardError, match=r"^extensions \(toy\)\.path: .* conflicts: setup\.py"):
         run(job)
 
 
 def test_a_folder_whose_repository_is_elsewhere_is_copied_as_it_is(tmp_path: Path) -> None:
     folder = make_extension(tmp_path / "toy")
     (folder / ".git").write_text("gitdir: ../.git/modules/toy\n", encoding="utf-8")
-    tree, _ = fetch(ready(tmp_path, path=str(folder)), DEPS)
+    tree, _ = fetch_source(ready(tmp_path, path=str(folder)), DEPS)
     assert (tree / "setup.py").is_file()
 
 
@@ -201,8 +203,8 @@ def test_offline_the_host_of_an_optional_extension_is_not_asked(
 
 def test_a_wheel_is_named_after_archs_only_where_it_holds_device_code(tmp_path: Path) -> None:
     job = replace(ready(tmp_path, path="toy"), label="cu132.sm90.sm120")
-    surface = Surface("2.15.0", "13.2", "cp312", "", "", None, None, "1a")
-    named = {code: label_of(job, surface, has_code=code) for code in (True, False)}
+    surface = AbiFingerprint("2.15.0", "13.2", "cp312", "", "", None, None, "1a")
+    named = {code: format_local_label(job, surface, has_code=code) for code in (True, False)}
     assert named == {
         True: f"torch2.15.0.s{surface.name}.cu132.sm90.sm120",
         False: f"torch2.15.0.s{surface.name}.cu132",

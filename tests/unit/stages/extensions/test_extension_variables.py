@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.deps_model import Cache, Deps, Program
+from tasks.core.deps_model import CompilerCache, DepsManifest, Program
 from tasks.core.model import Layout
 from tasks.settings.schema import Settings
-from tasks.stages.env.job import Caching
+from tasks.stages.env.job import CacheEnvironment
 from tasks.stages.extensions.job import ExtensionJob
-from tasks.stages.extensions.plan import plan
+from tasks.stages.extensions.plan import plan_extension
 from tasks.stages.extensions.variables import (
-    forced,
-    forced_text,
-    jobs_of,
-    numbered,
-    own_over,
-    same_anywhere,
+    add_reproducible_flags,
+    compute_job_count,
+    format_forced_header,
+    locate_forced_header,
+    merge_environment,
+    set_job_count,
 )
 from tasks.system import shell
 from tasks.system.hardware import capacity
@@ -30,7 +30,7 @@ from tests.support.checkout import KNOWLEDGE
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="not run: programs as scripts")
 NONE = Program("", "")
-PLAIN = Caching(Cache(), {}, {}, {})
+PLAIN = CacheEnvironment(CompilerCache(), {}, {}, {})
 SAFE = 6
 
 
@@ -43,7 +43,7 @@ def extension(jobs: object = "auto", **env: str) -> ExtensionJob:
     listed = [{"name": "toy", "path": "toy", "env": env}]
     settings = Settings.model_validate({"build": {"jobs": jobs}, "extensions": listed})
     layout = Layout(Path("/yard"), "p", Path("/yard/wheelhouse"))
-    job = plan(settings.extensions[0], settings, layout, CHOICE, KNOWLEDGE).job
+    job = plan_extension(settings.extensions[0], settings, layout, CHOICE, KNOWLEDGE).job
     assert isinstance(job, ExtensionJob)
     return job
 
@@ -55,13 +55,13 @@ def ninja(folder: Path, version: str) -> Program:
 
 
 def asked(
-    job: ExtensionJob, folder: Path, caching: Caching = PLAIN, before: str = "", **env: str
+    job: ExtensionJob, folder: Path, caching: CacheEnvironment = PLAIN, before: str = "", **env: str
 ) -> int | None:
     """With Ninja 1.13.1 on PATH, and the folder `before` in front of it."""
     own = ninja(folder / "ours", "1.13.1")
-    deps = Deps("", "3.12.0", "1", None, "", None, None, NONE, NONE, NONE, own, None)
+    deps = DepsManifest("", "3.12.0", "1", None, "", None, None, NONE, NONE, NONE, own, None)
     path = f"{before}:{folder / 'ours'}:/usr/bin:/bin"
-    return jobs_of(job, deps, caching, {"PATH": path, **env, **job.env})
+    return compute_job_count(job, deps, caching, {"PATH": path, **env, **job.env})
 
 
 def test_the_pool_says_how_many_where_nobody_else_does(tmp_path: Path) -> None:
@@ -88,9 +88,9 @@ def test_number_of_jobs_is_a_limit_unless_exact(
 
 
 def test_behind_sccache_whose_server_compiles_the_number_is_fixed(tmp_path: Path) -> None:
-    served = Caching(Cache("sccache", "/usr/bin/sccache", "0.16.0"), {}, {}, {})
+    served = CacheEnvironment(CompilerCache("sccache", "/usr/bin/sccache", "0.16.0"), {}, {}, {})
     assert asked(extension(), tmp_path, served) == SAFE
-    beside = Caching(Cache("ccache", "/usr/bin/ccache", "4.9"), {}, {}, {})
+    beside = CacheEnvironment(CompilerCache("ccache", "/usr/bin/ccache", "4.9"), {}, {}, {})
     assert asked(extension(), tmp_path / "beside", beside) is None
 
 
@@ -101,14 +101,14 @@ def test_the_ninja_that_would_be_found_first_has_to_obey(tmp_path: Path) -> None
 
 def test_a_pool_leaves_no_number_and_a_number_is_in_both_variables() -> None:
     env = {"MAX_JOBS": "9", "CC": "cc"}
-    assert numbered(extension(), env, None) == {"CC": "cc"}
+    assert set_job_count(extension(), env, None) == {"CC": "cc"}
     both = {"CC": "cc", "MAX_JOBS": "4", "CMAKE_BUILD_PARALLEL_LEVEL": "4"}
-    assert numbered(extension(), env, 4) == both
+    assert set_job_count(extension(), env, 4) == both
 
 
 def test_a_persons_own_number_stays_until_fewer_are_to_go_on() -> None:
     job = extension(MAX_JOBS="2", CMAKE_BUILD_PARALLEL_LEVEL="8")
-    told = [list(numbered(job, {}, jobs).values()) for jobs in (8, 4, 1)]
+    told = [list(set_job_count(job, {}, jobs).values()) for jobs in (8, 4, 1)]
     assert told == [["2", "8"], ["2", "4"], ["1", "1"]]
 
 
@@ -132,20 +132,23 @@ def test_a_setup_py_that_puts_a_number_itself_gets_ours(
 def test_what_nvcc_is_to_get_last_stands_behind_everything_else() -> None:
     """Of two standards nvcc takes the last."""
     job = replace(extension(), includes=("cfloat",), nvcc=("-std=c++20",))
-    env = own_over(job, {"NVCC_APPEND_FLAGS": "-Xcompiler /Zc:preprocessor"})
+    env = merge_environment(job, {"NVCC_APPEND_FLAGS": "-Xcompiler /Zc:preprocessor"})
     words = "-Xcompiler /Zc:preprocessor -include cfloat -std=c++20"
     assert env["NVCC_APPEND_FLAGS"] == words
-    assert own_over(job, {"CPPFLAGS": "-DA"})["CPPFLAGS"] == f"-DA -include {forced(job)}"
+    assert (
+        merge_environment(job, {"CPPFLAGS": "-DA"})["CPPFLAGS"]
+        == f"-DA -include {locate_forced_header(job)}"
+    )
     assert "CL" not in env
-    windows = own_over(replace(job, system="windows"), {"CL": "/DUSE_CUDA"})
+    windows = merge_environment(replace(job, system="windows"), {"CL": "/DUSE_CUDA"})
     assert windows["CL"] == "/DUSE_CUDA /FIcfloat"
-    assert own_over(extension(), {}).keys() == {"PIP_DISABLE_PIP_VERSION_CHECK"}
+    assert merge_environment(extension(), {}).keys() == {"PIP_DISABLE_PIP_VERSION_CHECK"}
 
 
 def anywhere(job: ExtensionJob, compiler: str, **env: str) -> dict[str, str]:
     cxx = Program("/usr/bin/g++", compiler)
-    deps = Deps("", "3.12.0", "1", None, "", None, None, NONE, cxx, NONE, NONE, None)
-    return same_anywhere(job, deps, env, 0)
+    deps = DepsManifest("", "3.12.0", "1", None, "", None, None, NONE, cxx, NONE, NONE, None)
+    return add_reproducible_flags(job, deps, env, 0)
 
 
 def test_where_it_was_built_and_when_is_not_in_what_comes_out() -> None:
@@ -181,8 +184,8 @@ def test_a_header_is_forced_into_what_the_host_compiler_compiles(
 
     def built(includes: tuple[str, ...]) -> bool:
         job = replace(extension(), includes=includes, work=tmp_path)
-        forced(job).write_text(forced_text(includes), encoding="utf-8")
-        env = own_over(job, shell.host_env())
+        locate_forced_header(job).write_text(format_forced_header(includes), encoding="utf-8")
+        env = merge_environment(job, shell.build_host_env())
         run = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, check=False)
         return run.returncode == 0
 

@@ -14,7 +14,7 @@ from tasks.core.errors import SettingsError
 from tasks.core.model import Stage, System
 from tasks.knowledge.extensionfacts import ExtensionFact
 from tasks.stages.extensions.job import ExtensionJob
-from tasks.stages.extensions.known import recognized
+from tasks.stages.extensions.known import apply_known_facts
 from tasks.stages.extensions.project import Project
 from tests.support.checkout import ROOT
 from tests.support.rows import each_row
@@ -26,7 +26,7 @@ TORCH_213 = {"version": "2.13.0"}
 
 def stages(*extensions: Any, system: System = "linux", **asked: Any) -> dict[str, Stage]:
     plan = plan_of(host(system=system), extensions=list(extensions), **asked)
-    return {stage.job.name: stage for stage in plan.stages if stage.room == "extensions"}
+    return {stage.job.name: stage for stage in plan.stages if stage.kind == "extensions"}
 
 
 def job(*extensions: Any, **asked: Any) -> ExtensionJob:
@@ -214,14 +214,14 @@ def test_every_known_check_is_a_file_here() -> None:
 
 def test_what_is_known_of_one_is_no_reason_to_build_another_again() -> None:
     mine = {"name": "mine", "path": "mine"}
-    assert "nvcc" not in stages(mine)["mine"].inputs
-    assert stages(mine)["mine"].inputs == stages(mine, "gsplat")["mine"].inputs
+    assert "nvcc" not in stages(mine)["mine"].fingerprint
+    assert stages(mine)["mine"].fingerprint == stages(mine, "gsplat")["mine"].fingerprint
 
 
 def test_a_new_fact_about_one_builds_it_again() -> None:
     known, plain = stages("gsplat")["gsplat"], stages("gsplat", torch=TORCH_213)["gsplat"]
-    assert known.inputs["nvcc"] == ["-std=c++20"]
-    assert "nvcc" not in plain.inputs
+    assert known.fingerprint["nvcc"] == ["-std=c++20"]
+    assert "nvcc" not in plain.fingerprint
     assert replace(known.job, nvcc=()) != known.job
 
 
@@ -265,7 +265,7 @@ def recognized_as(job: ExtensionJob, folder: Path, setup: str) -> ExtensionJob:
     """The job, once its source in `folder` is there."""
     (folder / "setup.py").write_text(setup, encoding="utf-8")
     project = Project(folder, folder / "setup.py")
-    return recognized(job, project.name, project.variables, KNOWLEDGE)
+    return apply_known_facts(job, project.name, project.variables, KNOWLEDGE)
 
 
 def test_a_fetched_source_is_known_by_its_name_and_by_what_its_setup_py_reads(

@@ -9,16 +9,16 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from tasks.cli.commands.explain import explain
+from tasks.cli.commands.explain import explain_stages
 from tasks.cli.running import why
 from tasks.core.model import Layout, Plan, Stage
 from tasks.runlog import records
 from tasks.settings.schema import Settings
 from tasks.stages import surfaces
-from tasks.stages.extensions.differences import differences
-from tasks.stages.extensions.job import Built, ExtensionJob
-from tasks.stages.extensions.plan import plan
-from tasks.stages.wheel.job import Parts, Surface
+from tasks.stages.extensions.differences import find_abi_differences
+from tasks.stages.extensions.job import BuiltExtension, ExtensionJob
+from tasks.stages.extensions.plan import plan_extension
+from tasks.stages.wheel.job import AbiDetails, AbiFingerprint
 from tasks.system import manifests
 from tests.support.actionyard import CHOICE
 from tests.support.checkout import KNOWLEDGE
@@ -29,8 +29,8 @@ FAIL = (
 )
 HEADERS = {"torch/include/c10/util/Exception.h": "1", "torch/include/ATen/a.h": "1",
            "torch/share/cmake/Torch/TorchConfig.cmake": "1"}  # fmt: skip
-BEFORE = Parts(
-    Surface("2.15.0", "13.2", "cp312", "h", "s", True, 20, "env-1"),
+BEFORE = AbiDetails(
+    AbiFingerprint("2.15.0", "13.2", "cp312", "h", "s", True, 20, "env-1"),
     HEADERS,
     {C10: ("answer", FAIL), CPU: ("add",)},
 )
@@ -40,13 +40,13 @@ def after(
     headers: Mapping[str, str] | None = None,
     symbols: Mapping[str, tuple[str, ...]] | None = None,
     **facts: object,
-) -> Parts:
+) -> AbiDetails:
     surface = replace(BEFORE.surface, headers="h2", symbols="s2", **facts)  # type: ignore[arg-type]
-    return Parts(surface, headers or HEADERS, symbols or BEFORE.symbols)
+    return AbiDetails(surface, headers or HEADERS, symbols or BEFORE.symbols)
 
 
-def words(now: Parts) -> list[str]:
-    return list(differences(BEFORE, now, str))
+def words(now: AbiDetails) -> list[str]:
+    return list(find_abi_differences(BEFORE, now, str))
 
 
 def test_the_first_header_is_named_and_the_others_are_counted() -> None:
@@ -86,21 +86,21 @@ def stage(tmp_path: Path) -> Stage:
     """An extension that was built for the surface BEFORE, and its record."""
     listed = Settings.model_validate({"extensions": [{"name": "toy", "path": "toy"}]})
     layout = Layout(tmp_path, "p", tmp_path / "wheelhouse")
-    found = plan(listed.extensions[0], listed, layout, CHOICE, KNOWLEDGE)
-    for path in found.reads:
-        manifests.publish(path, {})
+    found = plan_extension(listed.extensions[0], listed, layout, CHOICE, KNOWLEDGE)
+    for path in found.inputs:
+        manifests.write_manifest(path, {})
     show(found, BEFORE)
-    built = Built("toy", "built", {}, surface=BEFORE.surface.name)
-    manifests.publish(found.job.manifest, built)
-    records.write(found, "first time", 1.0, "0.1.0")
+    built = BuiltExtension("toy", "built", {}, surface=BEFORE.surface.name)
+    manifests.write_manifest(found.job.manifest, built)
+    records.write_stage_record(found, "first time", 1.0, "0.1.0")
     return found
 
 
-def show(stage: Stage, parts: Parts) -> None:
+def show(stage: Stage, parts: AbiDetails) -> None:
     """Leave what wheel leaves of a surface."""
     job: ExtensionJob = stage.job
-    manifests.publish(job.surface, parts.surface)
-    surfaces.keep(job.surfaces, parts)
+    manifests.write_manifest(job.abi_manifest, parts.surface)
+    surfaces.store_fingerprint_parts(job.abi_folder, parts)
 
 
 EDITED = {**HEADERS, "torch/include/c10/util/Exception.h": "2"}
@@ -109,37 +109,42 @@ LOST = {C10: ("answer",), CPU: ("add",)}
 
 def test_the_reason_of_a_run_names_what_moved(stage: Stage) -> None:
     show(stage, after(EDITED))
-    assert why.reason(stage) == "torch/include/c10/util/Exception.h changed"
+    assert why.format_rebuild_reason(stage) == "torch/include/c10/util/Exception.h changed"
 
 
 @pytest.mark.skipif(not shutil.which("c++filt"), reason="not run: needs c++filt")
 def test_a_symbol_is_told_as_a_person_wrote_it(stage: Stage) -> None:
     show(stage, after(symbols=LOST))
-    assert why.reason(stage) == ("libc10.so no longer exports c10::detail::torchCheckFail(…)")
+    assert why.format_rebuild_reason(stage) == (
+        "libc10.so no longer exports c10::detail::torchCheckFail(…)"
+    )
     show(stage, after(EDITED, {**BEFORE.symbols, C10: ("answer", FAIL, "_ZN3c103newEi")}))
-    assert why.reasons(stage) == (
+    assert why.list_rebuild_reasons(stage) == (
         "torch/include/c10/util/Exception.h changed",
         "libc10.so now exports c10::new(int)",
     )
-    assert why.reason(stage) == "torch/include/c10/util/Exception.h changed (and 1 more)"
+    assert (
+        why.format_rebuild_reason(stage)
+        == "torch/include/c10/util/Exception.h changed (and 1 more)"
+    )
 
 
 def test_explain_names_it_too(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     show(stage, after(EDITED))
-    (verdict,) = explain(Plan((replace(stage, asks=""),), stage, ()))
+    (verdict,) = explain_stages(Plan((replace(stage, uptodate_check=""),), stage, ()))
     assert verdict.verdict == "runs"
     assert verdict.reasons == ("torch/include/c10/util/Exception.h changed",)
 
 
 def test_a_new_environment_is_told(stage: Stage) -> None:
     show(stage, replace(BEFORE, surface=replace(BEFORE.surface, identity="env-2")))
-    assert why.reason(stage) == "the environment was made anew"
+    assert why.format_rebuild_reason(stage) == "the environment was made anew"
 
 
 def test_another_manifest_that_changed_is_told_beside_it(stage: Stage) -> None:
     show(stage, after(EDITED))
-    manifests.publish(stage.reads[0], {"python": "other"})
-    assert why.reasons(stage) == (
+    manifests.write_manifest(stage.inputs[0], {"python": "other"})
+    assert why.list_rebuild_reasons(stage) == (
         "torch/include/c10/util/Exception.h changed",
         "deps.json changed",
     )
@@ -152,15 +157,17 @@ def forget(path: PurePath) -> None:
 def test_what_nobody_knows_any_more_is_told_in_general(stage: Stage) -> None:
     show(stage, after(EDITED))
     forget(stage.job.surfaces / f"{BEFORE.surface.name}.json.gz")
-    assert why.reason(stage) == "surface.json changed"
+    assert why.format_rebuild_reason(stage) == "surface.json changed"
     show(stage, BEFORE)
     show(stage, after(EDITED))
-    manifests.publish(stage.job.manifest, Built("toy", "built", {}))  # of an earlier torchyard
-    assert why.reason(stage) == "surface.json changed"
+    manifests.write_manifest(
+        stage.job.manifest, BuiltExtension("toy", "built", {})
+    )  # of an earlier torchyard
+    assert why.format_rebuild_reason(stage) == "surface.json changed"
     forget(stage.job.manifest)  # its last run did not finish
-    assert why.reason(stage) == "surface.json changed"
+    assert why.format_rebuild_reason(stage) == "surface.json changed"
 
 
 def test_a_stage_that_tells_nothing_is_not_asked(stage: Stage) -> None:
     show(stage, after(EDITED))
-    assert why.reason(replace(stage, tells=())) == "surface.json changed"
+    assert why.format_rebuild_reason(replace(stage, explained_inputs=())) == "surface.json changed"

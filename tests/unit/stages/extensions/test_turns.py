@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from tasks.jobs.turns import turn
+from tasks.jobs.turns import reserve_build_slot
 
 PATIENCE = 120.0  # seconds until it is a hang
 
@@ -14,7 +14,7 @@ def begun(alone: bool, go: threading.Event) -> tuple[threading.Thread, threading
     inside = threading.Event()
 
     def work() -> None:
-        with turn(alone=alone):
+        with reserve_build_slot(alone=alone):
             inside.set()
             assert go.wait(PATIENCE)
 

@@ -12,12 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from tasks.cli.session import open_yard
+from tasks.cli.session import open_session
 from tasks.core.errors import SettingsError
 from tasks.core.model import Interpreter, Layout
 from tasks.settings.schema import Settings
-from tasks.stages.install.check import check
-from tasks.stages.install.target.interpreter import Glance, find, glance
+from tasks.stages.install.check import check_install_target
+from tasks.stages.install.target.interpreter import (
+    InterpreterInfo,
+    find_interpreter,
+    inspect_interpreter,
+)
 from tasks.system.python import environments
 from tests.support.actionyard import CHOICE
 from tests.support.checkout import write
@@ -39,34 +43,34 @@ def refused(
     choice = replace(CHOICE, python=Interpreter(python, "3.12.0"))
     settings = Settings.model_validate({"install": {"into": into}})
     with pytest.raises(SettingsError) as told:
-        check(settings, Layout(root, "p", root), choice, ours)
-    assert told.value.where == "install.into"
-    assert told.value.todo
+        check_install_target(settings, Layout(root, "p", root), choice, ours)
+    assert told.value.location == "install.into"
+    assert told.value.hint
     return told.value
 
 
 def python_of(venv: Path) -> str:
-    return str(environments.python_of(venv))
+    return str(environments.find_venv_python(venv))
 
 
 def test_an_environment_of_the_same_python_is_taken(tmp_path: Path, venvs: dict[str, Path]) -> None:
     settings = Settings.model_validate({"install": {"into": python_of(venvs["one"])}})
     choice = replace(CHOICE, python=Interpreter(sys.executable, "3.12.0"))
-    check(settings, Layout(tmp_path, "p", tmp_path), choice, [sys.prefix])
-    check(Settings(), Layout(tmp_path, "p", tmp_path), choice, [sys.prefix])
+    check_install_target(settings, Layout(tmp_path, "p", tmp_path), choice, [sys.prefix])
+    check_install_target(Settings(), Layout(tmp_path, "p", tmp_path), choice, [sys.prefix])
 
 
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:
-    assert "there is no" in refused(tmp_path, str(tmp_path / "nowhere" / "python")).what
-    assert refused(tmp_path, "no-such-python").what == 'there is no "no-such-python" on PATH'
+    assert "there is no" in refused(tmp_path, str(tmp_path / "nowhere" / "python")).message
+    assert refused(tmp_path, "no-such-python").message == 'there is no "no-such-python" on PATH'
 
 
 def test_the_folder_of_an_environment_is_answered_with_its_python(
     tmp_path: Path, venvs: dict[str, Path]
 ) -> None:
     told = refused(tmp_path, str(venvs["one"]))
-    assert told.todo == f"write its Python: {python_of(venvs['one'])}"
-    assert refused(tmp_path, str(tmp_path)).todo == "name a Python"
+    assert told.hint == f"write its Python: {python_of(venvs['one'])}"
+    assert refused(tmp_path, str(tmp_path)).hint == "name a Python"
 
 
 @pytest.mark.parametrize("name", [".venv", "venv"])
@@ -76,16 +80,16 @@ def test_the_folder_of_a_project_is_answered_with_the_python_of_its_venv(
     python = tmp_path / name / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.touch()
-    assert refused(tmp_path, str(tmp_path)).todo == f"write its Python: {python}"
+    assert refused(tmp_path, str(tmp_path)).hint == f"write its Python: {python}"
 
 
 def test_what_is_no_python_is_told(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\necho torchyard hello\n", encoding="utf-8")
     program.chmod(0o755)
-    assert refused(tmp_path, str(program)).what == f"{program} is not a Python that runs here"
+    assert refused(tmp_path, str(program)).message == f"{program} is not a Python that runs here"
     (tmp_path / "text").write_text("", encoding="utf-8")
-    assert "is not a Python" in refused(tmp_path, str(tmp_path / "text")).what
+    assert "is not a Python" in refused(tmp_path, str(tmp_path / "text")).message
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: home is not $HOME there")
@@ -95,8 +99,8 @@ def test_a_path_starts_at_the_checkout_and_home_is_understood(
     place = tmp_path / "env" / "bin" / "python"
     place.parent.mkdir(parents=True)
     place.touch()
-    assert find("env/bin/python", tmp_path) == place
-    assert find("./env/bin/python", tmp_path) == place
+    assert find_interpreter("env/bin/python", tmp_path) == place
+    assert find_interpreter("./env/bin/python", tmp_path) == place
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     into = Settings.model_validate({"install": {"into": "~/env/bin/python"}}).install.into
@@ -106,7 +110,7 @@ def test_a_path_starts_at_the_checkout_and_home_is_understood(
 def test_the_environment_that_the_profile_builds_is_refused(tmp_path: Path) -> None:
     venv = Path(Layout(tmp_path, "p", tmp_path).venv)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
-    assert "this profile builds itself" in refused(tmp_path, python_of(venv)).what
+    assert "this profile builds itself" in refused(tmp_path, python_of(venv)).message
 
 
 def test_a_name_that_leads_to_the_python_of_doit_is_refused_and_its_path_is_taken(
@@ -115,11 +119,11 @@ def test_a_name_that_leads_to_the_python_of_doit_is_refused_and_its_path_is_take
     folder, python = str(venvs["one"]), python_of(venvs["one"])
     monkeypatch.setenv("PATH", str(Path(python).parent), prepend=os.pathsep)
     told = refused(tmp_path, "python", ours=[folder])
-    assert told.what.endswith("the Python of doit itself")
-    assert python in told.todo
+    assert told.message.endswith("the Python of doit itself")
+    assert python in told.hint
     settings = Settings.model_validate({"install": {"into": python}})
     choice = replace(CHOICE, python=Interpreter(sys.executable, "3.12.0"))
-    check(settings, Layout(tmp_path, "p", tmp_path), choice, [folder])
+    check_install_target(settings, Layout(tmp_path, "p", tmp_path), choice, [folder])
 
 
 FAKE = """#!{real}
@@ -139,8 +143,8 @@ def test_another_python_is_refused_before_hours_of_compiling(
     fake.write_text(FAKE.format(real=sys.executable, minor=minor, kind=kind), encoding="utf-8")
     fake.chmod(0o755)
     told = refused(tmp_path, str(fake))
-    assert said in told.what
-    assert f"set python: {fake}" in told.todo
+    assert said in told.message
+    assert f"set python: {fake}" in told.hint
 
 
 @pytest.mark.parametrize(
@@ -159,21 +163,21 @@ def test_where_nothing_can_be_installed_is_refused_before_hours_of_compiling(
     fake.write_text(f'{text}print("{lines}")\n', encoding="utf-8")
     fake.chmod(0o755)
     told = refused(tmp_path, str(fake))
-    assert said in told.what
-    assert "/usr/lib/it/" in told.what
-    assert "make a venv of your own" in told.todo
+    assert said in told.message
+    assert "/usr/lib/it/" in told.message
+    assert "make a venv of your own" in told.hint
 
 
 def test_the_mark_of_the_system_shows_at_a_glance_and_not_in_a_venv(
     tmp_path: Path, venvs: dict[str, Path]
 ) -> None:
-    found = glance(Path(python_of(venvs["one"])))
-    assert (found.managed, found.closed) == ("", "")
+    found = inspect_interpreter(Path(python_of(venvs["one"])))
+    assert (found.managed, found.unwritable) == ("", "")
     base = Path(sys.base_prefix, "bin", f"python3.{sys.version_info[1]}")
     if not base.is_file():
         pytest.skip("not run: the Python that the venv was made of has another name")
     mark = Path(sysconfig.get_paths()["stdlib"], "EXTERNALLY-MANAGED")
-    assert glance(base).managed == (str(mark) if mark.is_file() else "")
+    assert inspect_interpreter(base).managed == (str(mark) if mark.is_file() else "")
 
 
 @pytest.mark.parametrize(
@@ -200,16 +204,19 @@ def test_an_environment_that_is_gone_shuts_only_what_would_install(
     write(yard, "target: {gpus: ['12.0']}\ninstall: {into: /nowhere/python}\n")
     if meant:
         with pytest.raises(SettingsError, match=r"there is no .*nowhere"):
-            open_yard(yard, "mine", {}, line.split())
+            open_session(yard, "mine", {}, line.split())
     else:
-        assert list(open_yard(yard, "mine", {}, line.split()).tasks())
+        assert list(open_session(yard, "mine", {}, line.split()).tasks())
 
 
 def test_a_glance_names_implementation_version_and_kind() -> None:
-    found = glance(Path(sys.executable))
+    found = inspect_interpreter(Path(sys.executable))
     assert found.implementation == sys.implementation.name
     assert found.version == "{}.{}.{}".format(*sys.version_info[:3])
     assert found.prefix == os.path.realpath(sys.prefix)
     assert sysconfig.get_path("purelib") in found.sites
-    assert str(Glance("cpython", "3.14.1", "free-threaded", "/")) == "CPython 3.14 free-threaded"
-    assert str(Glance("pypy", "3.11.1", "usual", "/")) == "PyPy 3.11"
+    assert (
+        str(InterpreterInfo("cpython", "3.14.1", "free-threaded", "/"))
+        == "CPython 3.14 free-threaded"
+    )
+    assert str(InterpreterInfo("pypy", "3.11.1", "usual", "/")) == "PyPy 3.11"

@@ -12,14 +12,19 @@ import pytest
 from packaging.markers import default_environment
 from packaging.tags import parse_tag
 
-from tasks.core.errors import BuildError
+from tasks.core.errors import TorchyardError
 from tasks.stages.install import fit
 from tasks.stages.install.target import unpacked
-from tasks.stages.install.target.environment import Distribution, Said, Target, ask
-from tasks.stages.install.wheels import Chosen
+from tasks.stages.install.target.environment import (
+    Distribution,
+    EnvironmentInfo,
+    TargetEnvironment,
+    query_environment,
+)
+from tasks.stages.install.wheels import SelectedWheel
 from tests.support.rows import each_row
 
-SAID = Said(
+SAID = EnvironmentInfo(
     version="3.12.4",
     tags=("cp312-cp312-manylinux_2_39_x86_64", "cp312-cp312-linux_x86_64", "py3-none-any"),
     markers={name: str(value) for name, value in default_environment().items()},
@@ -36,13 +41,13 @@ SAID = Said(
 PLACES = {"platlib": "lib64", "purelib": "lib"}
 
 
-def target(**more: Any) -> Target:
-    return Target("/env/bin/python", replace(SAID, **more))
+def target(**more: Any) -> TargetEnvironment:
+    return TargetEnvironment("/env/bin/python", replace(SAID, **more))
 
 
-def wheel(tag: str) -> Chosen:
+def wheel(tag: str) -> SelectedWheel:
     path = Path(f"/house/torch-2.6.0-{tag}.whl")
-    return Chosen(path, "torch", "2.6.0", frozenset(parse_tag(tag)), "", 0)
+    return SelectedWheel(path, "torch", "2.6.0", frozenset(parse_tag(tag)), "", 0)
 
 
 def there(name: str, version: str, *requires: str, installer: str = "pip") -> Distribution:
@@ -50,7 +55,9 @@ def there(name: str, version: str, *requires: str, installer: str = "pip") -> Di
 
 
 def test_wheels_for_this_python_and_for_every_one_fit() -> None:
-    fit.require(target(), [wheel("cp312-cp312-linux_x86_64"), wheel("py3-none-any")])
+    fit.require_compatible_target(
+        target(), [wheel("cp312-cp312-linux_x86_64"), wheel("py3-none-any")]
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,18 +71,18 @@ def test_wheels_for_this_python_and_for_every_one_fit() -> None:
     ],
 )
 def test_wheels_for_another_python_abi_or_platform_do_not(tag: str) -> None:
-    with pytest.raises(BuildError, match="nothing was changed") as told:
-        fit.require(target(), [wheel(tag)])
-    assert f"is for {tag}, and /env/bin/python takes cp312-cp312-manylinux" in told.value.what
-    assert "set python: /env/bin/python" in told.value.todo
+    with pytest.raises(TorchyardError, match="nothing was changed") as told:
+        fit.require_compatible_target(target(), [wheel(tag)])
+    assert f"is for {tag}, and /env/bin/python takes cp312-cp312-manylinux" in told.value.message
+    assert "set python: /env/bin/python" in told.value.hint
 
 
 def test_a_python_that_the_system_manages_is_refused() -> None:
     mark = "/usr/lib/python3.12/EXTERNALLY-MANAGED"
-    with pytest.raises(BuildError, match="managed by the system") as told:
-        fit.require(target(managed=mark), [])
-    assert told.value.where == mark
-    assert "make a venv of your own" in told.value.todo
+    with pytest.raises(TorchyardError, match="managed by the system") as told:
+        fit.require_compatible_target(target(managed=mark), [])
+    assert told.value.location == mark
+    assert "make a venv of your own" in told.value.hint
 
 
 @each_row(
@@ -93,23 +100,25 @@ def test_a_python_that_the_system_manages_is_refused() -> None:
 )
 def test_who_else_wants_another_version_is_named(wanted: str, told: list[str]) -> None:
     said = replace(SAID, distributions=(there("vision", "0.20.1", wanted),))
-    assert list(fit.unmet(said, {"torch": "2.6.0+cpu"})) == told
+    assert list(fit.describe_conflicts(said, {"torch": "2.6.0+cpu"})) == told
 
 
 def test_who_belongs_to_a_torch_is_named_with_what_brings_it() -> None:
     said = replace(SAID, distributions=(there("torchvision", "0.20.1", "torch==2.5.1"),))
-    (told,) = fit.unmet(said, {"torch": "2.6.0"})
+    (told,) = fit.describe_conflicts(said, {"torch": "2.6.0"})
     assert told.startswith("torchvision 0.20.1 wants torch==2.5.1, and 2.6.0 is installed; ")
     assert "companions: [torchvision] in config/local.yaml" in told
 
 
 def test_what_is_replaced_itself_wants_nothing_any_more() -> None:
     said = replace(SAID, distributions=(there("Simple.KNN", "1", "torch==2.5.1"),))
-    assert not list(fit.unmet(said, {"torch": "2.6.0", "simple-knn": "2"}))
+    assert not list(fit.describe_conflicts(said, {"torch": "2.6.0", "simple-knn": "2"}))
 
 
 def test_conda_is_not_told_of_it_and_the_person_is() -> None:
-    (told,) = fit.warnings(target(distributions=(there("torch", "2.5", installer="conda"),)), {})
+    (told,) = fit.list_install_warnings(
+        target(distributions=(there("torch", "2.5", installer="conda"),)), {}
+    )
     assert "conda put torch 2.5 there" in told
     assert "conda remove --force pytorch" in told
 
@@ -117,21 +126,21 @@ def test_conda_is_not_told_of_it_and_the_person_is() -> None:
 def test_condas_own_list_tells_it_too(tmp_path: Path) -> None:
     """Many of its packages were put together by pip, which says so of itself."""
     one = target(prefix=str(tmp_path), distributions=(there("torch", "2.5"),))
-    assert not list(fit.warnings(one, {}))
+    assert not list(fit.list_install_warnings(one, {}))
     (tmp_path / "conda-meta").mkdir()
     (tmp_path / "conda-meta" / "pytorch-2.5.1-py3.12_cuda12.4.json").touch()
-    assert len(list(fit.warnings(one, {}))) == 1
+    assert len(list(fit.list_install_warnings(one, {}))) == 1
 
 
 def test_a_torch_that_would_be_imported_first_is_told() -> None:
-    (told,) = fit.warnings(target(user_torch="/home/me/.local/lib/torch"), {})
+    (told,) = fit.list_install_warnings(target(user_torch="/home/me/.local/lib/torch"), {})
     assert told.startswith("/home/me/.local/lib/torch goes before")
 
 
 def test_what_lies_there_and_was_not_meant_to_is_named() -> None:
     before = target(distributions=(there("torch", "2.5"), there("vision", "1")))
     after = target(distributions=(there("torch", "2.6"), there("sympy", "1")))
-    assert fit.difference(before, after, {"torch": "2.6"}) == [
+    assert fit.compare_installed(before, after, {"torch": "2.6"}) == [
         "sympy 1 (meant: none)",
         "vision is gone (meant: 1)",
     ]
@@ -139,7 +148,7 @@ def test_what_lies_there_and_was_not_meant_to_is_named() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: written with POSIX's paths")
 def test_packages_outside_of_the_prefix_are_refused() -> None:
-    with pytest.raises(BuildError, match="outside of /env"):
+    with pytest.raises(TorchyardError, match="outside of /env"):
         _ = target(purelib="/usr/lib/python3/dist-packages").sites
 
 
@@ -152,12 +161,12 @@ def test_packages_behind_a_link_are_unpacked_where_they_lie_there(tmp_path: Path
     folders = {n: f"{env}/{lib}/python3.12/site-packages" for n, lib in PLACES.items()}
     one = target(prefix=str(env), **folders)
     assert one.sites == ("lib/python3.12/site-packages",)
-    assert one.links() == {"lib64": "lib"}
-    unpacked.prepare(staged, one.links())
+    assert one.list_links() == {"lib64": "lib"}
+    unpacked.prepare_staging(staged, one.list_links())
     info = staged / "lib64" / "python3.12" / "site-packages" / "torch-2.6.0.dist-info"
     info.mkdir(parents=True)
     (info / "RECORD").write_text("torch-2.6.0.dist-info/RECORD,,\n", encoding="utf-8")
-    made = unpacked.read(staged, one.sites)
+    made = unpacked.read_staging(staged, one.sites)
     assert made.versions == {"torch": "2.6.0"}
     assert list(made.placed) == ["lib/python3.12/site-packages/torch-2.6.0.dist-info/RECORD"]
 
@@ -166,11 +175,11 @@ def test_an_interpreter_tells_what_it_is_and_writes_nothing(tmp_path: Path) -> N
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "v")], check=True)
     python = next(path for path in tmp_path.glob("v/*/python*") if path.stem == "python")
     before = sorted(tmp_path.rglob("*"))
-    found = ask(python)
+    found = query_environment(python)
     assert sorted(tmp_path.rglob("*")) == before
     assert found.prefix == (tmp_path / "v").resolve()
     tag = f"cp{sys.version_info[0]}{sys.version_info[1]}"
-    assert any(one.startswith(tag) for one in found.said.tags)
-    assert found.said.distributions == ()
-    assert found.said.managed == ""
+    assert any(one.startswith(tag) for one in found.info.tags)
+    assert found.info.distributions == ()
+    assert found.info.managed == ""
     assert len(found.sites) == 1

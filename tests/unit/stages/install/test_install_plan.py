@@ -27,9 +27,9 @@ def test_it_comes_after_the_extensions_and_reads_what_they_leave() -> None:
     assert "install" not in plan.absent
     stage = plan.stages[-1]
     build = PurePosixPath("/yard/build/p")
-    assert stage.leaves == (build / "install.json",)
+    assert stage.outputs == (build / "install.json",)
     named = ("deps.json", "extension-env.json", "wheel.json", "extensions/smoke.json")
-    assert stage.reads == tuple(build / name for name in named)
+    assert stage.inputs == tuple(build / name for name in named)
     assert stage.job.into == INTO["into"]
     assert dict(plan.headline)["and into"] == INTO["into"]
 
@@ -42,8 +42,8 @@ def test_every_manifest_that_it_is_given_is_read_and_is_left_by_a_stage_before_i
     job = stage.job
     single = {path for path in vars(job).values() if isinstance(path, PurePath)}
     given = {path for path in single if path.suffix == ".json"} - {job.manifest}
-    assert {*given, *job.extensions.values()} == set(stage.reads)
-    assert set(stage.reads) <= {path for one in before for path in one.leaves}
+    assert {*given, *job.extensions.values()} == set(stage.inputs)
+    assert set(stage.inputs) <= {path for one in before for path in one.outputs}
 
 
 def test_companions_are_put_there_with_the_extensions() -> None:
@@ -65,19 +65,23 @@ def test_a_part_of_the_tree_makes_no_wheel_to_put_anywhere() -> None:
 def test_another_environment_runs_it_again_and_nothing_else() -> None:
     one = planned(host(), extensions=[SMOKE])
     two = plan_of(host(), install={"into": "python3"}, extensions=[SMOKE])
-    changed = [a.name for a, b in zip(one.stages, two.stages, strict=True) if a.inputs != b.inputs]
+    changed = [
+        a.name
+        for a, b in zip(one.stages, two.stages, strict=True)
+        if a.fingerprint != b.fingerprint
+    ]
     assert changed == ["install"]
 
 
 def test_a_torch_that_is_there_already_cannot_be_put_elsewhere() -> None:
     with pytest.raises(SettingsError, match="makes no wheel of it") as told:
         planned(existing("2.11.0+cu130", "13.0"), torch={"strategy": "existing"})
-    assert told.value.where == "install.into"
-    assert "set install.into: null" in told.value.todo
+    assert told.value.location == "install.into"
+    assert "set install.into: null" in told.value.hint
 
 
 def test_the_libraries_alone_are_nothing_for_a_python() -> None:
     asked = {"torch": {"strategy": "source"}, "build": {"backend": "cmake"}}
     with pytest.raises(SettingsError, match="makes no torch for Python") as told:
         planned(host(), **asked)
-    assert told.value.where == "install.into"
+    assert told.value.location == "install.into"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.errors import BuildError, LostEditsError
+from tasks.core.errors import LostEditsError, TorchyardError
 from tasks.stages.source import action
-from tasks.stages.source.foresee import foresee
-from tasks.stages.source.job import Kind, SourceJob, SourceTree
+from tasks.stages.source.foresee import preview_source_changes
+from tasks.stages.source.job import SourceJob, SourceKind, SourceTree
 from tasks.system import files, git, manifests
 from tests.support.checkout import Heard
 from tests.support.systems import needs_git
@@ -53,7 +53,9 @@ def checkout(tree: Path) -> Path:
     return tree
 
 
-def job(tmp_path: Path, kind: Kind, location: Path, *patches: Path, ref: str = "v1") -> SourceJob:
+def job(
+    tmp_path: Path, kind: SourceKind, location: Path, *patches: Path, ref: str = "v1"
+) -> SourceJob:
     state = tmp_path / "build" / "src"
     return SourceJob(
         kind=kind,
@@ -73,7 +75,7 @@ def job(tmp_path: Path, kind: Kind, location: Path, *patches: Path, ref: str = "
 def run(given: SourceJob) -> SourceTree:
     """The action as the graph runs it, its outputs published."""
     (outputs,) = action.run(given)
-    manifests.publish(given.manifest, outputs)
+    manifests.write_manifest(given.manifest, outputs)
     return outputs
 
 
@@ -102,7 +104,7 @@ def test_clone_is_read_with_the_same_outputs_twice(tmp_path: Path, checkout: Pat
     given = job(tmp_path, "git", checkout)
     first = run(given)
     assert first == run(given)
-    assert first.commit == git.state(checkout).commit
+    assert first.commit == git.read_git_state(checkout).commit
     assert first.edits == ""
 
 
@@ -182,7 +184,7 @@ def test_patch_is_not_in_the_way_of_another_ref(
     run(job(tmp_path, "git", checkout, patch))
     second(checkout)
     moved = run(job(tmp_path, "git", checkout, patch, ref="main"))
-    assert moved.commit == git.state(checkout).commit
+    assert moved.commit == git.read_git_state(checkout).commit
     assert (Path(moved.tree) / "setup.py").read_text(encoding="utf-8") == "patched\n"
 
 
@@ -201,7 +203,7 @@ def test_patch_whose_lines_were_edited_is_not_taken_back(
 @needs_git
 def test_patch_that_does_not_fit_is_named(tmp_path: Path, tree: Path, patch: Path) -> None:
     (tree / "setup.py").write_text("other\n", encoding="utf-8")
-    with pytest.raises(BuildError, match=r"fix\.patch does not fit"):
+    with pytest.raises(TorchyardError, match=r"fix\.patch does not fit"):
         run(job(tmp_path, "path", tree, patch))
 
 
@@ -264,7 +266,7 @@ def test_a_patch_that_a_pull_made_not_fit_is_not_taken_for_applied(
     given = job(tmp_path, "path", checkout, patch)
     run(given)
     _commit(checkout, "upstream's\n")
-    with pytest.raises(BuildError, match=r"fix\.patch does not fit"):
+    with pytest.raises(TorchyardError, match=r"fix\.patch does not fit"):
         run(given)
     run(job(tmp_path, "path", checkout))
     assert (checkout / "setup.py").read_text(encoding="utf-8") == "upstream's\n"
@@ -296,10 +298,10 @@ def test_a_tree_with_merge_conflicts_is_refused_before_anything_is_changed_in_it
     run_git(checkout, "commit", "--all", "--quiet", "--message", "ours")
     with pytest.raises(subprocess.CalledProcessError):
         run_git(checkout, "merge", "theirs")
-    with pytest.raises(BuildError, match=r"1 file has merge conflicts: c10/core\.h") as caught:
+    with pytest.raises(TorchyardError, match=r"1 file has merge conflicts: c10/core\.h") as caught:
         run(job(tmp_path, "path", checkout, patch))
-    assert caught.value.where == "source.path"
-    assert f"git -C {checkout} merge --abort" in caught.value.todo
+    assert caught.value.location == "source.path"
+    assert f"git -C {checkout} merge --abort" in caught.value.hint
     assert (checkout / "setup.py").read_text(encoding="utf-8") == "one\n"
     run_git(checkout, "merge", "--abort")
     assert run(job(tmp_path, "path", checkout, patch)).patches
@@ -347,7 +349,7 @@ def test_what_moved_in_a_tree_is_said_and_which_submodule_did_not_come_along(
     assert submodules == "submodules moved"
     assert "third_party/inner" in left
     assert "submodule update" in left
-    assert tuple(foresee(given)) == (moved, submodules, left)
+    assert tuple(preview_source_changes(given)) == (moved, submodules, left)
 
 
 def other_build(tmp_path: Path, location: Path, name: str, ref: str = "v1") -> SourceJob:
@@ -389,7 +391,7 @@ def test_another_build_of_the_same_source_begins_with_what_the_first_holds(
     tree = Path(found.tree)
     assert (tree / "third_party" / "inner" / "code.h").read_text(encoding="utf-8") == "1\n"
     assert found.edits == ""
-    assert found.commit != manifests.read(first.manifest, SourceTree).commit
+    assert found.commit != manifests.read_manifest(first.manifest, SourceTree).commit
     files.remove_owned(tmp_path / "build" / "p.one" / "src")
     run_git(tree, "fsck", "--full")
     assert run(other_build(tmp_path, checkout, "p.two", "v3")) == found
@@ -401,7 +403,7 @@ def test_an_archive_that_another_build_fetched_is_not_fetched_again(
     archive = tmp_path / "tree.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(tree, "tree")
-    digest = files.artifact(archive).sha256
+    digest = files.read_artifact(archive).sha256
     one, two = (
         dataclasses.replace(
             other_build(tmp_path, archive, name),
@@ -423,23 +425,23 @@ def test_clone_of_another_project_is_refused_once_it_is_there(
     run_git(checkout, "rm", "--quiet", "version.txt", "torch/__init__.py")
     run_git(checkout, "commit", "--quiet", "--message", "another project")
     given = job(tmp_path, "git", checkout, ref="main")
-    with pytest.raises(BuildError, match=r"lacks version\.txt, torch/__init__\.py") as caught:
+    with pytest.raises(TorchyardError, match=r"lacks version\.txt, torch/__init__\.py") as caught:
         run(given)
-    assert str(given.tree) in caught.value.what
-    assert str(checkout) in caught.value.what
-    assert caught.value.where == "source.git"
-    assert "source.ref" in caught.value.todo
+    assert str(given.tree) in caught.value.message
+    assert str(checkout) in caught.value.message
+    assert caught.value.location == "source.git"
+    assert "source.ref" in caught.value.hint
     assert not Path(given.manifest).exists()
     right = run(job(tmp_path, "git", checkout, ref="v1"))
-    assert right.commit == git.state(Path(right.tree)).commit
+    assert right.commit == git.read_git_state(Path(right.tree)).commit
 
 
 def test_archive_and_folder_of_another_project_are_refused(tmp_path: Path, tree: Path) -> None:
     (tree / "version.txt").unlink()
     for kind, place in (("tarball", packed(tree)), ("path", tree)):
-        with pytest.raises(BuildError, match=r"lacks version\.txt") as caught:
+        with pytest.raises(TorchyardError, match=r"lacks version\.txt") as caught:
             run(job(tmp_path, kind, place))  # type: ignore[arg-type]
-        assert caught.value.where == f"source.{kind}"
+        assert caught.value.location == f"source.{kind}"
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,15 @@ import pytest
 
 from tasks.core.errors import SettingsError
 from tasks.core.model import Arch, Interpreter, Layout, Stage
-from tasks.core.resolution import Choice, ToolkitChoice
+from tasks.core.resolution import Resolution, ToolkitResolution
 from tasks.settings.schema import Settings
 from tasks.stages.compile.plan import plan as plan_compile
-from tasks.stages.source.check import check
+from tasks.stages.source.check import check_source_settings
 from tasks.stages.source.plan import plan
 from tests.support.toytree import Backend, make_tree
 
 LAYOUT = Layout(PurePosixPath("/yard"), "p", PurePosixPath("/yard/wheelhouse"))
-CHOICE = Choice(
+CHOICE = Resolution(
     system="linux",
     strategy="source",
     strategy_why="asked for",
@@ -26,7 +26,7 @@ CHOICE = Choice(
     ptx=False,
     torch="2.6.0",
     cuda=None,
-    toolkit=ToolkitChoice("none"),
+    toolkit=ToolkitResolution("none"),
     python=Interpreter("/usr/bin/python3", "3.12.1"),
 )
 
@@ -62,24 +62,24 @@ def test_tarball_goes_before_git() -> None:
 
 
 def test_source_always_asks_the_tree() -> None:
-    assert stage().asks == "always"
-    assert stage().leaves == (PurePosixPath("/yard/build/p/source.json"),)
+    assert stage().uptodate_check == "always"
+    assert stage().outputs == (PurePosixPath("/yard/build/p/source.json"),)
 
 
 def test_mirror_causes_no_rebuild_and_ref_submodules_and_patches_do() -> None:
-    usual = stage().inputs
-    assert stage(mirrors={"https://github.com/": "https://mirror.example/"}).inputs == usual
+    usual = stage().fingerprint
+    assert stage(mirrors={"https://github.com/": "https://mirror.example/"}).fingerprint == usual
     for change in ({"ref": "main"}, {"submodules": False}, {"patches": ["a.patch"]}):
-        assert stage(**change).inputs != usual
+        assert stage(**change).fingerprint != usual
 
 
 def test_ref_is_no_input_of_a_folder() -> None:
-    assert stage(path="/src", ref="a").inputs == stage(path="/src", ref="b").inputs
+    assert stage(path="/src", ref="a").fingerprint == stage(path="/src", ref="b").fingerprint
 
 
 def test_jobs_are_no_input_of_compile_and_switches_are() -> None:
     def inputs(**build: Any) -> Any:
-        return plan_compile(Settings.model_validate({"build": build}), LAYOUT, CHOICE).inputs
+        return plan_compile(Settings.model_validate({"build": build}), LAYOUT, CHOICE).fingerprint
 
     assert inputs(jobs=3) == inputs()
     for change in ({"flags": {"USE_MPI": False}}, {"target": "c10"}, {"type": "Debug"}):
@@ -88,23 +88,25 @@ def test_jobs_are_no_input_of_compile_and_switches_are() -> None:
 
 def bad(root: Path, **source: Any) -> SettingsError:
     with pytest.raises(SettingsError) as caught:
-        check(settings(**source), root)
+        check_source_settings(settings(**source), root)
     return caught.value
 
 
 def test_default_settings_pass(tmp_path: Path) -> None:
-    check(Settings(), tmp_path)
+    check_source_settings(Settings(), tmp_path)
 
 
 def test_path_that_is_not_there_names_its_key(tmp_path: Path) -> None:
-    assert bad(tmp_path, path="nothing").where == "source.path"
+    assert bad(tmp_path, path="nothing").location == "source.path"
 
 
 @pytest.mark.parametrize("strategy", ["prebuilt", "existing"])
 def test_sources_that_nothing_reads_may_be_away(tmp_path: Path, strategy: str) -> None:
     """They stand in local.yaml for the other profiles: a disk that is not mounted."""
     source = {"path": "nothing", "patches": ["nothing.patch"]}
-    check(Settings.model_validate({"torch": {"strategy": strategy}, "source": source}), tmp_path)
+    check_source_settings(
+        Settings.model_validate({"torch": {"strategy": strategy}, "source": source}), tmp_path
+    )
 
 
 def test_path_of_another_project_is_told_what_it_lacks(tmp_path: Path) -> None:
@@ -113,37 +115,37 @@ def test_path_of_another_project_is_told_what_it_lacks(tmp_path: Path) -> None:
     for name in ("setup.py", "pyproject.toml", "CMakeLists.txt", "version.txt"):
         (vision / name).touch()
     error = bad(tmp_path, path="vision")
-    assert error.where == "source.path"
-    assert error.what.startswith(f"{vision} is not the source tree of PyTorch")
-    assert error.what.endswith("it lacks torch/__init__.py, c10")
-    assert "cloned" in error.todo
+    assert error.location == "source.path"
+    assert error.message.startswith(f"{vision} is not the source tree of PyTorch")
+    assert error.message.endswith("it lacks torch/__init__.py, c10")
+    assert "cloned" in error.hint
 
 
 @pytest.mark.parametrize("near", [".", "pytorch/torch", "pytorch/torch/backends"])
 def test_path_beside_the_tree_names_the_tree(tmp_path: Path, near: str) -> None:
     tree = make_tree(tmp_path / "pytorch")
-    assert bad(tmp_path, path=near).todo == f"did you mean {tree}?"
+    assert bad(tmp_path, path=near).hint == f"did you mean {tree}?"
 
 
 @pytest.mark.parametrize("backend", ["setup_py", "scikit_build_core"])
 def test_path_with_a_tree_of_either_backend_passes(tmp_path: Path, backend: Backend) -> None:
     make_tree(tmp_path / "tree", backend=backend)
-    check(settings(path="tree"), tmp_path)
+    check_source_settings(settings(path="tree"), tmp_path)
 
 
 def test_tarball_that_is_not_there_names_its_key(tmp_path: Path) -> None:
-    assert bad(tmp_path, tarball="a.tar.gz").where == "source.tarball"
+    assert bad(tmp_path, tarball="a.tar.gz").location == "source.tarball"
 
 
 def test_tarball_from_a_url_needs_its_sha256(tmp_path: Path) -> None:
     error = bad(tmp_path, tarball="https://example.invalid/a.tar.gz")
-    assert error.where == "source.sha256"
+    assert error.location == "source.sha256"
 
 
 def test_other_kinds_of_file_and_url_are_refused(tmp_path: Path) -> None:
-    assert bad(tmp_path, tarball="a.rpm").where == "source.tarball"
-    assert bad(tmp_path, tarball="ftp://a/a.zip", sha256="0" * 64).where == "source.tarball"
+    assert bad(tmp_path, tarball="a.rpm").location == "source.tarball"
+    assert bad(tmp_path, tarball="ftp://a/a.zip", sha256="0" * 64).location == "source.tarball"
 
 
 def test_patch_that_is_not_there_names_its_key(tmp_path: Path) -> None:
-    assert bad(tmp_path, patches=["fix.patch"]).where == "source.patches"
+    assert bad(tmp_path, patches=["fix.patch"]).location == "source.patches"

@@ -11,7 +11,7 @@ import yaml
 
 from tasks.cli.opening import open_profile
 from tasks.core.errors import SettingsError
-from tasks.lock.profile import Profile, Subject
+from tasks.lock.profile import Profile, SelectedProfile
 from tests.support.checkout import HOST, KNOWLEDGE, write
 from tests.support.toytree import make_tree
 
@@ -99,11 +99,11 @@ def test_a_profile_that_cannot_be_planned_shows_the_release_that_it_was_tried_wi
 ) -> None:
     with pytest.raises(SettingsError) as caught:
         opened(yard, "3.1.0")
-    broken = Subject(yard, "mine", None, caught.value)
-    assert broken.asked().settings.torch.version == "3.1.0"
+    broken = SelectedProfile(yard, "mine", None, caught.value)
+    assert broken.read_settings().settings.torch.version == "3.1.0"
     with pytest.raises(SettingsError):
         opened(yard, "nothing")
-    assert broken.asked().settings.torch.version == "2.15.0"
+    assert broken.read_settings().settings.torch.version == "2.15.0"
 
 
 def test_a_wheel_that_is_fetched_is_not_decided_by_the_tree(yard: Path) -> None:
@@ -119,15 +119,15 @@ def test_a_wheel_that_is_fetched_is_not_decided_by_the_tree(yard: Path) -> None:
 def test_a_version_that_is_none_names_the_file_and_the_key(yard: Path, written: str) -> None:
     with pytest.raises(SettingsError) as caught:
         opened(yard, written)
-    assert caught.value.where == str(yard / "pytorch" / "version.txt")
-    assert "torch.version" in caught.value.todo
+    assert caught.value.location == str(yard / "pytorch" / "version.txt")
+    assert "torch.version" in caught.value.hint
     assert opened(yard, written, torch={"version": "2.9.0"}).choice.torch == "2.9.0"
 
 
 def test_version_file_with_merge_conflicts_is_reported(yard: Path) -> None:
     with pytest.raises(SettingsError, match=r"version\.txt has merge conflicts") as caught:
         opened(yard, "<<<<<<< HEAD\n2.9.0a0\n=======\n2.10.0a0\n>>>>>>> main")
-    assert f'git -C "{yard / "pytorch"}" status' in caught.value.todo
+    assert f'git -C "{yard / "pytorch"}" status' in caught.value.hint
 
 
 @pytest.mark.parametrize("written", ["3.1.0+acme", "1.13.1", "2027.1", "1!2.9.0"])
@@ -136,7 +136,7 @@ def test_a_fork_that_counts_for_itself_is_built_by_the_facts_of_what_it_was_fork
 ) -> None:
     with pytest.raises(SettingsError) as caught:
         opened(yard, written)
-    assert "forked from" in caught.value.todo
+    assert "forked from" in caught.value.hint
     profile = opened(yard, written, torch={"version": "2.9.0"})
     assert profile.choice.torch == "2.9.0"
     assert len(profile.plan.warnings) == 1
@@ -147,8 +147,8 @@ def test_a_fork_of_unknown_release_is_its_own_judge_on_the_cpu(yard: Path) -> No
 
 
 def test_a_pull_that_moves_version_txt_moves_no_input_of_what_compiles(yard: Path) -> None:
-    before = {one.name: one.inputs for one in opened(yard, "2.15.0a0").plan.stages}
-    after = {one.name: one.inputs for one in opened(yard, "2.16.0a0").plan.stages}
+    before = {one.name: one.fingerprint for one in opened(yard, "2.15.0a0").plan.stages}
+    after = {one.name: one.fingerprint for one in opened(yard, "2.16.0a0").plan.stages}
     assert {name for name in before if before[name] != after[name]} == {"env", "wheel"}
-    local = {one.name: one.inputs for one in opened(yard, "2.16.0a0+acme").plan.stages}
+    local = {one.name: one.fingerprint for one in opened(yard, "2.16.0a0+acme").plan.stages}
     assert local == after

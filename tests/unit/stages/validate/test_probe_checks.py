@@ -12,8 +12,8 @@ from typing import Any, get_args
 
 import pytest
 
-from tasks.settings.values import Check
-from tasks.stages.validate.inside import _BY_PROBE
+from tasks.settings.values import ValidationCheckName
+from tasks.stages.validate.inside import _PROBE_CHECKS
 from tests.support.besides import PROBES, beside, module
 
 CARD = SimpleNamespace(name="RTX 5090", total_memory=32 << 30, major=12, minor=0)
@@ -50,7 +50,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:
 
 def given(**changed: object) -> dict[str, object]:
     return {
-        "checks": list(get_args(Check)),
+        "checks": list(get_args(ValidationCheckName)),
         "version": "2.15.0",
         "folder": "/venv/torch",
         "cuda": "13.2",
@@ -63,23 +63,23 @@ def given(**changed: object) -> dict[str, object]:
 def test_the_probe_makes_what_it_is_expected_to_in_that_order(
     probes: Callable[..., ModuleType],
 ) -> None:
-    assert tuple(probes("torch_probe").CHECKS) == _BY_PROBE
-    names = get_args(Check)
-    assert [name for name in names if name in _BY_PROBE] == list(_BY_PROBE)
+    assert tuple(probes("torch_probe").CHECKS) == _PROBE_CHECKS
+    names = get_args(ValidationCheckName)
+    assert [name for name in names if name in _PROBE_CHECKS] == list(_PROBE_CHECKS)
 
 
 def test_what_can_hang_comes_last_and_before_the_extensions(
     probes: Callable[..., ModuleType],
 ) -> None:
-    assert _BY_PROBE[-2:] == ("compile", "nccl")
-    assert get_args(Check)[-1] == "extensions"
+    assert _PROBE_CHECKS[-2:] == ("compile", "nccl")
+    assert get_args(ValidationCheckName)[-1] == "extensions"
 
 
 def test_without_a_card_nothing_on_it_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
     with beside(PROBES, torch(card=False)):
         module("torch_probe").main(given())
     found = said(capsys)
-    for name in _BY_PROBE[2:]:
+    for name in _PROBE_CHECKS[2:]:
         assert (found[name]["status"], found[name]["detail"]) == ("not run", "no GPU"), name
 
 

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from tasks.core.errors import BuildError, ValidationFailedError
-from tasks.core.model import Check, Layout, Stage
+from tasks.core.errors import TorchyardError, ValidationFailedError
+from tasks.core.model import Layout, Stage, ValidationResult
 from tasks.runlog import records
 from tasks.settings.schema import Settings
-from tasks.stages.extensions.job import Built
+from tasks.stages.extensions.job import BuiltExtension
 from tasks.stages.validate.action import run
 from tasks.stages.validate.job import SmokeCheck, Validation
 from tasks.stages.validate.plan import CHECKS, plan
@@ -40,13 +40,17 @@ def test_with_a_card_everything_is_looked_at(yard: Yard) -> None:
     assert found.counts == {"passed": 17, "failed": 0, "not run": 0}
     names = [check.name for check in found.checks]
     assert names[:5] == ["import", "version", "cuda", "archs", "machine_code"]
-    assert yard.written()["smoke: smoke check"] == Check("smoke: smoke check", "passed", "right")
+    assert yard.written()["smoke: smoke check"] == ValidationResult(
+        "smoke: smoke check", "passed", "right"
+    )
 
 
 def test_without_a_card_the_smoke_check_is_not_run_and_says_why(yard: Yard) -> None:
     yard.python(probing(ALL_GOOD, gpu="no GPU"))
     run(yard.job())
-    assert yard.written()["smoke: smoke check"] == Check("smoke: smoke check", "not run", "no GPU")
+    assert yard.written()["smoke: smoke check"] == ValidationResult(
+        "smoke: smoke check", "not run", "no GPU"
+    )
 
 
 def test_an_interrupt_does_not_wait_for_the_libraries_that_are_still_to_be_read(
@@ -103,7 +107,7 @@ def test_a_smoke_check_that_fails_or_hangs_is_a_failure(yard: Yard) -> None:
 
 
 def test_an_extension_that_could_not_be_reached_is_not_run(yard: Yard) -> None:
-    publish(yard.folder / "smoke.json", Built("smoke", "unreachable", {}))
+    publish(yard.folder / "smoke.json", BuiltExtension("smoke", "unreachable", {}))
     yard.python(probing(ALL_GOOD[:-1], gpu=""))
     run(yard.job())
     its = [check for name, check in yard.written().items() if name.startswith("smoke")]
@@ -127,9 +131,9 @@ def test_only_the_checks_of_the_settings_are_made(yard: Yard) -> None:
 
 def test_without_a_torch_it_says_what_to_run_and_leaves_nothing(yard: Yard) -> None:
     before = sorted(yard.folder.rglob("*"))
-    with pytest.raises(BuildError, match="there is no torch of profile mine yet") as told:
+    with pytest.raises(TorchyardError, match="there is no torch of profile mine yet") as told:
         run(yard.job())
-    assert told.value.todo == "doit build profile=mine"
+    assert told.value.hint == "doit build profile=mine"
     assert sorted(yard.folder.rglob("*")) == before
 
 
@@ -160,7 +164,9 @@ def test_an_interpreter_that_is_gone_fails_the_import(yard: Yard) -> None:
     with pytest.raises(ValidationFailedError):
         run(yard.job())
     assert "cannot start" in yard.written()["import"].detail
-    assert yard.written()["matmul"] == Check("matmul", "not run", "torch does not import")
+    assert yard.written()["matmul"] == ValidationResult(
+        "matmul", "not run", "torch does not import"
+    )
 
 
 def test_a_path_is_short_in_the_table_and_whole_in_the_manifest(
@@ -185,7 +191,7 @@ def test_what_to_do_is_short_in_the_table_too(
     assert str(yard.folder) in logs
     assert whole == f"see {logs}"
     assert logs not in capsys.readouterr().out
-    assert logs not in failed.value.todo
+    assert logs not in failed.value.hint
 
 
 def test_settings_that_moved_since_the_build_are_warned_of_first(
@@ -193,9 +199,9 @@ def test_settings_that_moved_since_the_build_are_warned_of_first(
 ) -> None:
     yard.python(probing(ALL_GOOD, gpu=""))
     asked = Stage("compile", "compile", "", None, {"type": "Debug"}, (yard.folder / "c.json",))
-    built = Stage("compile", "compile", "", None, {"type": "Release"}, asked.leaves)
+    built = Stage("compile", "compile", "", None, {"type": "Release"}, asked.outputs)
     publish(yard.folder / "c.json", {})
-    records.write(built, "first time", 1.0, "0")
+    records.write_stage_record(built, "first time", 1.0, "0")
     (calm,) = run(yard.job(stages=(built,)))
     assert calm.warnings == ()
     capsys.readouterr()
@@ -206,7 +212,7 @@ def test_settings_that_moved_since_the_build_are_warned_of_first(
     )
     assert found.warnings == (told,)
     assert " ".join(capsys.readouterr().out.split()).startswith(f"warning {told} ")
-    assert manifests.read(yard.folder / "validate.json", Validation).warnings == (told,)
+    assert manifests.read_manifest(yard.folder / "validate.json", Validation).warnings == (told,)
 
 
 def test_an_extension_that_is_not_built_is_a_failure_and_no_warning_too(yard: Yard) -> None:
@@ -216,7 +222,7 @@ def test_an_extension_that_is_not_built_is_a_failure_and_no_warning_too(yard: Ya
     stage = Stage("extensions:smoke", "extensions", "", None, {}, (lists,))
     with pytest.raises(ValidationFailedError):
         run(yard.job(stages=(stage,)))
-    assert manifests.read(yard.folder / "validate.json", Validation).warnings == ()
+    assert manifests.read_manifest(yard.folder / "validate.json", Validation).warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -254,11 +260,11 @@ def test_the_stage_runs_each_time_and_waits_for_no_manifest() -> None:
     }
     built = Stage("extensions:a", "extensions", "", SimpleNamespace(name="a"), {}, ())
     stage = plan(Settings.model_validate(given), LAYOUT, PREBUILT, (built,))
-    assert stage.asks == "always"
-    assert stage.leaves == (LAYOUT.manifest("validate"),)
-    assert stage.also == (LAYOUT.build / "validate.xml",)
-    assert stage.reads == ()
-    assert stage.job.extensions == {"a": LAYOUT.manifest("extensions:a")}
+    assert stage.uptodate_check == "always"
+    assert stage.outputs == (LAYOUT.compute_manifest_path("validate"),)
+    assert stage.extra_outputs == (LAYOUT.build / "validate.xml",)
+    assert stage.inputs == ()
+    assert stage.job.extensions == {"a": LAYOUT.compute_manifest_path("extensions:a")}
     assert stage.job.checks == ("import", "matmul")
     assert stage.job.smokes == {"a": SmokeCheck(LAYOUT.root / "x/check.py", gpu=False)}
 

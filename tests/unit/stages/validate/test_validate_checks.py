@@ -3,20 +3,20 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import PurePosixPath, PureWindowsPath
 
-from tasks.core.model import Arch, Check
+from tasks.core.model import Arch, ValidationResult
 from tasks.knowledge.archs import MachineCode
 from tasks.stages.validate.checks import (
-    asked_for,
-    compiled_for,
-    covering,
-    diagnosed,
-    from_probe,
-    joined,
-    reported,
-    validation,
-    without_cuda,
+    add_diagnosis,
+    build_probe_checks,
+    build_validation,
+    check_coverage,
+    combine_checks,
+    fail_without_cuda,
+    parse_arch_flags,
+    parse_probe_lines,
+    select_checks,
 )
-from tasks.stages.validate.table import plain, remedies, seen_from
+from tasks.stages.validate.table import format_validation, join_hints, shorten_paths
 from tests.support.checkout import KNOWLEDGE
 
 BLACKWELL = (Arch(12, 0),)
@@ -24,8 +24,8 @@ BLACKWELL = (Arch(12, 0),)
 
 def judged(
     name: str, code: MachineCode, targets: tuple[Arch, ...], source: str, maker: str | None = None
-) -> Check:
-    return covering(KNOWLEDGE, name, code, targets, source, maker)
+) -> ValidationResult:
+    return check_coverage(KNOWLEDGE, name, code, targets, source, maker)
 
 
 def line(name: str, status: str, detail: str = "", remedy: str = "") -> str:
@@ -33,52 +33,56 @@ def line(name: str, status: str, detail: str = "", remedy: str = "") -> str:
 
 
 def test_what_others_print_is_passed_over() -> None:
-    said = reported(
+    said = parse_probe_lines(
         ["hello", f"no newline{line('import', 'passed', 'x')}", '{"name": broken}', "{}"]
     )
     assert list(said) == ["import"]
-    assert from_probe(["import"], said, {}, "") == [Check("import", "passed", "x")]
+    assert build_probe_checks(["import"], said, {}, "") == [
+        ValidationResult("import", "passed", "x")
+    ]
 
 
 def test_a_check_at_which_the_probe_ended_has_failed_and_the_others_are_told() -> None:
-    said = reported([line("import", "passed"), line("convolution", "passed")])
+    said = parse_probe_lines([line("import", "passed"), line("convolution", "passed")])
     expected = ["import", "version", "convolution", "matmul"]
-    found = from_probe(expected, said, {"version": "signal 11"}, "the card hung before")
+    found = build_probe_checks(expected, said, {"version": "signal 11"}, "the card hung before")
     assert [check.status for check in found] == ["passed", "failed", "passed", "not run"]
     assert (found[1].detail, found[3].detail) == ("signal 11", "the card hung before")
 
 
 def test_what_was_not_told_has_not_passed() -> None:
-    assert [check.status for check in from_probe(["import", "matmul"], {}, {}, "")] == [
+    assert [check.status for check in build_probe_checks(["import", "matmul"], {}, {}, "")] == [
         "not run",
         "not run",
     ]
 
 
 def test_an_unknown_status_is_a_failure() -> None:
-    said = reported([line("matmul", "data"), line("device", "skipped")])
-    found = from_probe(["matmul", "device"], said, {}, "")
+    said = parse_probe_lines([line("matmul", "data"), line("device", "skipped")])
+    found = build_probe_checks(["matmul", "device"], said, {}, "")
     assert {check.status for check in found} == {"failed"}
 
 
 def test_each_target_is_told_how_it_runs() -> None:
-    code = compiled_for("sm_80 sm_120 compute_120")
+    code = parse_arch_flags("sm_80 sm_120 compute_120")
     assert code == MachineCode(frozenset({Arch(8, 0), Arch(12, 0)}), frozenset({Arch(12, 0)}))
     check = judged("archs", code, (Arch(8, 9), Arch(12, 0), Arch(12, 1)), "lib")
-    assert check == Check("archs", "passed", "lib: 8.9 compatible, 12.0 native, 12.1 compatible")
+    assert check == ValidationResult(
+        "archs", "passed", "lib: 8.9 compatible, 12.0 native, 12.1 compatible"
+    )
     only_ptx = MachineCode(ptx=frozenset({Arch(9, 0)}))
     assert "(it has 9.0+PTX)" in judged("archs", only_ptx, (Arch(8, 0),), "lib").detail
     assert judged("archs", only_ptx, BLACKWELL, "lib").detail == "lib: 12.0 ptx"
 
 
 def test_a_target_without_code_is_named_with_the_remedy() -> None:
-    check = judged("machine_code", compiled_for("sm_90"), (Arch(9, 0), Arch(12, 0)), "lib.so")
+    check = judged("machine_code", parse_arch_flags("sm_90"), (Arch(9, 0), Arch(12, 0)), "lib.so")
     assert (check.status, check.detail) == ("failed", "lib.so holds no code for 12.0 (it has 9.0)")
     assert "target.gpus" in check.remedy
 
 
 def test_orin_runs_code_of_other_cards_that_cuda_13_2_made() -> None:
-    code, orin = compiled_for("sm_80"), (Arch(8, 7),)
+    code, orin = parse_arch_flags("sm_80"), (Arch(8, 7),)
     assert judged("machine_code", code, orin, "lib.so", "13.0").status == "failed"
     assert (
         judged("machine_code", code, orin, "lib.so", "13.2.86").detail == "lib.so: 8.7 compatible"
@@ -90,46 +94,56 @@ def test_no_target_is_not_run() -> None:
 
 
 def test_one_bad_library_fails_the_extension_and_one_without_code_does_not_hide_it() -> None:
-    good, bad = Check("x", "passed", "a.so: 12.0 native"), Check("x", "failed", "b.so", "rebuild")
-    none = Check("x", "not run", "c.so holds no device code")
-    assert joined("x", [good, bad, none]) == Check("x", "failed", "b.so", "rebuild")
-    assert joined("x", [good, none]).status == "passed"
-    assert joined("x", [none]).status == "not run"
-    assert joined("x", []).status == "not run"
+    good, bad = (
+        ValidationResult("x", "passed", "a.so: 12.0 native"),
+        ValidationResult("x", "failed", "b.so", "rebuild"),
+    )
+    none = ValidationResult("x", "not run", "c.so holds no device code")
+    assert combine_checks("x", [good, bad, none]) == ValidationResult(
+        "x", "failed", "b.so", "rebuild"
+    )
+    assert combine_checks("x", [good, none]).status == "passed"
+    assert combine_checks("x", [none]).status == "not run"
+    assert combine_checks("x", []).status == "not run"
 
 
 def test_only_what_is_asked_for_is_told_in_its_order_but_a_failure_always() -> None:
     checks = [
-        Check("smoke: import", "passed", ""),
-        Check("smoke: machine code", "passed", ""),
-        Check("matmul", "not run", "no GPU"),
-        Check("import", "failed", "no"),
+        ValidationResult("smoke: import", "passed", ""),
+        ValidationResult("smoke: machine code", "passed", ""),
+        ValidationResult("matmul", "not run", "no GPU"),
+        ValidationResult("import", "failed", "no"),
     ]
-    names = [check.name for check in asked_for(checks, ["machine_code", "extensions"])]
+    names = [check.name for check in select_checks(checks, ["machine_code", "extensions"])]
     assert names == ["import", "smoke: machine code", "smoke: import"]
-    quiet = [Check("import", "passed", ""), *checks[:3]]
-    assert [check.name for check in asked_for(quiet, ["matmul"])] == ["matmul"]
+    quiet = [ValidationResult("import", "passed", ""), *checks[:3]]
+    assert [check.name for check in select_checks(quiet, ["matmul"])] == ["matmul"]
 
 
 def test_not_run_is_never_counted_or_shown_as_passed() -> None:
-    checks = [Check("import", "passed", "torch"), Check("matmul", "not run", "no GPU")]
-    found = validation("2.15.0", checks)
+    checks = [
+        ValidationResult("import", "passed", "torch"),
+        ValidationResult("matmul", "not run", "no GPU"),
+    ]
+    found = build_validation("2.15.0", checks)
     assert found.counts == {"passed": 1, "failed": 0, "not run": 1}
     assert found.schema == 2
-    shown = plain(found).splitlines()
+    shown = format_validation(found).splitlines()
     assert shown[1] == "not run  matmul  no GPU"
     assert shown[-1] == "torch 2.15.0: 1 passed, 0 failed, 1 not run"
 
 
 def test_a_terminal_has_the_status_in_its_colour_and_nothing_else() -> None:
-    found = validation("2.15.0", [Check("matmul", "not run", "no GPU")])
-    shown = plain(found, 80, lambda text, style: f"<{style}>{text}</>").splitlines()
+    found = build_validation("2.15.0", [ValidationResult("matmul", "not run", "no GPU")])
+    shown = format_validation(found, 80, lambda text, style: f"<{style}>{text}</>").splitlines()
     assert shown[0] == "<33>not run</>  matmul  no GPU"
 
 
 def test_what_is_long_goes_on_below_itself() -> None:
-    found = validation("2.15.0", [Check("matmul", "failed", "much " * 12, "do " * 20)])
-    shown = plain(found, 44).splitlines()
+    found = build_validation(
+        "2.15.0", [ValidationResult("matmul", "failed", "much " * 12, "do " * 20)]
+    )
+    shown = format_validation(found, 44).splitlines()
     assert shown[0].startswith("failed   matmul  much much")
     assert [line for line in shown if line.strip().startswith("→")] == [
         "                 → do do do do do do do do"
@@ -138,56 +152,68 @@ def test_what_is_long_goes_on_below_itself() -> None:
 
 
 def test_the_table_shows_a_failure_with_its_remedy_and_its_words_as_they_are() -> None:
-    found = validation("2.15.0", [Check("device", "failed", "[red]odd[/red] [x", "do [this]")])
-    assert plain(found).splitlines()[1].strip() == "→ do [this]"
-    assert "[red]odd[/red] [x" in plain(found, 100)
+    found = build_validation(
+        "2.15.0", [ValidationResult("device", "failed", "[red]odd[/red] [x", "do [this]")]
+    )
+    assert format_validation(found).splitlines()[1].strip() == "→ do [this]"
+    assert "[red]odd[/red] [x" in format_validation(found, 100)
 
 
 def test_a_path_in_the_checkout_is_told_from_there_on() -> None:
     others = "not /home/me/yard2 or /x/home/me/yard/a"
     detail = f"torch 2.15.0 from /home/me/yard/build/p/venv/torch, {others}"
-    found = validation("2.15.0", [Check("import", "passed", detail)])
-    told = seen_from(PurePosixPath("/home/me/yard"), found).checks[0].detail
+    found = build_validation("2.15.0", [ValidationResult("import", "passed", detail)])
+    told = shorten_paths(PurePosixPath("/home/me/yard"), found).checks[0].detail
     assert told == f"torch 2.15.0 from build/p/venv/torch, {others}"
-    found = validation("2.15.0", [Check("import", "passed", r"torch from C:\yard\build\torch")])
-    told = seen_from(PureWindowsPath(r"C:\yard"), found).checks[0].detail
+    found = build_validation(
+        "2.15.0", [ValidationResult("import", "passed", r"torch from C:\yard\build\torch")]
+    )
+    told = shorten_paths(PureWindowsPath(r"C:\yard"), found).checks[0].detail
     assert told == r"torch from build\torch"
 
 
 def test_a_warning_stands_before_the_table() -> None:
-    found = validation("2.15.0", [Check("import", "passed", "")], ("[x] moved: doit build",))
-    assert plain(found).splitlines()[0] == "warning  [x] moved: doit build"
+    found = build_validation(
+        "2.15.0", [ValidationResult("import", "passed", "")], ("[x] moved: doit build",)
+    )
+    assert format_validation(found).splitlines()[0] == "warning  [x] moved: doit build"
 
 
 def test_a_failure_gets_the_remedy_of_its_cause_where_it_has_none() -> None:
-    bare = Check("matmul", "failed", "AcceleratorError: CUDA error: no kernel image is available")
-    told = diagnosed(KNOWLEDGE, bare)
+    bare = ValidationResult(
+        "matmul", "failed", "AcceleratorError: CUDA error: no kernel image is available"
+    )
+    told = add_diagnosis(KNOWLEDGE, bare)
     assert told == bare, "not the whole sentence of the driver"
     whole = replace(bare, detail=f"{bare.detail} for execution on the device")
-    told = diagnosed(KNOWLEDGE, whole)
+    told = add_diagnosis(KNOWLEDGE, whole)
     assert told.cause == "no-kernel-image"
     assert "doit build" in told.remedy
-    own = diagnosed(KNOWLEDGE, replace(whole, remedy="mine"))
+    own = add_diagnosis(KNOWLEDGE, replace(whole, remedy="mine"))
     assert (own.cause, own.remedy) == ("no-kernel-image", "mine")
 
 
 def test_what_a_check_tells_itself_counts_more_than_what_was_printed_around_it() -> None:
-    check = Check("x: import", "failed", "ImportError: x.so: undefined symbol: _ZN2at4nope")
+    check = ValidationResult(
+        "x: import", "failed", "ImportError: x.so: undefined symbol: _ZN2at4nope"
+    )
     noise = "numpy.core.multiarray failed to import"
-    assert diagnosed(KNOWLEDGE, check, noise).cause == "abi-undefined-symbol"
-    assert diagnosed(KNOWLEDGE, replace(check, detail="?"), noise).cause == "numpy-abi-mismatch"
-    assert diagnosed(KNOWLEDGE, Check("x", "not run", noise)).cause == ""
+    assert add_diagnosis(KNOWLEDGE, check, noise).cause == "abi-undefined-symbol"
+    assert add_diagnosis(KNOWLEDGE, replace(check, detail="?"), noise).cause == "numpy-abi-mismatch"
+    assert add_diagnosis(KNOWLEDGE, ValidationResult("x", "not run", noise)).cause == ""
 
 
 def test_a_torch_for_the_cpu_proves_nothing_of_a_card() -> None:
-    found = without_cuda(
+    found = fail_without_cuda(
         [
-            Check("import", "passed", "torch 2.15.0"),
-            Check("version", "failed", "this is torch 2.15.0+cpu", "see"),
-            Check("cuda", "failed", "built with CUDA none, not 13.2", "see toolkit.version"),
-            Check("archs", "not run", "torch without CUDA"),
-            Check("matmul", "passed", "0.2 of the bound on cpu"),
-            Check("smoke: import", "passed", ""),
+            ValidationResult("import", "passed", "torch 2.15.0"),
+            ValidationResult("version", "failed", "this is torch 2.15.0+cpu", "see"),
+            ValidationResult(
+                "cuda", "failed", "built with CUDA none, not 13.2", "see toolkit.version"
+            ),
+            ValidationResult("archs", "not run", "torch without CUDA"),
+            ValidationResult("matmul", "passed", "0.2 of the bound on cpu"),
+            ValidationResult("smoke: import", "passed", ""),
         ],
         "13.2",
         "doit build",
@@ -206,5 +232,5 @@ def test_a_torch_for_the_cpu_proves_nothing_of_a_card() -> None:
 
 
 def test_each_remedy_is_told_once() -> None:
-    failed = [Check(name, "failed", "", "again") for name in "ab"]
-    assert remedies([*failed, Check("c", "failed", "")]) == "again"
+    failed = [ValidationResult(name, "failed", "", "again") for name in "ab"]
+    assert join_hints([*failed, ValidationResult("c", "failed", "")]) == "again"

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.deps_model import Deps
+from tasks.core.deps_model import DepsManifest
 from tasks.core.errors import ValidationFailedError
-from tasks.core.model import Arch, Check
+from tasks.core.model import Arch, ValidationResult
 from tasks.stages.env.job import Environment
-from tasks.stages.extensions.job import Built
+from tasks.stages.extensions.job import BuiltExtension
 from tasks.stages.validate.action import run
 from tasks.stages.validate.job import ValidateJob
-from tasks.stages.validate.reader import reader
-from tasks.stages.wheel.job import Surface, Wheel
+from tasks.stages.validate.reader import find_code_reader
+from tasks.stages.wheel.job import AbiFingerprint, Wheel
 from tasks.system import manifests
-from tasks.wheels.binaries.codereader import Reader
+from tasks.wheels.binaries.codereader import MachineCodeReader
 from tests.support.sharedlibrary import linux
 from tests.support.validateyard import ALL_GOOD, Yard, probing, program, publish
 
@@ -56,7 +56,7 @@ def yard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Yard:
     return made
 
 
-def failing(yard: Yard, job: ValidateJob) -> dict[str, Check]:
+def failing(yard: Yard, job: ValidateJob) -> dict[str, ValidationResult]:
     """Those that failed; each has a remedy."""
     with pytest.raises(ValidationFailedError):
         run(job)
@@ -148,7 +148,9 @@ def test_a_torch_for_the_cpu_that_was_installed_over_it_is_told_as_that(yard: Ya
     assert "libtorch_cuda.so" in found["machine_code"].detail
     assert "doit build profile=mine" in found["machine_code"].remedy
     for name in ("device", "matmul", "convolution"):
-        assert yard.written()[name] == Check(name, "not run", "this torch is for the CPU")
+        assert yard.written()[name] == ValidationResult(
+            name, "not run", "this torch is for the CPU"
+        )
     only = failing(yard, yard.job(extensions={}, smokes={}, checks=("matmul",)))
     assert list(only) == ["cuda"], "what fails on the way is told, asked for or not"
 
@@ -163,7 +165,7 @@ def test_an_extension_that_was_built_against_another_torch_is_told_as_that(yard:
     subprocess.run(argv, check=True)
     (yard.folder / "torch" / "__init__.py").write_text(CPU_TORCH, encoding="utf-8")
     publish(yard.folder / "env.json", Environment({"PYTHONPATH": str(yard.folder)}, {}, (), ":"))
-    publish(yard.folder / "toy.json", Built("toy", "built", {}, imports=("toy",)))
+    publish(yard.folder / "toy.json", BuiltExtension("toy", "built", {}, imports=("toy",)))
     yard.torch(sys.executable, cuda=None)
     lists = {"toy": yard.folder / "toy.json"}
     found = failing(yard, yard.job(extensions=lists, smokes={}, checks=("extensions",)))
@@ -174,7 +176,7 @@ def test_an_extension_that_was_built_against_another_torch_is_told_as_that(yard:
     assert check.remedy.startswith("it was built against another torch: doit build")
 
 
-HERE = Surface("2.15.0", "13.2", "cp311", "headers", "symbols", True, 20, "1")
+HERE = AbiFingerprint("2.15.0", "13.2", "cp311", "headers", "symbols", True, 20, "1")
 
 
 def test_an_extension_of_an_earlier_torch_is_stale_though_it_loads(yard: Yard) -> None:
@@ -198,31 +200,31 @@ def test_an_extension_of_this_torch_passes_and_one_that_does_not_say_is_not_aske
     assert "smoke: built for this torch" not in yard.written()
     publish(yard.folder / "smoke.json", replace(yard.built(), surface=HERE.name))
     run(yard.job())
-    told = Check("smoke: built for this torch", "passed", f"torch surface {HERE.name}")
+    told = ValidationResult("smoke: built for this torch", "passed", f"torch surface {HERE.name}")
     assert yard.written()["smoke: built for this torch"] == told
 
 
 def test_a_cuobjdump_is_taken_from_the_toolkit_then_from_triton_then_from_path(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def found() -> Reader:
-        deps = manifests.read(yard.folder / "deps.json", Deps)
-        return reader(deps, manifests.read(yard.folder / "wheel.json", Wheel))
+    def found() -> MachineCodeReader:
+        deps = manifests.read_manifest(yard.folder / "deps.json", DepsManifest)
+        return find_code_reader(deps, manifests.read_manifest(yard.folder / "wheel.json", Wheel))
 
-    assert found() == Reader()
+    assert found() == MachineCodeReader()
     on_path = yard.folder / "bin"
     on_path.mkdir()
     program(on_path / "cuobjdump", "")
     monkeypatch.setenv("PATH", f"{on_path}:/usr/bin:/bin")
-    assert found() == Reader(str(on_path / "cuobjdump"))
+    assert found() == MachineCodeReader(str(on_path / "cuobjdump"))
     tritons = yard.folder / "triton/backends/nvidia/bin/cuobjdump"
     tritons.parent.mkdir(parents=True)
     program(tritons, "")
-    assert found() == Reader(str(tritons))
+    assert found() == MachineCodeReader(str(tritons))
     yard.listing("sm_120")
-    assert found() == Reader(str(yard.folder / "cuobjdump"))
+    assert found() == MachineCodeReader(str(yard.folder / "cuobjdump"))
     yard.deps(cuobjdump=str(yard.folder / "gone"))
-    assert found() == Reader(str(tritons)), "the toolkit's may have been removed since"
+    assert found() == MachineCodeReader(str(tritons)), "the toolkit's may have been removed since"
 
 
 def test_what_read_the_machine_code_is_told(yard: Yard) -> None:

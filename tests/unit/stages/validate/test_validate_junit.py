@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
-from tasks.core.model import Check
-from tasks.stages.validate.checks import validation
-from tasks.stages.validate.junit import document
+from tasks.core.model import ValidationResult
+from tasks.stages.validate.checks import build_validation
+from tasks.stages.validate.junit import format_junit
 
 CHECKS = (
-    Check("import", "passed", "torch 2.15.0"),
-    Check("machine_code", "failed", 'lib "x" <y> & z', "doit build", "no-kernel-image"),
-    Check("matmul", "not run", "no GPU"),
-    Check("smoke: import", "failed", "\x1b[31mbad\x1b[0m\0", "see log"),
+    ValidationResult("import", "passed", "torch 2.15.0"),
+    ValidationResult("machine_code", "failed", 'lib "x" <y> & z', "doit build", "no-kernel-image"),
+    ValidationResult("matmul", "not run", "no GPU"),
+    ValidationResult("smoke: import", "failed", "\x1b[31mbad\x1b[0m\0", "see log"),
 )
 
 
 def parsed(warnings: tuple[str, ...] = ()) -> ET.Element:
-    text = document("mine", validation("2.15.0+cu132", CHECKS, warnings))
+    text = format_junit("mine", build_validation("2.15.0+cu132", CHECKS, warnings))
     assert text.startswith('<?xml version="1.0" encoding="utf-8"?>\n')
     return ET.fromstring(text.encode())
 
@@ -80,6 +80,6 @@ def test_it_has_the_structure_that_readers_know() -> None:
 
 
 def test_the_same_result_is_the_same_bytes() -> None:
-    found = validation("2.15.0", CHECKS)
-    assert document("mine", found) == document("mine", found)
-    assert "time" not in document("mine", found)
+    found = build_validation("2.15.0", CHECKS)
+    assert format_junit("mine", found) == format_junit("mine", found)
+    assert "time" not in format_junit("mine", found)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tasks.core.errors import ValidationFailedError
-from tasks.core.model import Check
+from tasks.core.model import ValidationResult
 from tasks.stages.env.job import Environment
-from tasks.stages.extensions.job import Built
+from tasks.stages.extensions.job import BuiltExtension
 from tasks.stages.validate.action import run
-from tasks.stages.validate.probing import HUNG, Run, Said, ask
+from tasks.stages.validate.probing import GPU_HUNG, ProbeOutput, ProbeRun, collect_probe_output
 from tests.support.validateyard import Yard, publish, says
 
 CHECKS = ("version", "device", "matmul", "convolution")
@@ -26,75 +26,78 @@ def saying(*names: str, status: str = "passed") -> tuple[str, ...]:
     )
 
 
-def program(hangs: Sequence[str] = (), crashes: Sequence[str] = ()) -> Callable[..., Run]:
+def program(hangs: Sequence[str] = (), crashes: Sequence[str] = ()) -> Callable[..., ProbeRun]:
     """One that ends at these checks."""
 
-    def once(left: Sequence[str]) -> Run:
+    def once(left: Sequence[str]) -> ProbeRun:
         lines: tuple[str, ...] = ()
         for name in (*FIRST, *left):
             if name in hangs:
-                return Run(lines, "took longer than 1 s and was ended", hung=True)
+                return ProbeRun(lines, "took longer than 1 s and was ended", hung=True)
             if name in crashes:
-                return Run(lines, "the probe failed (signal 11)")
+                return ProbeRun(lines, "the probe failed (signal 11)")
             lines += saying(name)
-        return Run(lines)
+        return ProbeRun(lines)
 
     return once
 
 
-def lost(said: Said) -> dict[str, str]:
-    return {name: how.detail for name, how in said.lost.items()}
+def lost(said: ProbeOutput) -> dict[str, str]:
+    return {name: how.detail for name, how in said.crashes.items()}
 
 
 def test_what_ends_well_is_asked_once() -> None:
     asked: list[tuple[str, ...]] = []
 
-    def once(left: Sequence[str]) -> Run:
+    def once(left: Sequence[str]) -> ProbeRun:
         asked.append(tuple(left))
         return program()(left)
 
-    said = ask(once, CHECKS)
-    assert (lost(said), said.left, said.hung) == ({}, "", 0)
+    said = collect_probe_output(once, CHECKS)
+    assert (lost(said), said.stop_reason, said.hung) == ({}, "", 0)
     assert list(said.lines) == [*FIRST, *CHECKS]
     assert asked == [CHECKS]
 
 
 def test_a_hang_costs_the_check_that_it_was_at() -> None:
-    said = ask(program(hangs=["device"]), CHECKS)
+    said = collect_probe_output(program(hangs=["device"]), CHECKS)
     assert lost(said) == {"device": "took longer than 1 s and was ended"}
     assert {"version", "matmul", "convolution"} <= said.lines.keys()
-    assert (said.left, said.hung) == ("", 1)
+    assert (said.stop_reason, said.hung) == ("", 1)
 
 
 def test_a_second_hang_ends_it() -> None:
-    said = ask(program(hangs=["device", "matmul"]), CHECKS)
-    assert list(said.lost) == ["device", "matmul"]
+    said = collect_probe_output(program(hangs=["device", "matmul"]), CHECKS)
+    assert list(said.crashes) == ["device", "matmul"]
     assert "convolution" not in said.lines
-    assert (said.left, said.hung) == (HUNG, 2)
+    assert (said.stop_reason, said.hung) == (GPU_HUNG, 2)
 
 
 def test_every_crash_costs_one_check_however_many_there_are() -> None:
-    said = ask(program(crashes=["version", "device", "convolution"]), CHECKS)
-    assert list(said.lost) == ["version", "device", "convolution"]
+    said = collect_probe_output(program(crashes=["version", "device", "convolution"]), CHECKS)
+    assert list(said.crashes) == ["version", "device", "convolution"]
     assert "matmul" in said.lines
-    assert (said.left, said.hung) == ("", 0)
+    assert (said.stop_reason, said.hung) == ("", 0)
 
 
 def test_a_card_that_is_not_found_in_time_is_asked_for_no_more() -> None:
-    said = ask(program(hangs=["gpu"]), CHECKS)
-    assert (list(said.lost), said.left, said.no_gpu) == (["gpu"], HUNG, None)
-    assert ask(program(crashes=["gpu"]), CHECKS).left == "the card could not be asked"
+    said = collect_probe_output(program(hangs=["gpu"]), CHECKS)
+    assert (list(said.crashes), said.stop_reason, said.no_gpu_reason) == (["gpu"], GPU_HUNG, None)
+    assert (
+        collect_probe_output(program(crashes=["gpu"]), CHECKS).stop_reason
+        == "the card could not be asked"
+    )
 
 
 def test_nothing_is_asked_of_a_torch_that_does_not_import() -> None:
-    said = ask(program(crashes=["import"]), CHECKS)
-    assert (list(said.lost), said.left) == (["import"], "torch does not import")
-    failed = ask(lambda _: Run(saying("import", status="failed")), CHECKS)
-    assert (lost(failed), failed.left) == ({}, "torch does not import")
+    said = collect_probe_output(program(crashes=["import"]), CHECKS)
+    assert (list(said.crashes), said.stop_reason) == (["import"], "torch does not import")
+    failed = collect_probe_output(lambda _: ProbeRun(saying("import", status="failed")), CHECKS)
+    assert (lost(failed), failed.stop_reason) == ({}, "torch does not import")
 
 
 def test_a_program_that_ends_without_a_word_has_not_passed() -> None:
-    said = ask(lambda _: Run(saying(*FIRST, "version")), CHECKS)
+    said = collect_probe_output(lambda _: ProbeRun(saying(*FIRST, "version")), CHECKS)
     assert lost(said)["device"] == "it ended without a word on it"
 
 
@@ -122,7 +125,7 @@ def test_a_card_that_hangs_and_an_extension_that_crashes_are_told_and_the_rest_g
     (tmp_path / "torch" / "__init__.py").write_text(TORCH, encoding="utf-8")
     for name, text in (("crashing", CRASH), ("calm", "")):
         (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
-        publish(tmp_path / f"{name}.json", Built(name, "built", {}, imports=(name,)))
+        publish(tmp_path / f"{name}.json", BuiltExtension(name, "built", {}, imports=(name,)))
     yard.torch(sys.executable)
     publish(tmp_path / "env.json", Environment({"PYTHONPATH": str(tmp_path)}, {}, (), ":"))
     job = yard.job(
@@ -138,8 +141,8 @@ def test_a_card_that_hangs_and_an_extension_that_crashes_are_told_and_the_rest_g
     assert written["device"].cause == "hang"
     assert "signal 11" in written["crashing: import"].detail
     assert written["crashing: import"].cause == "crash"
-    assert written["version"] == Check("version", "passed", "2.15.0")
-    assert written["calm: import"] == Check("calm: import", "passed", "calm")
+    assert written["version"] == ValidationResult("version", "passed", "2.15.0")
+    assert written["calm: import"] == ValidationResult("calm: import", "passed", "calm")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a shell script")
@@ -154,13 +157,13 @@ def test_a_driver_that_does_not_answer_fails_the_device_and_nothing_else_waits_f
     assert written["device"].detail == "looking for the card took longer than 3 s and was ended"
     assert written["device"].cause == "hang"
     for name in ("version", "matmul", "smoke: import", "smoke: smoke check"):
-        assert written[name] == Check(name, "not run", HUNG)
+        assert written[name] == ValidationResult(name, "not run", GPU_HUNG)
 
 
 def test_a_crash_after_the_last_check_is_told() -> None:
-    def once(left: Sequence[str]) -> Run:
-        return Run(program()(left).lines, "the probe failed (signal 11)")
+    def once(left: Sequence[str]) -> ProbeRun:
+        return ProbeRun(program()(left).lines, "the probe failed (signal 11)")
 
-    said = ask(once, CHECKS)
+    said = collect_probe_output(once, CHECKS)
     assert lost(said) == {"exit": "the probe failed (signal 11)"}
     assert list(said.lines) == [*FIRST, *CHECKS]

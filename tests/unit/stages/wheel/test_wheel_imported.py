@@ -28,8 +28,8 @@ def job(tmp_path: Path) -> BuiltJob:
     found = plan(Settings(), Layout(tmp_path, "p", tmp_path), CHOICE, KNOWLEDGE).job
     assert isinstance(found, BuiltJob)
     paths = {"PYTHONPATH": (str(tmp_path / "site"),)}
-    manifests.publish(found.env, Environment({}, paths, (), os.pathsep))
-    files.own(found.landing)
+    manifests.write_manifest(found.env, Environment({}, paths, (), os.pathsep))
+    files.create_owned_folder(found.landing)
     return found
 
 
@@ -41,8 +41,8 @@ def torch(folder: Path, *lines: str) -> None:
 
 def refused(job: BuiltJob) -> BadArtifactError:
     with pytest.raises(BadArtifactError) as told:
-        imported.require(job, sys.executable, VERSION)
-    assert told.value.todo
+        imported.require_torch_import(job, sys.executable, VERSION)
+    assert told.value.hint
     return told.value
 
 
@@ -53,7 +53,7 @@ def test_a_torch_of_that_version_passes_whatever_else_it_says(
         f"print('hello'); import atexit; atexit.register(print, 'bye'); __version__ = '{VERSION}'"
     )
     torch(tmp_path / "site", says)
-    imported.require(job, sys.executable, VERSION)
+    imported.require_torch_import(job, sys.executable, VERSION)
 
 
 def test_the_exception_that_ended_it_is_told_and_not_what_led_there(
@@ -67,22 +67,22 @@ def test_the_exception_that_ended_it_is_told_and_not_what_led_there(
         "    raise ImportError('libgone.so.1: cannot open shared object file')",
     )
     told = refused(job)
-    assert told.what == (
+    assert told.message == (
         f"torch {VERSION} was installed and does not import: "
         "ImportError: libgone.so.1: cannot open shared object file"
     )
-    assert told.where.startswith(f"{job.log}:")
+    assert told.location.startswith(f"{job.log}:")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no signals to end it")
 def test_a_crash_is_told(job: BuiltJob, tmp_path: Path) -> None:
     torch(tmp_path / "site", "import os, signal", "os.kill(os.getpid(), signal.SIGSEGV)")
-    assert "signal 11" in refused(job).what
+    assert "signal 11" in refused(job).message
 
 
 def test_a_quiet_end_is_told(job: BuiltJob, tmp_path: Path) -> None:
     torch(tmp_path / "site", "raise SystemExit(3)")
-    assert "exit 3" in refused(job).what
+    assert "exit 3" in refused(job).message
 
 
 def test_a_torch_that_waits_for_the_driver_is_a_warning(
@@ -90,15 +90,15 @@ def test_a_torch_that_waits_for_the_driver_is_a_warning(
 ) -> None:
     missing = "libcuda.so.1: cannot open shared object file: No such file or directory"
     torch(tmp_path / "site", f"raise ImportError('{missing}')")
-    imported.require(job, sys.executable, VERSION)
+    imported.require_torch_import(job, sys.executable, VERSION)
     assert heard[-1] == f"torch {VERSION} was installed and NOT imported: ImportError: {missing}"
 
 
 def test_another_torch_than_was_installed_is_told(job: BuiltJob, tmp_path: Path) -> None:
     torch(tmp_path / "site", "__version__ = '2.5.0'")
     told = refused(job)
-    assert told.what == f"torch {VERSION} was installed, and what is imported says '2.5.0'"
-    assert told.where == str(job.log)
+    assert told.message == f"torch {VERSION} was installed, and what is imported says '2.5.0'"
+    assert told.location == str(job.log)
 
 
 def test_a_torch_in_the_current_folder_is_not_the_one(
@@ -107,4 +107,4 @@ def test_a_torch_in_the_current_folder_is_not_the_one(
     torch(tmp_path / "site", f"__version__ = '{VERSION}'")
     torch(tmp_path / "tree", "raise ImportError('this is the source tree')")
     monkeypatch.chdir(tmp_path / "tree")
-    imported.require(job, sys.executable, VERSION)
+    imported.require_torch_import(job, sys.executable, VERSION)

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.deps_model import CudaHome, Deps, Program
+from tasks.core.deps_model import CudaHome, DepsManifest, Program
 from tasks.core.errors import BadArtifactError
 from tasks.core.model import Layout
 from tasks.settings.schema import Settings
-from tasks.stages.compile.job import Compiled
+from tasks.stages.compile.job import CompileResult
 from tasks.stages.env.job import Environment
 from tasks.stages.wheel import libraries
 from tasks.stages.wheel.job import BuiltJob
 from tasks.stages.wheel.plan import plan
 from tasks.system import manifests
-from tasks.wheels.linking.linkage import summary
-from tasks.wheels.linking.values import Linked, Origin, WheelLibraries
+from tasks.wheels.linking.linkage import summarize_libraries
+from tasks.wheels.linking.values import LibraryOrigin, LinkedLibrary, WheelLibraries
 from tests.support.checkout import Heard
 from tests.support.sharedlibrary import linux, make_library
 from tests.unit.stages.wheel.test_wheel_stage import CHOICE, KNOWLEDGE
@@ -59,27 +59,27 @@ class Bench:
             for member in members:
                 archive.write(member, member.relative_to(self.folder / "wheel"))
         recorded = {member.relative_to(self.folder / "wheel").as_posix(): "" for member in members}
-        manifests.publish(
-            self.job.libraries, libraries.look(self.job, self._deps(), path, recorded)
+        manifests.write_manifest(
+            self.job.libraries, libraries.inspect_libraries(self.job, self._deps(), path, recorded)
         )
-        return manifests.read(self.job.libraries, WheelLibraries)
+        return manifests.read_manifest(self.job.libraries, WheelLibraries)
 
     def refused(self, *members: Path) -> BadArtifactError:
         with pytest.raises(BadArtifactError) as told:
             self.look(*members)
-        assert told.value.where == str(self.folder / NAME)
+        assert told.value.location == str(self.folder / NAME)
         return told.value
 
-    def _deps(self) -> Deps:
+    def _deps(self) -> DepsManifest:
         scripts = self.site.parent.parent / "bin"
         scripts.mkdir(parents=True, exist_ok=True)
         python = scripts / "python"
         python.write_text(f"#!/bin/sh\necho {self.site}\n")
         python.chmod(0o755)
-        manifests.publish(self.job.env, Environment({}, {}, (), ":"))
-        compiled = Compiled("setup_py", str(self.tree), "", None, "", (), {})
-        manifests.publish(self.job.compiled, compiled)
-        return Deps(str(python), "3.12.1", "1", None, str(scripts), self.toolkit, None,
+        manifests.write_manifest(self.job.env, Environment({}, {}, (), ":"))
+        compiled = CompileResult("setup_py", str(self.tree), "", None, "", (), {})
+        manifests.write_manifest(self.job.compiled, compiled)
+        return DepsManifest(str(python), "3.12.1", "1", None, str(scripts), self.toolkit, None,
                     NONE, NONE, NONE, NONE, None)  # fmt: skip
 
 
@@ -126,25 +126,25 @@ def test_a_library_that_is_nowhere_is_refused_with_who_needs_it(bench: Bench) ->
     gone = make_library(bench.folder / "elsewhere" / "libgone.so.3")
     one, two = member(bench, "lib/libone.so", gone), member(bench, "lib/libtwo.so", gone)
     told = bench.refused(one, two)
-    assert told.what == (
+    assert told.message == (
         "not installed, and what was installed before stays: libgone.so.3 is nowhere on this "
         "machine (needed by torch/lib/libone.so, torch/lib/libtwo.so)"
     )
-    assert "LD_LIBRARY_PATH" in told.todo
+    assert "LD_LIBRARY_PATH" in told.hint
     assert not Path(bench.job.libraries).exists()
 
 
 def test_a_library_of_the_torch_that_goes_supplies_nothing(bench: Bench) -> None:
     old = make_library(bench.site / "torch" / "lib" / "libold.so")
     told = bench.refused(member(bench, "lib/libone.so", old))
-    assert "libold.so is nowhere" in told.what
+    assert "libold.so is nowhere" in told.message
 
 
 def test_a_library_of_the_wheel_that_no_rpath_leads_to_is_refused(bench: Bench) -> None:
     c10 = member(bench, "lib/libc10.so")
     told = bench.refused(c10, member(bench, "_C.so", c10, rpath="$ORIGIN"))
-    assert "libc10.so is in the wheel, and no RPATH leads there from torch/_C.so" in told.what
-    assert "CMAKE_SKIP_RPATH" in told.todo
+    assert "libc10.so is in the wheel, and no RPATH leads there from torch/_C.so" in told.message
+    assert "CMAKE_SKIP_RPATH" in told.hint
 
 
 def test_the_driver_may_be_absent(bench: Bench, heard: Heard) -> None:
@@ -165,7 +165,7 @@ def test_toolkit_and_packages_are_known_through_links(bench: Bench, heard: Heard
     with_toolkit = Bench(bench.folder, CudaHome(str(home.parent), "13.0.1", ("pin==1",)))
     rpath = f"$ORIGIN:{home}:{mkl.parent}"
     found = with_toolkit.look(member(bench, "lib/libone.so", cudart, cudnn, mkl, rpath=rpath))
-    assert found.libraries["torch/lib/libone.so"] == Linked(
+    assert found.libraries["torch/lib/libone.so"] == LinkedLibrary(
         {
             "libcudart.so.13": "toolkit",
             "libcudnn.so.9": "toolkit",  # torch/__init__ loads it where no path leads to it
@@ -207,21 +207,25 @@ def test_a_wheel_without_elf_libraries_says_nothing(bench: Bench, heard: Heard) 
 
 
 def test_the_line_for_people_stays_short() -> None:
-    needed: dict[str, Origin] = {f"lib{number:02}.so": "system" for number in range(11)}
-    found = WheelLibraries(NAME, {"torch/_C.so": Linked(needed, {})})
-    assert summary(found).endswith("lib06.so, lib07.so and 3 more")
+    needed: dict[str, LibraryOrigin] = {f"lib{number:02}.so": "system" for number in range(11)}
+    found = WheelLibraries(NAME, {"torch/_C.so": LinkedLibrary(needed, {})})
+    assert summarize_libraries(found).endswith("lib06.so, lib07.so and 3 more")
 
 
 def test_a_library_is_read_once_for_each_content(bench: Bench) -> None:
     one = member(bench, "lib/libone.so")
     bench.look(one)  # leaves the wheel
     name, path = "torch/lib/libone.so", bench.folder / NAME
-    first = libraries.linkages(bench.job, path, {name: "sha256=one"}, bench.job.linkages)
+    first = libraries.read_linkages(bench.job, path, {name: "sha256=one"}, bench.job.linkages)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(name, "no library")
-    assert libraries.linkages(bench.job, path, {name: "sha256=one"}, bench.job.linkages) == first
-    assert libraries.linkages(bench.job, path, {name: "sha256=two"}, bench.job.linkages) == {}
+    assert (
+        libraries.read_linkages(bench.job, path, {name: "sha256=one"}, bench.job.linkages) == first
+    )
+    assert libraries.read_linkages(bench.job, path, {name: "sha256=two"}, bench.job.linkages) == {}
     with zipfile.ZipFile(path, "w") as archive:
         archive.write(one, name)
-    assert libraries.linkages(bench.job, path, {name: "sha256=two"}, bench.job.linkages) == {}
-    assert libraries.linkages(bench.job, path, {name: "sha256=one"}, bench.job.linkages) == first
+    assert libraries.read_linkages(bench.job, path, {name: "sha256=two"}, bench.job.linkages) == {}
+    assert (
+        libraries.read_linkages(bench.job, path, {name: "sha256=one"}, bench.job.linkages) == first
+    )

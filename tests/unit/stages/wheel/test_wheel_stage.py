@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from tasks.core.digest import sha256_text
+from tasks.core.digest import compute_text_sha256
 from tasks.core.errors import BadArtifactError, SettingsError
-from tasks.core.model import Arch, Interpreter, Layout, Stage, Strategy, TorchFound
-from tasks.core.resolution import Choice, ToolkitChoice
-from tasks.knowledge import load
+from tasks.core.model import Arch, InstalledTorch, Interpreter, Layout, Stage, Strategy
+from tasks.core.resolution import Resolution, ToolkitResolution
+from tasks.knowledge import load_knowledge
 from tasks.settings.schema import Settings
 from tasks.stages.source.job import SourceTree
-from tasks.stages.wheel.installed import require
-from tasks.stages.wheel.job import Reading
-from tasks.stages.wheel.made import version_of
+from tasks.stages.wheel.installed import require_release
+from tasks.stages.wheel.job import AbiReadOptions
+from tasks.stages.wheel.made import format_wheel_version
 from tasks.stages.wheel.plan import plan
 
-KNOWLEDGE = load(Path(__file__).parents[4] / "config" / "knowledge")
+KNOWLEDGE = load_knowledge(Path(__file__).parents[4] / "config" / "knowledge")
 LAYOUT = Layout(PurePosixPath("/yard"), "p", PurePosixPath("/yard/wheelhouse"))
-CHOICE = Choice(
+CHOICE = Resolution(
     system="linux",
     strategy="source",
     strategy_why="asked for",
@@ -32,18 +32,18 @@ CHOICE = Choice(
     ptx=False,
     torch="2.6.0",
     cuda="13.0",
-    toolkit=ToolkitChoice("pypi", "13.0"),
+    toolkit=ToolkitResolution("pypi", "13.0"),
     python=Interpreter("/usr/bin/python3", "3.12.1"),
 )
 TREE = SourceTree("/src", "git", "1a2b3c4d5e6f", {}, "", "abcdef0123456789")
 
 
-def stage(choice: Choice = CHOICE, **asked: Any) -> Stage:
+def stage(choice: Resolution = CHOICE, **asked: Any) -> Stage:
     return plan(Settings.model_validate(asked), LAYOUT, choice, KNOWLEDGE)
 
 
-def version(asked: str = "auto", choice: Choice = CHOICE, tree: SourceTree = TREE) -> str:
-    return version_of(stage(choice, wheel={"local_version": asked}).job, tree)
+def version(asked: str = "auto", choice: Resolution = CHOICE, tree: SourceTree = TREE) -> str:
+    return format_wheel_version(stage(choice, wheel={"local_version": asked}).job, tree)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_the_local_version_names_cuda_and_archs(
 def test_another_type_of_build_has_a_wheel_of_its_own_below_that_of_release(
     kind: str, named: str
 ) -> None:
-    version = version_of(stage(build={"type": kind}).job, TREE)
+    version = format_wheel_version(stage(build={"type": kind}).job, TREE)
     assert version == f"2.6.0+cu130.sm120{named}.g1a2b3c4"
     assert Version(version) <= Version("2.6.0+cu130.sm120.g1a2b3c4")
 
@@ -79,7 +79,7 @@ def test_a_tree_without_commit_is_named_by_its_digest() -> None:
 
 def test_edits_are_named_by_theirs() -> None:
     first, second = (version(tree=replace(TREE, edits=text)) for text in ("a", "b"))
-    assert first == f"2.6.0+cu130.sm120.g1a2b3c4.d{sha256_text('a')[:6]}"
+    assert first == f"2.6.0+cu130.sm120.g1a2b3c4.d{compute_text_sha256('a')[:6]}"
     assert first != second
 
 
@@ -93,19 +93,19 @@ def test_prebuilt_takes_the_exact_release_and_existing_nothing() -> None:
     assert (job.requirement, job.cuda, job.sha256) == ("torch==2.6.0", "13.0", "a" * 64)
     one_of_several = stage(replace(CHOICE, strategy="prebuilt"), torch={"local": "cu130.sm120.g1"})
     assert one_of_several.job.requirement == "torch==2.6.0+cu130.sm120.g1"
-    assert one_of_several.inputs["requirement"] == one_of_several.job.requirement
-    python = Interpreter("/usr/bin/python3", "3.12.1", TorchFound("2.6.0", "13.0", "/s/torch"))
+    assert one_of_several.fingerprint["requirement"] == one_of_several.job.requirement
+    python = Interpreter("/usr/bin/python3", "3.12.1", InstalledTorch("2.6.0", "13.0", "/s/torch"))
     found = stage(replace(CHOICE, strategy="existing", python=python))
     assert (found.job.python, found.job.folder) == ("/usr/bin/python3", "/s/torch")
-    assert found.reads == (LAYOUT.manifest("deps"),)
+    assert found.inputs == (LAYOUT.compute_manifest_path("deps"),)
 
 
-FOUND = TorchFound("2.15.0+cu132", "13.2", "/s/torch")
+FOUND = InstalledTorch("2.15.0+cu132", "13.2", "/s/torch")
 
 
 def test_the_torch_that_was_meant_is_accepted() -> None:
-    require(FOUND, "2.15.0", "13.2")
-    require(TorchFound("2.15.0+cpu", None, "/s/torch"), "2.15.0", None)
+    require_release(FOUND, "2.15.0", "13.2")
+    require_release(InstalledTorch("2.15.0+cpu", None, "/s/torch"), "2.15.0", None)
 
 
 @pytest.mark.parametrize(
@@ -119,27 +119,27 @@ def test_the_torch_that_was_meant_is_accepted() -> None:
         (FOUND, "2.15.0", None,
          ("/s/torch: this torch 2.15.0+cu132 has CUDA 13.2, and no CUDA was meant\n"
          '  → set toolkit.version: "13.2"')),
-        (TorchFound("2.15.0+cpu", None, "/s/torch"), "2.15.0", "13.2",
+        (InstalledTorch("2.15.0+cpu", None, "/s/torch"), "2.15.0", "13.2",
          ("/s/torch: this torch 2.15.0+cpu has no CUDA, and CUDA 13.2 was meant\n"
          "  → choose another torch.index")),
     ],
 )  # fmt: skip
 def test_another_torch_than_was_meant_is_told(
-    found: TorchFound, release: str, cuda: str | None, message: str
+    found: InstalledTorch, release: str, cuda: str | None, message: str
 ) -> None:
     with pytest.raises(BadArtifactError) as told:
-        require(found, release, cuda)
+        require_release(found, release, cuda)
     assert str(told.value) == message
 
 
 @pytest.mark.parametrize("strategy", ["source", "prebuilt", "existing"])
 def test_each_way_to_a_torch_reads_its_surface_alike(strategy: Strategy) -> None:
-    python = Interpreter("/usr/bin/python3", "3.12.1", TorchFound("2.6.0", "13.0", "/s/torch"))
+    python = Interpreter("/usr/bin/python3", "3.12.1", InstalledTorch("2.6.0", "13.0", "/s/torch"))
     choice = replace(CHOICE, strategy=strategy, python=python)
     found = stage(choice)
     build = LAYOUT.build
-    assert found.job.reading == Reading(17, build / "wheel-symbols.json", build / "surfaces")
-    assert "reading" not in found.inputs
+    assert found.job.reading == AbiReadOptions(17, build / "wheel-symbols.json", build / "surfaces")
+    assert "reading" not in found.fingerprint
     assert stage(replace(choice, torch="9.9.0")).job.reading.cxx_standard is None
 
 
@@ -156,14 +156,14 @@ def test_each_way_to_a_torch_reads_its_surface_alike(strategy: Strategy) -> None
 def test_cuda_comes_from_packages_as_the_toolkit_did_or_as_asked(
     asked: str, provider: Any, taken: bool
 ) -> None:
-    choice = replace(CHOICE, toolkit=ToolkitChoice(provider, "13.0", "/opt/cuda"))
+    choice = replace(CHOICE, toolkit=ToolkitResolution(provider, "13.0", "/opt/cuda"))
     found = stage(choice, wheel={"cuda": asked})
     assert found.job.by_packages is taken
-    assert ("by_packages" in found.inputs) is taken  # no other wheel is made again for it
+    assert ("by_packages" in found.fingerprint) is taken  # no other wheel is made again for it
 
 
 def test_a_wheel_without_cuda_and_one_for_windows_take_nothing_from_packages() -> None:
-    none = replace(CHOICE, cuda=None, targets=(), toolkit=ToolkitChoice("none"))
+    none = replace(CHOICE, cuda=None, targets=(), toolkit=ToolkitResolution("none"))
     assert not stage(none, wheel={"cuda": "packages"}).job.by_packages
     windows = replace(CHOICE, system="windows")
     assert not stage(windows).job.by_packages

@@ -61,7 +61,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_clone_holds_the_tag_and_nothing_before_it(upstream: Path, dest: Path) -> None:
     commit(upstream, b="three\n")
     run(upstream, "tag", "v2")
-    git.clone_at(str(upstream), "v2", dest, submodules=False)
+    git.clone_at_ref(str(upstream), "v2", dest, submodules=False)
     assert (dest / "b").exists()
     assert run(dest, "rev-list", "--count", "HEAD") == "1"
 
@@ -69,135 +69,135 @@ def test_clone_holds_the_tag_and_nothing_before_it(upstream: Path, dest: Path) -
 def test_branch_commit_short_commit_and_head_are_refs(upstream: Path, dest: Path) -> None:
     first, last = run(upstream, "rev-parse", "v1"), run(upstream, "rev-parse", "main")
     for ref, expected in (("main", last), (first, first), (last[:9], last), ("HEAD", last)):
-        git.clone_at(str(upstream), ref, dest, submodules=False)
-        assert git.state(dest).commit == expected
+        git.clone_at_ref(str(upstream), ref, dest, submodules=False)
+        assert git.read_git_state(dest).commit == expected
 
 
 def test_missing_ref_names_ref_url_and_what_to_do(upstream: Path, dest: Path) -> None:
     with pytest.raises(FetchError, match=r'upstream has no ref "v9"') as caught:
-        git.clone_at(str(upstream), "v9", dest)
-    assert "git ls-remote" in caught.value.todo
+        git.clone_at_ref(str(upstream), "v9", dest)
+    assert "git ls-remote" in caught.value.hint
 
 
 def test_missing_commit_is_a_missing_ref(upstream: Path, dest: Path) -> None:
     with pytest.raises(FetchError, match="has no ref"):
-        git.clone_at(str(upstream), "0123456789abcdef0123456789abcdef01234567", dest)
+        git.clone_at_ref(str(upstream), "0123456789abcdef0123456789abcdef01234567", dest)
 
 
 def test_missing_repository_is_told_and_not_tried_again(tmp_path: Path, dest: Path) -> None:
     with pytest.raises(FetchError, match="cannot be fetched"):
-        git.clone_at(str(tmp_path / "nowhere"), "main", dest)
+        git.clone_at_ref(str(tmp_path / "nowhere"), "main", dest)
 
 
 def test_an_option_is_no_ref(upstream: Path, dest: Path) -> None:
     with pytest.raises(FetchError, match="not a ref"):
-        git.clone_at(str(upstream), "--upload-pack=touch pwned", dest)
+        git.clone_at_ref(str(upstream), "--upload-pack=touch pwned", dest)
 
 
 def test_interrupted_clone_is_taken_up(upstream: Path, dest: Path) -> None:
     with pytest.raises(FetchError):
-        git.clone_at(str(upstream), "v9", dest)
+        git.clone_at_ref(str(upstream), "v9", dest)
     (dest / "a").write_text("half of it", encoding="utf-8")  # written, but not yet in the index
     (dest / ".git" / "index.lock").touch()
-    git.clone_at(str(upstream), "v1", dest)
+    git.clone_at_ref(str(upstream), "v1", dest)
     assert (dest / "a").read_text(encoding="utf-8") == "one\n"
-    assert git.is_at(dest, str(upstream), "v1")
+    assert git.is_at_ref(dest, str(upstream), "v1")
 
 
 def test_interrupted_move_is_taken_up_and_keeps_what_was_there(upstream: Path, dest: Path) -> None:
-    git.clone_at(str(upstream), "v1", dest)
+    git.clone_at_ref(str(upstream), "v1", dest)
     run(dest, "config", "torchyard.checkout", "")
     run(dest, "config", "torchyard.pending", run(upstream, "rev-parse", "main"))
     (dest / "a").write_text("my edit\n", encoding="utf-8")
-    git.clone_at(str(upstream), "main", dest)
-    assert git.state(dest).edits == ""
+    git.clone_at_ref(str(upstream), "main", dest)
+    assert git.read_git_state(dest).edits == ""
     assert run(dest, "show", "refs/torchyard/interrupted:a") == "my edit"
 
 
 def test_second_time_asks_nobody(upstream: Path, dest: Path) -> None:
-    git.clone_at(str(upstream), "v1", dest)
+    git.clone_at_ref(str(upstream), "v1", dest)
     upstream.rename(upstream.with_name("gone"))
-    git.clone_at(str(upstream), "v1", dest)
+    git.clone_at_ref(str(upstream), "v1", dest)
 
 
 def test_checkout_that_its_owner_moved_is_left_alone(upstream: Path, dest: Path) -> None:
-    git.clone_at(str(upstream), "v1", dest)
+    git.clone_at_ref(str(upstream), "v1", dest)
     mine = commit(dest, a="mine\n")
-    git.clone_at(str(upstream), "v1", dest)
-    assert git.state(dest).commit == mine
+    git.clone_at_ref(str(upstream), "v1", dest)
+    assert git.read_git_state(dest).commit == mine
 
 
 def test_other_ref_over_edits_is_refused_and_touches_nothing(upstream: Path, dest: Path) -> None:
-    git.clone_at(str(upstream), "v1", dest)
+    git.clone_at_ref(str(upstream), "v1", dest)
     (dest / "a").write_text("edited\n", encoding="utf-8")
-    before = git.state(dest)
+    before = git.read_git_state(dest)
     with pytest.raises(LostEditsError, match="main would lose"):
-        git.clone_at(str(upstream), "main", dest)
-    assert git.state(dest) == before
+        git.clone_at_ref(str(upstream), "main", dest)
+    assert git.read_git_state(dest) == before
 
 
 def test_untracked_file_in_the_way_is_refused(upstream: Path, dest: Path) -> None:
     commit(upstream, b="theirs\n")
-    git.clone_at(str(upstream), "v1", dest)
+    git.clone_at_ref(str(upstream), "v1", dest)
     (dest / "b").write_text("mine\n", encoding="utf-8")
     for _ in range(2):
         with pytest.raises(LostEditsError, match=r"overwritten: b\n") as caught:
-            git.clone_at(str(upstream), "main", dest)
-        assert f"git -C {dest} stash -u" in caught.value.todo
+            git.clone_at_ref(str(upstream), "main", dest)
+        assert f"git -C {dest} stash -u" in caught.value.hint
     assert (dest / "b").read_text(encoding="utf-8") == "mine\n"
 
 
 def test_commit_of_its_owner_stays_reachable(upstream: Path, dest: Path) -> None:
-    git.clone_at(str(upstream), "v1", dest)
+    git.clone_at_ref(str(upstream), "v1", dest)
     mine = commit(dest, a="mine\n")
-    git.clone_at(str(upstream), "main", dest)
+    git.clone_at_ref(str(upstream), "main", dest)
     assert mine in run(dest, "for-each-ref", "refs/torchyard/left")
 
 
 def test_folder_that_is_no_checkout_is_not_cloned_into(upstream: Path, dest: Path) -> None:
-    git.clone_at(str(upstream), "v1", dest)
+    git.clone_at_ref(str(upstream), "v1", dest)
     other = dest.with_name("other")
     other.mkdir()
     (other / "work").touch()
     with pytest.raises(NotOwnedError):
-        git.clone_at(str(upstream), "v1", other)
+        git.clone_at_ref(str(upstream), "v1", other)
 
 
 def test_mirror_is_fetched_instead(upstream: Path, dest: Path) -> None:
     mirrors = {"https://git.example/": f"{upstream.parent}/"}
-    git.clone_at("https://git.example/upstream", "v1", dest, mirrors=mirrors)
+    git.clone_at_ref("https://git.example/upstream", "v1", dest, mirrors=mirrors)
     assert run(dest, "config", "remote.origin.url") == "https://git.example/upstream"
     assert (dest / "a").exists()
 
 
 def test_state_is_the_same_when_nothing_changed_and_tells_every_edit(upstream: Path) -> None:
-    clean = git.state(upstream)
+    clean = git.read_git_state(upstream)
     assert clean.edits == ""
     (upstream / "a").touch()
-    assert git.state(upstream) == clean
+    assert git.read_git_state(upstream) == clean
     seen = set()
     for name, text in (("a", "x"), ("a", "y"), ("new file", "z"), ("new file", "zz")):
         (upstream / name).write_text(text, encoding="utf-8")
-        seen.add(git.state(upstream).edits)
+        seen.add(git.read_git_state(upstream).edits)
     assert len(seen) == 4
     run(upstream, "checkout", "--", "a")
     (upstream / "new file").unlink()
-    assert git.state(upstream) == clean
+    assert git.read_git_state(upstream) == clean
 
 
 def test_ignored_file_is_no_edit_and_removed_file_is(upstream: Path) -> None:
     commit(upstream, **{".gitignore": "build/\n"})
     (upstream / "build").mkdir()
     (upstream / "build" / "a.o").touch()
-    assert git.state(upstream).edits == ""
+    assert git.read_git_state(upstream).edits == ""
     (upstream / "a").unlink()
-    assert git.state(upstream).edits
+    assert git.read_git_state(upstream).edits
 
 
 def test_state_looks_no_further_up(upstream: Path) -> None:
     (upstream / "inner").mkdir()
     with pytest.raises(CommandFailedError, match="not a git repository"):
-        git.state(upstream / "inner")
+        git.read_git_state(upstream / "inner")
 
 
 @pytest.fixture
@@ -209,9 +209,9 @@ def with_submodule(upstream: Path, tmp_path: Path) -> Path:
 
 
 def test_submodules_come_along_and_are_in_the_state(with_submodule: Path, dest: Path) -> None:
-    git.clone_at(str(with_submodule), "main", dest)
+    git.clone_at_ref(str(with_submodule), "main", dest)
     part = run(with_submodule / "third_party/part", "rev-parse", "HEAD")
-    assert git.state(dest).submodules == {"third_party/part": part}
+    assert git.read_git_state(dest).submodules == {"third_party/part": part}
     assert (dest / "third_party/part/code").exists()
 
 
@@ -220,36 +220,36 @@ def test_edit_inside_a_submodule_counts_as_an_edit_and_build_litter_does_not(
 ) -> None:
     part = with_submodule / "third_party/part"
     (part / "made-by-a-build").touch()
-    assert git.state(with_submodule).edits == ""
+    assert git.read_git_state(with_submodule).edits == ""
     (part / "code").write_text("2\n", encoding="utf-8")
-    first = git.state(with_submodule).edits
+    first = git.read_git_state(with_submodule).edits
     (part / "code").write_text("3\n", encoding="utf-8")
-    assert git.state(with_submodule).edits not in ("", first)
+    assert git.read_git_state(with_submodule).edits not in ("", first)
 
 
 def test_submodule_left_behind_by_a_pull_is_stale_and_one_moved_by_hand_is_not(
     with_submodule: Path, dest: Path, tmp_path: Path
 ) -> None:
-    git.clone_at(str(with_submodule), "main", dest)
-    seen = git.state(dest).commit
-    assert git.stale_submodules(dest, seen) == ()
+    git.clone_at_ref(str(with_submodule), "main", dest)
+    seen = git.read_git_state(dest).commit
+    assert git.list_stale_submodules(dest, seen) == ()
     part = with_submodule / "third_party/part"
     new = commit(tmp_path / "part", code="2\n")
     run(part, "fetch", "--quiet", str(tmp_path / "part"), "main")
     run(part, "checkout", "--quiet", new)
     commit(with_submodule)
     run(dest, "pull", "--quiet", str(with_submodule), "main")
-    assert git.stale_submodules(dest, seen) == ("third_party/part",)
+    assert git.list_stale_submodules(dest, seen) == ("third_party/part",)
     git.update_submodules(dest, ("third_party/part",))
-    assert git.state(dest).submodules == {"third_party/part": new}
+    assert git.read_git_state(dest).submodules == {"third_party/part": new}
     commit(dest / "third_party/part", code="mine\n")
-    assert git.stale_submodules(dest, git.state(dest).commit) == ()
+    assert git.list_stale_submodules(dest, git.read_git_state(dest).commit) == ()
 
 
 def test_an_edit_in_the_way_of_a_submodule_is_named_with_the_repository_that_holds_it(
     with_submodule: Path, dest: Path, tmp_path: Path
 ) -> None:
-    git.clone_at(str(with_submodule), "main", dest)
+    git.clone_at_ref(str(with_submodule), "main", dest)
     part = with_submodule / "third_party/part"
     new = commit(tmp_path / "part", code="2\n")
     run(part, "fetch", "--quiet", str(tmp_path / "part"), "main")
@@ -260,7 +260,7 @@ def test_an_edit_in_the_way_of_a_submodule_is_named_with_the_repository_that_hol
     edited.write_text("mine\n", encoding="utf-8")
     with pytest.raises(LostEditsError, match=r"overwritten: code\n") as caught:
         git.update_submodules(dest, ("third_party/part",))
-    assert f"git -C {edited.parent} stash)" in caught.value.todo
+    assert f"git -C {edited.parent} stash)" in caught.value.hint
     assert edited.read_text(encoding="utf-8") == "mine\n"
 
 
@@ -269,12 +269,12 @@ def test_patch_applies_once_and_comes_back(tmp_path: Path, upstream: Path) -> No
     patch = tmp_path / "fix.patch"
     patch.write_text(run(upstream, "diff") + "\n", encoding="utf-8")
     run(upstream, "checkout", "--", "a")
-    assert git.applies(upstream, patch)
-    git.apply(upstream, patch)
-    assert not git.applies(upstream, patch)
-    assert git.applies(upstream, patch, reverse=True)
-    git.apply(upstream, patch, reverse=True)
-    assert git.state(upstream).edits == ""
+    assert git.can_apply_patch(upstream, patch)
+    git.apply_patch(upstream, patch)
+    assert not git.can_apply_patch(upstream, patch)
+    assert git.can_apply_patch(upstream, patch, reverse=True)
+    git.apply_patch(upstream, patch, reverse=True)
+    assert git.read_git_state(upstream).edits == ""
 
 
 def test_patch_applies_to_a_plain_folder_inside_another_repository(
@@ -286,7 +286,7 @@ def test_patch_applies_to_a_plain_folder_inside_another_repository(
     inner = upstream / "build" / "tree"
     inner.mkdir(parents=True)
     (inner / "a").write_text("two\n", encoding="utf-8")
-    git.apply(inner, patch)
+    git.apply_patch(inner, patch)
     assert (inner / "a").read_text(encoding="utf-8") == "patched\n"
 
 
@@ -295,21 +295,21 @@ def test_unignored_lists_a_plain_tree_by_its_own_rules(tmp_path: Path) -> None:
     (tree / "torch").mkdir(parents=True)
     for name in (".gitignore", "torch/a.py", "torch/b.so"):
         (tree / name).write_text("*.so\n", encoding="utf-8")
-    assert git.unignored(tree, tmp_path / "scratch") == (".gitignore", "torch/a.py")
-    assert git.unignored(tree, tmp_path / "scratch") == (".gitignore", "torch/a.py")
+    assert git.list_unignored_files(tree, tmp_path / "scratch") == (".gitignore", "torch/a.py")
+    assert git.list_unignored_files(tree, tmp_path / "scratch") == (".gitignore", "torch/a.py")
 
 
 def test_host_that_listens_is_reachable_and_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
-    reach._connects.cache_clear()
+    reach._can_connect.cache_clear()
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        assert git.reachable(f"https://127.0.0.1:{port}/a.git")
-    assert git.reachable(f"https://127.0.0.1:{port}/b.git")
-    reach._connects.cache_clear()
-    assert not git.reachable(f"https://127.0.0.1:{port}/a.git")
+        assert git.is_reachable(f"https://127.0.0.1:{port}/a.git")
+    assert git.is_reachable(f"https://127.0.0.1:{port}/b.git")
+    reach._can_connect.cache_clear()
+    assert not git.is_reachable(f"https://127.0.0.1:{port}/a.git")
 
 
 @pytest.mark.parametrize(
@@ -326,15 +326,15 @@ def test_address_by_kind_of_url(
     url: str, expected: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reach, "_proxy", lambda _scheme, _host: "")
-    assert reach.address(url) == expected
+    assert reach.resolve_host_port(url) == expected
 
 
 def test_address_is_the_proxys_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reach, "_proxy", lambda _scheme, _host: "http://proxy.invalid:3128")
-    assert reach.address("https://example.invalid/a") == ("proxy.invalid", 3128)
+    assert reach.resolve_host_port("https://example.invalid/a") == ("proxy.invalid", 3128)
 
 
 def test_path_is_reachable_where_it_exists(tmp_path: Path) -> None:
-    assert git.reachable(str(tmp_path))
-    assert git.reachable(tmp_path.as_uri())
-    assert not git.reachable(str(tmp_path / "nothing"))
+    assert git.is_reachable(str(tmp_path))
+    assert git.is_reachable(tmp_path.as_uri())
+    assert not git.is_reachable(str(tmp_path / "nothing"))

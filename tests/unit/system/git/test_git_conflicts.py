@@ -8,7 +8,7 @@ from subprocess import CalledProcessError
 
 import pytest
 
-from tasks.core.errors import BuildError
+from tasks.core.errors import TorchyardError
 from tasks.system import git
 from tests.integration.conftest import commit
 from tests.integration.conftest import git as run
@@ -84,13 +84,13 @@ def test_conflicts_are_named_with_the_command_that_undoes_them(
         run(clone, "worktree", "add", "-q", str(tree))
     conflict(tree, operation)
     before = run(tree, "status", "--porcelain=v2", "--branch")
-    with pytest.raises(BuildError) as caught:
+    with pytest.raises(TorchyardError) as caught:
         git.require_merged(top, "source.path")
     name = "inner/a" if where == "submodule" else "a"
-    assert caught.value.what == f"in {top} 1 file has merge conflicts: {name}"
-    assert caught.value.where == "source.path"
+    assert caught.value.message == f"in {top} 1 file has merge conflicts: {name}"
+    assert caught.value.location == "source.path"
     quoted = f'"{tree}"' if " " in str(tree) else str(tree)
-    assert f"git -C {quoted} {hint}" in caught.value.todo
+    assert f"git -C {quoted} {hint}" in caught.value.hint
     assert run(tree, "status", "--porcelain=v2", "--branch") == before
     if hint.endswith("--abort"):
         run(tree, *hint.split())

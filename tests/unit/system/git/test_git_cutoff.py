@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.errors import BuildError
+from tasks.core.errors import TorchyardError
 from tasks.system import git
 from tasks.system.git import cutoff, note
-from tasks.system.git.note import UnderWay
-from tasks.system.git.standing import stands
+from tasks.system.git.note import UpdateNote
+from tasks.system.git.standing import read_submodule_head
 from tests.integration.conftest import git as run
 from tests.support.smallclones import with_submodule
 from tests.support.systems import needs_git
@@ -29,8 +29,8 @@ def clone(tmp_path: Path) -> Path:
 
 def killed(tree: Path, began: float = 0.0) -> None:
     """As a KILL leaves it, in the middle of an update of `inner`, which was clean."""
-    heads = {"inner": stands(tree / "inner")}
-    note.write(tree, UnderWay(("inner",), clean=("inner",), heads=heads, began=began))
+    heads = {"inner": read_submodule_head(tree / "inner")}
+    note.write_update_note(tree, UpdateNote(("inner",), clean=("inner",), heads=heads, began=began))
 
 
 def of_a_person(clone: Path, tmp_path: Path) -> Path:
@@ -43,7 +43,7 @@ def of_a_person(clone: Path, tmp_path: Path) -> Path:
 
 def age(tree: Path, seconds: float) -> float:
     """Let the last sign of our git be some time ago."""
-    path = note.note(tree)
+    path = note.find_note_path(tree)
     then = path.stat().st_mtime - seconds
     os.utime(path, (then, then))
     return then
@@ -51,7 +51,9 @@ def age(tree: Path, seconds: float) -> float:
 
 def is_in_order(tree: Path) -> bool:
     there = [(tree / "inner" / name).is_file() for name in "ab"]
-    return all(there) and run(tree, "status", "--porcelain") == "" and not note.cut_off(tree)
+    return (
+        all(there) and run(tree, "status", "--porcelain") == "" and not note.read_update_note(tree)
+    )
 
 
 @pytest.mark.parametrize("lost", ["index", "objects"])
@@ -60,9 +62,9 @@ def test_a_submodule_that_was_cloned_in_part_is_cloned_anew(clone: Path, lost: s
     stored = clone / ".git" / "modules" / "inner"
     shutil.rmtree(stored / lost) if (stored / lost).is_dir() else (stored / lost).unlink()
     (clone / "inner" / "b").unlink()
-    note.write(clone, UnderWay(("inner",), fresh=("inner",), began=0.0))
+    note.write_update_note(clone, UpdateNote(("inner",), fresh=("inner",), began=0.0))
     (stored / "index.lock").touch()
-    assert git.stale_submodules(clone, "") == ("inner",)
+    assert git.list_stale_submodules(clone, "") == ("inner",)
     git.update_submodules(clone)
     assert is_in_order(clone)
 
@@ -78,8 +80,8 @@ def test_a_submodule_whose_checkout_was_cut_off_is_put_in_order(clone: Path) -> 
 
 
 def test_what_a_person_edited_after_a_failure_stays(clone: Path) -> None:
-    with pytest.raises(BuildError), cutoff.under_way(clone, ("inner",)):
-        raise BuildError("the disk is full")
+    with pytest.raises(TorchyardError), cutoff.track_submodule_update(clone, ("inner",)):
+        raise TorchyardError("the disk is full")
     mine = clone / "inner" / "a"
     mine.write_text("mine\n", "utf-8")
     later = (clone / ".git" / "torchyard-under-way.json").stat().st_mtime + 10
@@ -92,8 +94,8 @@ def test_a_lock_that_is_older_than_our_git_is_somebody_elses(clone: Path) -> Non
     lock = clone / ".git" / "index.lock"
     lock.touch()
     os.utime(lock, (1, 1))
-    with cutoff.under_way(clone):
+    with cutoff.track_submodule_update(clone):
         pass
-    note.write(clone, UnderWay(began=time.time()))
-    cutoff.mend(clone)
+    note.write_update_note(clone, UpdateNote(began=time.time()))
+    cutoff.repair_interrupted_update(clone)
     assert lock.exists()

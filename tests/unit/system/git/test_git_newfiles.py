@@ -62,22 +62,22 @@ def test_where_no_folder_changed_nothing_is_walked(
     kept = tmp_path / "kept.json"
     (tree / "one" / "new.txt").write_text("new\n", encoding="utf-8")
     age(tree)
-    first = git.state(tree, kept)
+    first = git.read_git_state(tree, kept)
     assert walked(asked)
     asked.clear()
-    assert git.state(tree, kept) == first
+    assert git.read_git_state(tree, kept) == first
     assert not walked(asked)
     (tree / "one" / "new.txt").write_text("newer\n", encoding="utf-8")  # its folder is the same
-    assert git.state(tree, kept).edits == git.state(tree).edits != first.edits
+    assert git.read_git_state(tree, kept).edits == git.read_git_state(tree).edits != first.edits
 
 
 def test_what_is_fresh_is_walked_again(
     tree: Path, tmp_path: Path, asked: list[tuple[str, ...]]
 ) -> None:
     kept = tmp_path / "kept.json"
-    git.state(tree, kept)
+    git.read_git_state(tree, kept)
     asked.clear()
-    git.state(tree, kept)
+    git.read_git_state(tree, kept)
     assert walked(asked)
 
 
@@ -88,7 +88,7 @@ def test_a_broken_file_of_ours_is_as_good_as_none(tree: Path, tmp_path: Path, he
     kept = tmp_path / "kept.json"
     kept.write_text(held, encoding="utf-8")
     (tree / "new.txt").touch()
-    assert git.state(tree, kept) == git.state(tree)
+    assert git.read_git_state(tree, kept) == git.read_git_state(tree)
 
 
 def add(tree: Path, number: int) -> None:
@@ -135,7 +135,7 @@ def test_what_is_kept_agrees_with_a_walk_whatever_was_done(
     kept, chance = tmp_path / "kept.json", random.Random(seed)
     for number in range(25):
         chance.choice(STEPS)(tree, number)
-        assert git.state(tree, kept) == git.state(tree)
+        assert git.read_git_state(tree, kept) == git.read_git_state(tree)
         if chance.random() < 0.5:
             # what was just written looks old, but each time differently, as time goes on
             for folder, _, _ in os.walk(tree):
@@ -143,4 +143,4 @@ def test_what_is_kept_agrees_with_a_walk_whatever_was_done(
                 if when > LONG_AGO + 10**7:
                     os.utime(folder, (LONG_AGO + number, LONG_AGO + number))
             os.utime(tree / ".git" / "index", (LONG_AGO + number, LONG_AGO + number))
-            assert git.state(tree, kept) == git.state(tree)
+            assert git.read_git_state(tree, kept) == git.read_git_state(tree)

@@ -90,21 +90,21 @@ WORK: dict[str, tuple[Callable[[Path], object], str]] = {
 def test_what_a_person_did_is_seen(clone: Path, patch: Path, name: str) -> None:
     do, kind = WORK[name]
     do(clone)
-    assert git.own_work(clone) == (kind,)
-    if git.applies(clone, patch):
-        git.apply(clone, patch)
-        assert git.own_work(clone, (patch,)) == (kind,)
+    assert git.list_local_changes(clone) == (kind,)
+    if git.can_apply_patch(clone, patch):
+        git.apply_patch(clone, patch)
+        assert git.list_local_changes(clone, (patch,)) == (kind,)
 
 
 def test_what_we_and_a_build_did_is_none_of_it(clone: Path, patch: Path, tmp_path: Path) -> None:
-    assert git.own_work(clone) == ()
-    git.apply(clone, patch)
+    assert git.list_local_changes(clone) == ()
+    git.apply_patch(clone, patch)
     (clone / "lib.so").touch()
     (clone / "inner" / "made").touch()
-    assert git.own_work(clone, (patch,)) == ()
-    assert git.own_work(clone) == ("edits",)
+    assert git.list_local_changes(clone, (patch,)) == ()
+    assert git.list_local_changes(clone) == ("edits",)
     assert "A  new" not in run(clone, "status", "--porcelain")  # its index is as it was
-    assert git.own_work(tmp_path) == ()
+    assert git.list_local_changes(tmp_path) == ()
 
 
 def test_a_pull_and_what_was_pushed_are_elsewhere_too(clone: Path) -> None:
@@ -112,26 +112,26 @@ def test_a_pull_and_what_was_pushed_are_elsewhere_too(clone: Path) -> None:
     (outer / "b").touch()
     commit(outer, "theirs")
     run(clone, "pull", "-q", "--ff-only", "origin", "main")
-    assert git.own_work(clone) == ()
+    assert git.list_local_changes(clone) == ()
     run(clone, "commit", "-q", "--allow-empty", "-m", "mine")
-    assert git.own_work(clone) == ("commits",)
+    assert git.list_local_changes(clone) == ("commits",)
     run(clone, "push", "-q", "origin", "HEAD:refs/heads/mine")
     run(clone, "fetch", "-q", "origin")
-    assert git.own_work(clone) == ()
+    assert git.list_local_changes(clone) == ()
 
 
 def test_a_clone_that_never_came_to_its_end_holds_none(clone: Path) -> None:
     run(clone, "symbolic-ref", "HEAD", "refs/heads/none")
-    assert git.own_work(clone) == ()
+    assert git.list_local_changes(clone) == ()
 
 
 def test_what_git_cannot_read_may_hold_some(clone: Path) -> None:
     (clone / ".git" / "index").write_bytes(b"none")
-    assert git.own_work(clone) == ("what git cannot read",)
+    assert git.list_local_changes(clone) == ("what git cannot read",)
 
 
 def test_where_there_is_no_git_there_may_be_some(
     clone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")
-    assert git.own_work(clone) == ("what git cannot read",)
+    assert git.list_local_changes(clone) == ("what git cannot read",)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.errors import BuildError
+from tasks.core.errors import TorchyardError
 from tasks.system import files, git
 from tasks.system.git import patching
 from tests.integration.conftest import commit
@@ -36,14 +36,14 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return files.own(tmp_path / "state") / "patching"
+    return files.create_owned_folder(tmp_path / "state") / "patching"
 
 
 def under(tree: Path, folder: Path, text: str) -> None:
     """A patch is under way, and never comes to its end, as by a KILL."""
     patch = folder.parent / "it.patch"
     patch.write_text(text, "utf-8", newline="\n")
-    patching.kept(tree, patch, folder).__enter__()
+    patching.keep_backup(tree, patch, folder).__enter__()
 
 
 def patch_of(tree: Path, *options: str) -> str:
@@ -68,14 +68,14 @@ def test_files_are_as_they_were_and_what_was_written_since_is_named(
         (tree / "a").unlink()
         (tree / "a").write_text(since, "utf-8")
         (tree / "new").write_text("ne", "utf-8")
-        git.restore(tree, folder)
+        git.restore_patched_files(tree, folder)
         assert (tree / "b").read_text("utf-8") == mine
         assert (tree / "a").read_text("utf-8") == "a\n"
         assert not (tree / "new").exists()
         aside = folder.with_name("aside") / str(number)
         assert (aside / "a").read_text("utf-8") == since
         assert str(aside) in capsys.readouterr().out
-    git.restore(tree, folder)
+    git.restore_patched_files(tree, folder)
     assert not capsys.readouterr().out
 
 
@@ -85,14 +85,14 @@ def test_a_file_of_any_kind_and_name_is_kept(tree: Path, folder: Path, name: str
     (tree / name).write_bytes(b"\0 patched")
     under(tree, folder, patch_of(tree))
     (tree / name).unlink()
-    git.restore(tree, folder)
+    git.restore_patched_files(tree, folder)
     assert (tree / name).read_bytes() == before
 
 
 def test_a_patch_between_two_folders_is_kept(tree: Path, folder: Path) -> None:
     under(tree, folder, CHANGE.replace("a/a", "pytorch.orig/a").replace("b/a", "pytorch/a"))
     (tree / "a").unlink()
-    git.restore(tree, folder)
+    git.restore_patched_files(tree, folder)
     assert (tree / "a").read_text("utf-8") == "a\n"
 
 
@@ -100,7 +100,7 @@ def test_both_names_of_a_rename_are_kept(tree: Path, folder: Path) -> None:
     (tree / "a").rename(tree / "moved")
     under(tree, folder, patch_of(tree, "-M"))
     (tree / "a").rename(tree / "moved")
-    git.restore(tree, folder)
+    git.restore_patched_files(tree, folder)
     assert (tree / "a").read_text("utf-8") == "a\n"
     assert not (tree / "moved").exists()
 
@@ -112,7 +112,7 @@ def test_a_change_of_mode_alone_is_kept(tree: Path, folder: Path) -> None:
     (tree / "a").unlink()
     (tree / "a").write_text("a\n", "utf-8")
     (tree / "a").chmod(0o755)
-    git.restore(tree, folder)
+    git.restore_patched_files(tree, folder)
     assert not os.access(tree / "a", os.X_OK)
 
 
@@ -123,7 +123,7 @@ def test_what_a_description_says_names_no_file(tree: Path, folder: Path, tmp_pat
     under(tree, folder, told + CHANGE)
     assert [path.name for path in (folder / "files").rglob("*")] == ["a"]
     other.write_text("mine since", "utf-8")
-    git.restore(tree, folder)
+    git.restore_patched_files(tree, folder)
     assert other.read_text("utf-8") == "mine since"
 
 
@@ -133,7 +133,7 @@ def test_a_patch_of_a_file_outside_of_the_tree_is_refused(
 ) -> None:
     (tmp_path / "other").write_text("a\n", "utf-8")
     text = CHANGE.replace("a/a", f"a/{name}").replace("b/a", f"b/{name}")
-    with pytest.raises(BuildError):
+    with pytest.raises(TorchyardError):
         under(tree, folder, text.replace("{}", str(tmp_path)))
     assert (tmp_path / "other").read_text("utf-8") == "a\n"
 
@@ -145,7 +145,7 @@ def test_a_file_beneath_a_link_out_of_the_tree_is_refused(
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "a").write_text("a\n", "utf-8")
     (tree / "out").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
-    with pytest.raises(BuildError, match="outside of"):
+    with pytest.raises(TorchyardError, match="outside of"):
         under(tree, folder, CHANGE.replace("/a", "/out/a"))
 
 
@@ -155,7 +155,7 @@ def test_files_that_cannot_be_put_back_are_not_said_to_be(
     under(tree, folder, CHANGE)
     (folder / "files" / "a").unlink()
     (tree / "a").write_text("half", "utf-8")
-    git.restore(tree, folder)
+    git.restore_patched_files(tree, folder)
     told = capsys.readouterr().out
     assert "cannot be put back" in told
     assert "as they were" not in told
@@ -176,7 +176,7 @@ def test_a_file_stays_until_its_other_is_whole(
         patch.setattr("os.link", full)
         patch.setattr("shutil.copy2", full)
         with pytest.raises(OSError, match="No space"):
-            git.restore(tree, folder)
+            git.restore_patched_files(tree, folder)
     assert (tree / "a").read_text("utf-8") == "half"
-    git.restore(tree, folder)
+    git.restore_patched_files(tree, folder)
     assert (tree / "a").read_text("utf-8") == "a\n"

@@ -8,11 +8,11 @@ import psutil
 import pytest
 
 from tasks.system.hardware import memory
-from tasks.system.hardware.memory import Memory
+from tasks.system.hardware.memory import MemoryReading
 
 MIB = 2**20
 NO_LIMIT_V1 = "9223372036854771712"
-MACHINE = Memory(16_000, 9_000)
+MACHINE = MemoryReading(16_000, 9_000)
 
 
 class Tree:
@@ -40,8 +40,8 @@ class Tree:
         (self.proc / "self" / "mountinfo").write_text("\n".join(self.mounts) + "\n")
         return point
 
-    def now(self) -> Memory:
-        return memory.measure(memory.groups(self.proc), self.proc)
+    def now(self) -> MemoryReading:
+        return memory.measure_memory(memory.find_control_groups(self.proc), self.proc)
 
 
 def v1(folder: Path, limit: str, used_mib: int = 0, inactive_mib: int = 0) -> None:
@@ -66,41 +66,41 @@ def tree(tmp_path: Path) -> Tree:
 
 
 def test_without_groups_it_is_what_the_machine_has(tree: Tree) -> None:
-    assert memory.groups(tree.proc) == ()
+    assert memory.find_control_groups(tree.proc) == ()
     assert tree.now() == MACHINE
 
 
 def test_v2_usage_less_inactive_files_against_the_limit(tree: Tree) -> None:
     point = tree.at("0::/user/build").mount(2)
     v2(point / "user" / "build", str(4000 * MIB), used_mib=3000, inactive_mib=500)
-    assert tree.now() == Memory(4000, 1500)
+    assert tree.now() == MemoryReading(4000, 1500)
 
 
 def test_v2_high_is_a_limit_too(tree: Tree) -> None:
     point = tree.at("0::/build").mount(2)
     v2(point / "build", str(4000 * MIB), used_mib=1000, high=str(2000 * MIB))
-    assert tree.now() == Memory(2000, 1000)
+    assert tree.now() == MemoryReading(2000, 1000)
 
 
 def test_the_tightest_ancestor_counts(tree: Tree) -> None:
     point = tree.at("0::/slice/build").mount(2)
     v2(point / "slice" / "build", "max", used_mib=100)
     v2(point / "slice", str(3000 * MIB), used_mib=2900)
-    assert tree.now() == Memory(3000, 100)
+    assert tree.now() == MemoryReading(3000, 100)
 
 
 def test_the_least_limit_is_told_whoever_leaves_the_least(tree: Tree) -> None:
     point = tree.at("0::/build").mount(2)
     v2(point / "build", str(12_000 * MIB), used_mib=100)
     assert tree.now() == MACHINE  # which leaves less
-    assert memory.limit_mib(memory.groups(tree.proc), tree.proc) == 12_000
+    assert memory.find_memory_limit(memory.find_control_groups(tree.proc), tree.proc) == 12_000
 
 
 def test_v1_counts_what_lies_below_the_group_too(tree: Tree) -> None:
     point = tree.at("9:name=systemd:/", "4:cpu,memory:/a").mount(1)
     v1(point / "a", str(2000 * MIB), used_mib=1500, inactive_mib=300)
     v1(point, NO_LIMIT_V1, used_mib=9000)
-    assert tree.now() == Memory(2000, 800)
+    assert tree.now() == MemoryReading(2000, 800)
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -122,7 +122,7 @@ def test_hybrid_mounts_have_their_limits_in_v1(tree: Tree) -> None:
     tree.at("4:memory:/a", "0::/")
     v1(tree.mount(1, name="memory") / "a", str(1000 * MIB), used_mib=250)
     tree.mount(2, name="unified")
-    assert tree.now() == Memory(1000, 750)
+    assert tree.now() == MemoryReading(1000, 750)
 
 
 @pytest.mark.parametrize(
@@ -136,40 +136,40 @@ def test_hybrid_mounts_have_their_limits_in_v1(tree: Tree) -> None:
 )
 def test_container_sees_its_own_group_at_the_mount(tree: Tree, own: str, root: str) -> None:
     v1(tree.at(f"4:memory:{own}").mount(1, root), str(1000 * MIB), used_mib=400)
-    assert tree.now() == Memory(1000, 600)
+    assert tree.now() == MemoryReading(1000, 600)
 
 
 def test_group_within_a_container(tree: Tree) -> None:
     point = tree.at("0::/docker/abc/build").mount(2, "/docker/abc")
     v2(point / "build", str(500 * MIB), used_mib=100)
     v2(point, str(1000 * MIB), used_mib=400)
-    assert tree.now() == Memory(500, 400)
+    assert tree.now() == MemoryReading(500, 400)
 
 
 def test_mount_with_a_space_in_its_name(tree: Tree) -> None:
     v1(tree.at("4:memory:/").mount(1, name="control groups"), str(1000 * MIB), used_mib=400)
-    assert tree.now() == Memory(1000, 600)
+    assert tree.now() == MemoryReading(1000, 600)
 
 
 def test_a_group_that_went_away_is_no_limit(tree: Tree) -> None:
     folder = tree.at("4:memory:/a").mount(1) / "a"
     v1(folder, str(1000 * MIB))
-    above = memory.groups(tree.proc)
+    above = memory.find_control_groups(tree.proc)
     for file in folder.iterdir():
         file.unlink()
-    assert memory.measure(above, tree.proc) == MACHINE
+    assert memory.measure_memory(above, tree.proc) == MACHINE
 
 
 def test_more_used_than_the_limit_leaves_nothing(tree: Tree) -> None:
     v2(tree.at("0::/a").mount(2) / "a", str(1000 * MIB), used_mib=1200)
-    assert tree.now() == Memory(1000, 0)
+    assert tree.now() == MemoryReading(1000, 0)
 
 
 def test_system_without_proc_asks_psutil(tmp_path: Path) -> None:
-    found = memory.measure((), tmp_path / "none")
+    found = memory.measure_memory((), tmp_path / "none")
     assert found.limit_mib == psutil.virtual_memory().total // MIB
     assert 0 < found.available_mib <= found.limit_mib
 
 
 def test_this_machine_tells_its_memory() -> None:
-    assert memory.measure(memory.groups()).available_mib > 0
+    assert memory.measure_memory(memory.find_control_groups()).available_mib > 0

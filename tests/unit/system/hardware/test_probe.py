@@ -17,10 +17,10 @@ import pynvml
 import pytest
 
 from tasks.core.errors import SettingsError
-from tasks.core.model import Gpu, Host, Interpreter, ToolkitFound, TorchFound
-from tasks.knowledge.driver import Nvidia
+from tasks.core.model import Gpu, Host, InstalledToolkit, InstalledTorch, Interpreter
+from tasks.knowledge.driver import NvidiaDriver
 from tasks.system.hardware import nvidia, probe
-from tasks.system.hardware.probe import Asked, Pin
+from tasks.system.hardware.probe import HostPin, HostQuery
 from tasks.system.python import environments, pythons
 from tests.support.checkout import OnSystem
 from tests.support.systems import linux_only
@@ -81,7 +81,7 @@ def program(path: Path, text: str) -> Path:
 def test_cards_are_what_the_driver_says(monkeypatch: pytest.MonkeyPatch) -> None:
     found = ("NVIDIA GeForce RTX 5090", (12, 0), 32_607), (b"NVIDIA H200", (9, 0), 143_771)
     cards(monkeypatch, *found)
-    assert probe.cards() == (RTX_5090, Gpu("NVIDIA H200", "9.0", 143_771))
+    assert probe.list_gpus() == (RTX_5090, Gpu("NVIDIA H200", "9.0", 143_771))
 
 
 @linux_only
@@ -91,15 +91,15 @@ def test_where_the_drivers_library_is_not_there_nothing_asks_it(
     cards(monkeypatch, *CARDS["one"])
     monkeypatch.undo()
     monkeypatch.setattr(nvidia, "_LIBRARY", "libnobody-has-this.so.1")
-    monkeypatch.setattr(nvidia, "_by_program", lambda why: Nvidia(f"by program {why}"))
+    monkeypatch.setattr(nvidia, "_by_program", lambda why: NvidiaDriver(f"by program {why}"))
     monkeypatch.setattr(pynvml, "nvmlInit", lambda: pytest.fail("it was asked"))
-    assert nvidia.look() == Nvidia("by program ")
+    assert nvidia.query_driver() == NvidiaDriver("by program ")
 
 
 def test_no_driver_is_no_card(monkeypatch: pytest.MonkeyPatch) -> None:
     cards(monkeypatch)
     monkeypatch.setattr(pynvml, "nvmlInit", fails(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND))
-    assert nvidia.look() == Nvidia()
+    assert nvidia.query_driver() == NvidiaDriver()
 
 
 def fails(number: int) -> Callable[..., Any]:
@@ -114,8 +114,8 @@ def fails(number: int) -> Callable[..., Any]:
 def test_a_card_that_does_not_answer_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     cards(monkeypatch, *CARDS["one"])
     monkeypatch.setattr(pynvml, "nvmlDeviceGetName", fails(pynvml.NVML_ERROR_GPU_IS_LOST))
-    assert probe.cards() == ()
-    assert nvidia.look() == Nvidia("595.71.05", "13.2", (), lost=1)
+    assert probe.list_gpus() == ()
+    assert nvidia.query_driver() == NvidiaDriver("595.71.05", "13.2", (), lost=1)
 
 
 def test_one_lost_card_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,21 +123,21 @@ def test_one_lost_card_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch)
     lost = fails(pynvml.NVML_ERROR_GPU_IS_LOST)
     handles = iter([lambda: CARDS["one"][0], lost])
     monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda _: next(handles)())
-    assert nvidia.look() == Nvidia("595.71.05", "13.2", (RTX_5090,), lost=1)
+    assert nvidia.query_driver() == NvidiaDriver("595.71.05", "13.2", (RTX_5090,), lost=1)
 
 
 def test_a_card_without_memory_info_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     cards(monkeypatch, ("NVIDIA GB10", (12, 1), 0))
     none = fails(pynvml.NVML_ERROR_NOT_SUPPORTED)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", none)
-    assert probe.cards() == (Gpu("NVIDIA GB10", "12.1", 0),)
+    assert probe.list_gpus() == (Gpu("NVIDIA GB10", "12.1", 0),)
 
 
 def test_a_driver_that_tells_no_version_still_has_cards(monkeypatch: pytest.MonkeyPatch) -> None:
     cards(monkeypatch, *CARDS["one"])
     none = fails(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
     monkeypatch.setattr(pynvml, "nvmlSystemGetCudaDriverVersion_v2", none)
-    assert nvidia.look() == Nvidia("595.71.05", "", (RTX_5090,))
+    assert nvidia.query_driver() == NvidiaDriver("595.71.05", "", (RTX_5090,))
 
 
 def without_library(monkeypatch: pytest.MonkeyPatch, number: int, smi: Path) -> None:
@@ -160,21 +160,21 @@ def test_nvidia_smi_is_asked_where_nvml_is_not(
 ) -> None:
     smi = program(tmp_path / "wsl" / "nvidia-smi", SMI)
     without_library(monkeypatch, pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, smi)
-    assert probe.cards() == (RTX_5090, Gpu("NVIDIA GB10", "12.1", 0))
+    assert probe.list_gpus() == (RTX_5090, Gpu("NVIDIA GB10", "12.1", 0))
 
 
 @unix
 @pytest.mark.parametrize(
     ("text", "found"),
-    [("echo 'NVIDIA X, [Unknown Error], [N/A]'", Nvidia(lost=1)), ("exit 6", Nvidia()),
-     ("echo nonsense", Nvidia(lost=1)), ("true", Nvidia())],
+    [("echo 'NVIDIA X, [Unknown Error], [N/A]'", NvidiaDriver(lost=1)), ("exit 6", NvidiaDriver()),
+     ("echo nonsense", NvidiaDriver(lost=1)), ("true", NvidiaDriver())],
 )  # fmt: skip
 def test_what_nvidia_smi_cannot_tell_is_no_card(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, found: Nvidia
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, found: NvidiaDriver
 ) -> None:
     smi = program(tmp_path / "nvidia-smi", text)
     without_library(monkeypatch, pynvml.NVML_ERROR_DRIVER_NOT_LOADED, smi)
-    assert nvidia.look() == found
+    assert nvidia.query_driver() == found
 
 
 def test_a_driver_that_does_not_fit_its_library_is_not_taken_for_no_card(
@@ -182,8 +182,8 @@ def test_a_driver_that_does_not_fit_its_library_is_not_taken_for_no_card(
 ) -> None:
     number = pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
     without_library(monkeypatch, number, tmp_path / "nowhere")
-    found = nvidia.look()
-    assert found.cards == ()
+    found = nvidia.query_driver()
+    assert found.gpus == ()
     assert "mismatch" in found.trouble
 
 
@@ -191,52 +191,52 @@ def test_what_was_pinned_is_read_back(tmp_path: Path) -> None:
     folder = tmp_path / "site" / "torch"
     folder.mkdir(parents=True)
     (folder / "version.py").write_text("__version__ = '2.9.1'\n", encoding="utf-8")
-    torch = TorchFound("2.9.1", None, str(folder))
+    torch = InstalledTorch("2.9.1", None, str(folder))
     python = Interpreter(sys.executable, "3.12.1", torch)
-    kits = (ToolkitFound("/opt/cuda", "13.2.86", asked=True),)
-    host, asked = Host("linux", "x86_64", python, (RTX_5090,), kits), Asked("auto", "/opt/cuda")
-    probe.pin(tmp_path / "host.json", asked, host)
-    found = probe.host(asked, tmp_path / "host.json")
+    kits = (InstalledToolkit("/opt/cuda", "13.2.86", asked=True),)
+    host, asked = Host("linux", "x86_64", python, (RTX_5090,), kits), HostQuery("auto", "/opt/cuda")
+    probe.write_host_pin(tmp_path / "host.json", asked, host)
+    found = probe.read_host(asked, tmp_path / "host.json")
     assert found == Host("linux", "x86_64", python, (RTX_5090,), kits, pinned=True)
     (folder / "version.py").unlink()
-    assert probe.host(asked, tmp_path / "host.json").python.torch is None
+    assert probe.read_host(asked, tmp_path / "host.json").python.torch is None
 
 
 def test_pinned_facts_are_not_looked_at_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = Host("linux", "x86_64", Interpreter(sys.executable, "3.12.1"), (RTX_5090,))
-    probe.pin(tmp_path / "host.json", Asked("auto", None), host)
+    probe.write_host_pin(tmp_path / "host.json", HostQuery("auto", None), host)
     for look in ("cards", "_toolkits"):
         monkeypatch.delattr(probe, look)
     monkeypatch.delattr(pythons, "interpreter")
-    assert probe.host(Asked("auto", None), tmp_path / "host.json").gpus == (RTX_5090,)
+    assert probe.read_host(HostQuery("auto", None), tmp_path / "host.json").gpus == (RTX_5090,)
 
 
 def test_an_interpreter_that_an_upgrade_removed_is_looked_for_again_and_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = Host("linux", "x86_64", Interpreter(str(tmp_path / "3.12.1"), "3.12.1"), (RTX_5090,))
-    probe.pin(tmp_path / "host.json", Asked("auto", None), host)
+    probe.write_host_pin(tmp_path / "host.json", HostQuery("auto", None), host)
     for look in ("cards", "_toolkits"):
         monkeypatch.delattr(probe, look)
-    found = probe.host(Asked("auto", None), tmp_path / "host.json")
-    assert found.python == pythons.interpreter("auto")
+    found = probe.read_host(HostQuery("auto", None), tmp_path / "host.json")
+    assert found.python == pythons.find_interpreter("auto")
     assert found.gpus == (RTX_5090,)
     assert not found.pinned  # so that it is pinned again
-    gone = Asked(str(tmp_path / "python"), None)
-    probe.pin(tmp_path / "host.json", gone, host)
+    gone = HostQuery(str(tmp_path / "python"), None)
+    probe.write_host_pin(tmp_path / "host.json", gone, host)
     with pytest.raises(SettingsError, match="is not a Python that runs here"):
-        probe.host(gone, tmp_path / "host.json")
+        probe.read_host(gone, tmp_path / "host.json")
 
 
 def test_another_python_is_looked_at_and_the_cards_stay(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = Host("linux", "x86_64", Interpreter("/gone", "3.12.1"), (RTX_5090,))
-    probe.pin(elsewhere / "host.json", Asked("auto", None), host)
+    probe.write_host_pin(elsewhere / "host.json", HostQuery("auto", None), host)
     monkeypatch.delattr(probe, "cards")
-    found = probe.host(Asked(sys.executable, None), elsewhere / "host.json")
+    found = probe.read_host(HostQuery(sys.executable, None), elsewhere / "host.json")
     assert found.python.path == sys.executable
     assert found.gpus == (RTX_5090,)
     assert not found.pinned
@@ -248,19 +248,19 @@ def test_a_pin_that_cannot_be_read_is_made_again(
 ) -> None:
     cards(monkeypatch, *CARDS["one"])
     (elsewhere / "host.json").write_bytes(content.encode("latin-1"))
-    found = probe.host(Asked("auto", None), elsewhere / "host.json")
+    found = probe.read_host(HostQuery("auto", None), elsewhere / "host.json")
     assert found.gpus == (RTX_5090,)
     assert not found.pinned
 
 
 def test_looking_writes_nothing(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cards(monkeypatch)
-    probe.host(Asked("auto", None), elsewhere / "host.json")
+    probe.read_host(HostQuery("auto", None), elsewhere / "host.json")
     assert list(elsewhere.iterdir()) == []
 
 
 def test_auto_is_the_python_behind_our_own_venv() -> None:
-    found = pythons.interpreter("auto")
+    found = pythons.find_interpreter("auto")
     assert found.version == ".".join(map(str, sys.version_info[:3]))
     assert not Path(found.path).parent.parent.joinpath("pyvenv.cfg").exists()
 
@@ -268,13 +268,13 @@ def test_auto_is_the_python_behind_our_own_venv() -> None:
 def test_a_path_becomes_absolute(monkeypatch: pytest.MonkeyPatch) -> None:
     python = Path(sys.executable)
     monkeypatch.chdir(python.parent)
-    assert pythons.interpreter(f"./{python.name}").path == str(python)
+    assert pythons.find_interpreter(f"./{python.name}").path == str(python)
 
 
 @pytest.mark.parametrize("asked", ["/no/such/python", "no-such-python", "~/no/python"])
 def test_a_path_with_no_python_is_told(asked: str) -> None:
     with pytest.raises(SettingsError) as told:
-        pythons.interpreter(asked)
+        pythons.find_interpreter(asked)
     assert str(told.value) == (
         f'python: "{asked}" is not a Python that runs here\n  → write a version ("3.12") or a path'
     )
@@ -283,7 +283,7 @@ def test_a_path_with_no_python_is_told(asked: str) -> None:
 @unix
 def test_a_program_that_is_no_python_is_told(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="is not a Python that runs here"):
-        pythons.interpreter(str(program(tmp_path / "python3", "exit 1")))
+        pythons.find_interpreter(str(program(tmp_path / "python3", "exit 1")))
 
 
 @pytest.mark.parametrize(("asked", "looser"), [("3.99", ""), ("3.99.1", ' and set python: "3.99"')])
@@ -295,7 +295,7 @@ def test_a_version_that_is_not_here_is_told_with_the_command(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(environments, "find_uv", lambda: None)
     with pytest.raises(SettingsError) as told:
-        pythons.interpreter(asked)
+        pythons.find_interpreter(asked)
     assert str(told.value) == (
         f"python: there is no Python {asked} here\n"
         f"  → uv python install 3.99{looser}, or write the path of one"
@@ -311,13 +311,13 @@ def test_a_shim_with_nothing_behind_it_is_passed_over(
     program(tmp_path / "shims" / "uv", f"echo {real}")
     monkeypatch.setenv("PATH", f"{tmp_path / 'shims'}:/usr/bin:/bin")
     monkeypatch.setattr(environments, "find_uv", lambda: None)
-    assert pythons.interpreter("3.98").path == str(real)
+    assert pythons.find_interpreter("3.98").path == str(real)
 
 
 def torch_in(folder: Path, version_py: str) -> tuple[str, Path]:
     """A venv whose torch ends the process if anybody imports it."""
     venv.create(folder, symlinks=sys.platform != "win32")
-    python = environments.python_of(folder)
+    python = environments.find_venv_python(folder)
     query = "import sysconfig; print(sysconfig.get_path('platlib'))"
     done = subprocess.run([python, "-c", query], capture_output=True, text=True, check=True)
     torch = Path(done.stdout.strip()) / "torch"
@@ -329,16 +329,18 @@ def torch_in(folder: Path, version_py: str) -> tuple[str, Path]:
 
 def test_an_installed_torch_is_read_and_not_imported(tmp_path: Path) -> None:
     python, torch = torch_in(tmp_path / "venv", VERSION_PY)
-    assert pythons.interpreter(python).torch == TorchFound("2.15.0+cu132", "13.2", str(torch))
+    assert pythons.find_interpreter(python).torch == InstalledTorch(
+        "2.15.0+cu132", "13.2", str(torch)
+    )
     cpu = VERSION_PY.replace("'13.2'", "None").replace("+cu132", "+cpu")
     (torch / "version.py").write_text(cpu, encoding="utf-8")
-    assert pythons.interpreter(python).torch == TorchFound("2.15.0+cpu", None, str(torch))
+    assert pythons.find_interpreter(python).torch == InstalledTorch("2.15.0+cpu", None, str(torch))
 
 
 def test_a_pin_holds_what_was_asked(tmp_path: Path) -> None:
     host = Host("linux", "x86_64", Interpreter("/p", "3.12.1"), pinned=True)
-    pinned = Pin(Asked("3.12", None), host)
-    probe.pin(tmp_path / "host.json", pinned.asked, host)
+    pinned = HostPin(HostQuery("3.12", None), host)
+    probe.write_host_pin(tmp_path / "host.json", pinned.asked, host)
     assert '"python": "3.12"' in (tmp_path / "host.json").read_text(encoding="utf-8")
     assert '"pinned": false' in (tmp_path / "host.json").read_text(encoding="utf-8")
 
@@ -356,7 +358,9 @@ def test_without_running_a_python_is_known_by_its_files(tmp_path: Path, kind: st
     (site / "torch" / "version.py").write_text(VERSION_PY, encoding="utf-8")
     match kind:
         case "auto":
-            assert pythons.read_interpreter("auto").version == pythons.interpreter("auto").version
+            assert (
+                pythons.read_interpreter("auto").version == pythons.find_interpreter("auto").version
+            )
             return
         case "venv":
             text = f"home = /usr/bin\nversion = {version}\n"
@@ -370,7 +374,7 @@ def test_without_running_a_python_is_known_by_its_files(tmp_path: Path, kind: st
     found = pythons.read_interpreter(str(python))
     assert (found.path, found.minor) == (str(python), minor)
     assert kind not in {"venv", "conda"} or found.version == version
-    assert found.torch == TorchFound("2.15.0+cu132", "13.2", str(site / "torch"))
+    assert found.torch == InstalledTorch("2.15.0+cu132", "13.2", str(site / "torch"))
     assert not marker.exists()
 
 
@@ -399,8 +403,8 @@ def test_without_running_nvcc_a_toolkit_is_known_by_its_files(
     (home / "include" / "cuda.h").write_text(header, encoding="utf-8")
     if known:
         (home / "version.json").write_text(known, encoding="utf-8")
-    asked = Asked("auto", str(home))
-    found = probe.host(asked, elsewhere / "host.json", run=False).toolkits
+    asked = HostQuery("auto", str(home))
+    found = probe.read_host(asked, elsewhere / "host.json", run=False).toolkits
     assert [(kit.home, kit.version, kit.asked) for kit in found] == (
         [(str(home), version, True)] if version else []
     )
@@ -413,6 +417,6 @@ def test_without_running_nvidia_smi_is_not_asked(
 ) -> None:
     smi = program(tmp_path / "nvidia-smi", f"touch {tmp_path / 'ran'}")
     without_library(monkeypatch, pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, smi)
-    assert nvidia.look(run=False).cards == ()
-    assert nvidia.look(run=False).trouble
+    assert nvidia.query_driver(run=False).gpus == ()
+    assert nvidia.query_driver(run=False).trouble
     assert not (tmp_path / "ran").exists()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.model import ToolkitFound
+from tasks.core.model import InstalledToolkit
 from tasks.system.hardware import probe
-from tasks.system.hardware.probe import Asked
+from tasks.system.hardware.probe import HostQuery
 from tests.unit.system.hardware.test_probe import cards, program
 
 unix = pytest.mark.skipif(sys.platform == "win32", reason="programs are shell scripts here")
@@ -23,15 +23,15 @@ def nvcc(home: Path, version: str) -> Path:
 
 @unix
 def test_nvcc_tells_the_full_version(tmp_path: Path) -> None:
-    assert probe.nvcc_version(nvcc(tmp_path, "13.2.86")) == "13.2.86"
+    assert probe.read_nvcc_version(nvcc(tmp_path, "13.2.86")) == "13.2.86"
 
 
 @unix
 @pytest.mark.parametrize("text", ["exit 1", "echo hello"])
 def test_an_nvcc_that_tells_nothing_is_none(tmp_path: Path, text: str) -> None:
     program(tmp_path / "bin" / "nvcc", text)
-    assert probe.nvcc_version(tmp_path) == ""
-    assert probe.nvcc_version(tmp_path / "nowhere") == ""
+    assert probe.read_nvcc_version(tmp_path) == ""
+    assert probe.read_nvcc_version(tmp_path / "nowhere") == ""
 
 
 @unix
@@ -45,10 +45,10 @@ def test_toolkits_are_found_where_they_are_named_each_once(
     monkeypatch.setenv("CUDA_PATH", str(tmp_path / "link"))
     monkeypatch.setenv("PATH", f"{theirs / 'bin'}:/usr/bin:/bin")
     monkeypatch.setenv("HOME", str(tmp_path))
-    found = probe.host(Asked("auto", "~/ours"), tmp_path / "host.json").toolkits
+    found = probe.read_host(HostQuery("auto", "~/ours"), tmp_path / "host.json").toolkits
     assert found[:2] == (
-        ToolkitFound(str(ours), "13.4.1", asked=True),
-        ToolkitFound(str(theirs), "12.4.131"),
+        InstalledToolkit(str(ours), "13.4.1", asked=True),
+        InstalledToolkit(str(theirs), "12.4.131"),
     )
 
 
@@ -59,5 +59,5 @@ def test_a_wrapper_called_nvcc_makes_no_toolkit(
     cards(monkeypatch)
     home = nvcc(tmp_path / "local", "99.0.88")
     (home / "include" / "cuda.h").unlink()
-    found = probe.host(Asked("auto", str(home)), tmp_path / "host.json").toolkits
+    found = probe.read_host(HostQuery("auto", str(home)), tmp_path / "host.json").toolkits
     assert "99.0.88" not in {kit.version for kit in found}

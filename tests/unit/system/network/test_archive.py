@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tasks.core.errors import BadArtifactError
-from tasks.system.network.archive import extract
+from tasks.system.network.archive import extract_archive
 from tests.support.systems import needs_links, windows_only
 
 
@@ -73,7 +73,7 @@ def test_tar_member_that_escapes_is_named_and_nothing_is_left(kind: str, tmp_pat
     members = [entry("tree/first", size=1), *ESCAPES[kind]]
     archive = tar_of(tmp_path / "a.tar.gz", *members)
     with pytest.raises(BadArtifactError) as caught:
-        extract(archive, inside / "tree")
+        extract_archive(archive, inside / "tree")
     assert f'"{members[-1].name}"' in str(caught.value)
     assert list(inside.iterdir()) == []
     assert not (tmp_path / "planted").exists()
@@ -84,14 +84,14 @@ def test_zip_member_that_escapes_is_named_and_nothing_is_left(name: str, tmp_pat
     inside = tmp_path / "inside"
     inside.mkdir()
     with pytest.raises(BadArtifactError, match="lies outside"):
-        extract(zip_of(tmp_path / "a.zip", **{"tree/a": "1", name: "2"}), inside / "tree")
+        extract_archive(zip_of(tmp_path / "a.zip", **{"tree/a": "1", name: "2"}), inside / "tree")
     assert list(inside.iterdir()) == []
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../../planted"])
 def test_zip_link_that_escapes_is_refused(target: str, tmp_path: Path) -> None:
     with pytest.raises(BadArtifactError, match="links out of the tree"):
-        extract(zip_link(tmp_path / "a.zip", "tree/l", target), tmp_path / "out")
+        extract_archive(zip_link(tmp_path / "a.zip", "tree/l", target), tmp_path / "out")
 
 
 def test_a_tar_that_ends_with_a_zip_is_a_tar(tmp_path: Path) -> None:
@@ -99,33 +99,33 @@ def test_a_tar_that_ends_with_a_zip_is_a_tar(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "t.tar", "w") as tar:
         for name in ("first", "last.zip"):
             tar.add(inner, name)
-    extract(tmp_path / "t.tar", tmp_path / "out")
+    extract_archive(tmp_path / "t.tar", tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["first", "last.zip"]
 
 
 def test_zip_device_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadArtifactError, match="is a device"):
-        extract(zip_link(tmp_path / "a.zip", "tree/d", "", stat.S_IFCHR), tmp_path / "out")
+        extract_archive(zip_link(tmp_path / "a.zip", "tree/d", "", stat.S_IFCHR), tmp_path / "out")
 
 
 @needs_links
 @pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz", "w:bz2"])
 def test_single_top_folder_of_a_tar_is_stripped(mode: str, tmp_path: Path) -> None:
     members = (entry("torch-1/a", size=3), entry("torch-1/l", tarfile.SYMTYPE, "a"))
-    extract(tar_of(tmp_path / "a.tar", *members, mode=mode), tmp_path / "out")
+    extract_archive(tar_of(tmp_path / "a.tar", *members, mode=mode), tmp_path / "out")
     assert (tmp_path / "out" / "a").read_text() == "xxx"
     assert (tmp_path / "out" / "l").read_text() == "xxx"
 
 
 def test_several_top_entries_stay_where_they_are(tmp_path: Path) -> None:
-    extract(zip_of(tmp_path / "a.zip", **{"a/x": "1", "b": "2"}), tmp_path / "out")
+    extract_archive(zip_of(tmp_path / "a.zip", **{"a/x": "1", "b": "2"}), tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a", "b"]
 
 
 @needs_links
 def test_zip_keeps_programs_and_links(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    extract(zip_link(tmp_path / "a.zip", "tree/l", "a"), out)
+    extract_archive(zip_link(tmp_path / "a.zip", "tree/l", "a"), out)
     assert (out / "l").is_symlink()
     assert (out / "l").read_text() == "1"
 
@@ -138,7 +138,7 @@ def test_a_link_of_a_zip_is_a_copy_where_none_may_be_made(
         raise OSError("a required privilege is not held by the client")
 
     monkeypatch.setattr(Path, "symlink_to", forbidden)
-    extract(zip_link(tmp_path / "a.zip", "tree/l", "a"), tmp_path / "out")
+    extract_archive(zip_link(tmp_path / "a.zip", "tree/l", "a"), tmp_path / "out")
     assert (tmp_path / "out" / "l").read_text() == "1"
 
 
@@ -146,12 +146,12 @@ def test_damaged_archive_is_told_and_nothing_is_left(tmp_path: Path) -> None:
     whole = tar_of(tmp_path / "a.tar.gz", entry("tree/a", size=100_000)).read_bytes()
     (tmp_path / "b.tar.gz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(BadArtifactError, match=r"b\.tar\.gz cannot be"):
-        extract(tmp_path / "b.tar.gz", tmp_path / "inside" / "out")
+        extract_archive(tmp_path / "b.tar.gz", tmp_path / "inside" / "out")
     assert not (tmp_path / "inside").exists()
 
 
 def test_what_a_killed_run_unpacked_is_cleared(tmp_path: Path) -> None:
     (tmp_path / ".out.unpacking" / "half").mkdir(parents=True)
-    extract(zip_of(tmp_path / "a.zip", **{"a/x": "1"}), tmp_path / "out")
+    extract_archive(zip_of(tmp_path / "a.zip", **{"a/x": "1"}), tmp_path / "out")
     assert not (tmp_path / ".out.unpacking").exists()
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["x"]

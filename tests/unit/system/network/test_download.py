@@ -13,7 +13,7 @@ import pytest
 
 from tasks.core.errors import FetchError
 from tasks.system.network import insisting
-from tasks.system.network.download import download
+from tasks.system.network.download import download_file
 from tests.support.webserver import running
 
 DATA = b"0123456789" * 1000
@@ -56,20 +56,20 @@ def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def test_download_arrives_whole_and_is_not_fetched_again(url: str, tmp_path: Path) -> None:
     for _ in range(2):
-        path = download(f"{url}/a.tar.gz", tmp_path / "d" / "a.tar.gz", SHA256)
+        path = download_file(f"{url}/a.tar.gz", tmp_path / "d" / "a.tar.gz", SHA256)
         assert path.read_bytes() == DATA
     assert Server.asked == [""]
 
 
 def test_user_and_password_of_a_url_are_told_to_its_server(url: str, tmp_path: Path) -> None:
-    download(url.replace("://", "://me:hunter%2F2@"), tmp_path / "a", SHA256)
-    download(url, tmp_path / "b", SHA256)
+    download_file(url.replace("://", "://me:hunter%2F2@"), tmp_path / "a", SHA256)
+    download_file(url, tmp_path / "b", SHA256)
     assert Server.known == [f"Basic {base64.b64encode(b'me:hunter/2').decode()}", ""]
 
 
 def test_broken_connection_is_taken_up_where_it_stopped(url: str, tmp_path: Path) -> None:
     Server.breaks = [4000]
-    download(f"{url}/a", tmp_path / "a", SHA256, tmp_path / "log")
+    download_file(f"{url}/a", tmp_path / "a", SHA256, tmp_path / "log")
     assert (tmp_path / "a").read_bytes() == DATA
     assert Server.asked == ["", "bytes=4000-"]
     assert "error:" in (tmp_path / "log").read_text()
@@ -77,27 +77,27 @@ def test_broken_connection_is_taken_up_where_it_stopped(url: str, tmp_path: Path
 
 def test_wrong_sha256_names_both_and_keeps_nothing(url: str, tmp_path: Path) -> None:
     with pytest.raises(FetchError, match=f"expected {'0' * 64}, found {SHA256}"):
-        download(f"{url}/a", tmp_path / "in" / "a", "0" * 64)
+        download_file(f"{url}/a", tmp_path / "in" / "a", "0" * 64)
     assert list((tmp_path / "in").iterdir()) == []
 
 
 def test_missing_file_is_not_asked_for_again(url: str, tmp_path: Path) -> None:
     with pytest.raises(FetchError, match="404"):
-        download(f"{url}/missing", tmp_path / "a", SHA256)
+        download_file(f"{url}/missing", tmp_path / "a", SHA256)
     assert Server.asked == [""]
 
 
 def test_no_answer_says_what_to_do(url: str, tmp_path: Path) -> None:
     Server.breaks = [1, 1, 1]
     with pytest.raises(FetchError, match="cannot be fetched") as caught:
-        download(f"{url}/a", tmp_path / "a", SHA256)
-    assert "run the same command again" in caught.value.todo
+        download_file(f"{url}/a", tmp_path / "a", SHA256)
+    assert "run the same command again" in caught.value.hint
     assert not (tmp_path / "a").exists()
 
 
 def test_path_and_file_url_are_sources_and_other_schemes_are_not(tmp_path: Path) -> None:
     (tmp_path / "here").write_bytes(DATA)
-    assert download(str(tmp_path / "here"), tmp_path / "a", None).read_bytes() == DATA
-    assert download((tmp_path / "here").as_uri(), tmp_path / "b", SHA256).read_bytes() == DATA
+    assert download_file(str(tmp_path / "here"), tmp_path / "a", None).read_bytes() == DATA
+    assert download_file((tmp_path / "here").as_uri(), tmp_path / "b", SHA256).read_bytes() == DATA
     with pytest.raises(FetchError, match="give a path, or one of https"):
-        download("ftp://example.invalid/a", tmp_path / "c", None)
+        download_file("ftp://example.invalid/a", tmp_path / "c", None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tasks.system.network import indexclient
-from tasks.system.network.insisting import PAUSES, Clock, insist
+from tasks.system.network.insisting import RETRY_PAUSES, RetryClock, retry_action
 from tests.support.checkout import Heard
 
 
@@ -32,8 +32,8 @@ class Slept:
 
     seconds: list[float] = field(default_factory=list)
 
-    def clock(self, spread: float) -> Clock:
-        return Clock(self.seconds.append, lambda: spread)
+    def clock(self, spread: float) -> RetryClock:
+        return RetryClock(self.seconds.append, lambda: spread)
 
 
 def passing(error: Exception) -> str:
@@ -43,7 +43,7 @@ def passing(error: Exception) -> str:
 @pytest.mark.parametrize(("spread", "seconds"), [(0.0, [2.0, 8.0]), (1.0, [3.0, 12.0])])
 def test_pauses_grow_and_are_spread(heard: Heard, spread: float, seconds: list[float]) -> None:
     slept, action = Slept(), Failing(2)
-    assert insist("the file", action, passing, clock=slept.clock(spread)) == "came"
+    assert retry_action("the file", action, passing, clock=slept.clock(spread)) == "came"
     assert slept.seconds == seconds
     assert list(heard) == [
         f"the file: cut; trying again in {seconds[0]:.0f} s (2 of 3)",
@@ -54,26 +54,26 @@ def test_pauses_grow_and_are_spread(heard: Heard, spread: float, seconds: list[f
 def test_the_last_try_is_the_last(heard: Heard) -> None:
     slept, action = Slept(), Failing(9)
     with pytest.raises(OSError, match="cut"):
-        insist("the file", action, passing, clock=slept.clock(0.0))
-    assert action.done == len(PAUSES) + 1 == 3
-    assert slept.seconds == [*PAUSES]
+        retry_action("the file", action, passing, clock=slept.clock(0.0))
+    assert action.done == len(RETRY_PAUSES) + 1 == 3
+    assert slept.seconds == [*RETRY_PAUSES]
 
 
 def test_what_no_time_mends_is_not_tried_again(heard: Heard) -> None:
     slept, action = Slept(), Failing(1, ValueError)
     with pytest.raises(ValueError, match="cut"):
-        insist("the file", action, passing, clock=slept.clock(0.0))
+        retry_action("the file", action, passing, clock=slept.clock(0.0))
     assert (action.done, slept.seconds, list(heard)) == (1, [], [])
 
 
 def test_uv_and_pip_are_as_patient_as_a_person_said_and_else_as_we_say() -> None:
-    ours = indexclient.patient({"PATH": "/bin"})
+    ours = indexclient.add_client_defaults({"PATH": "/bin"})
     assert (ours["UV_HTTP_TIMEOUT"], ours["PIP_RESUME_RETRIES"]) == ("60", "10")
     theirs = {"UV_HTTP_TIMEOUT": "5", "PIP_TIMEOUT": "7", "UV_HTTP_RETRIES": "0"}
-    told = indexclient.patient(theirs)
+    told = indexclient.add_client_defaults(theirs)
     assert {**told, **theirs} == told
     assert "PIP_DEFAULT_TIMEOUT" not in told, "the same under its other name"
-    assert "UV_HTTP_TIMEOUT" not in indexclient.patient({"UV_REQUEST_TIMEOUT": "9"})
+    assert "UV_HTTP_TIMEOUT" not in indexclient.add_client_defaults({"UV_REQUEST_TIMEOUT": "9"})
 
 
 @pytest.mark.parametrize(
@@ -102,4 +102,4 @@ def test_uv_and_pip_are_as_patient_as_a_person_said_and_else_as_we_say() -> None
     ],
 )
 def test_what_they_try_again_is_read_in_what_they_print(line: str, told: str) -> None:
-    assert indexclient.retried(line, "fetch torch") == told
+    assert indexclient.format_retry_message(line, "fetch torch") == told

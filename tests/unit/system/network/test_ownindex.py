@@ -28,7 +28,11 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
         monkeypatch.delenv(name)
     # so that they are as before when `begin` has set them
-    for name in (*ownindex.OF_UV, *ownindex.OF_PIP, indexes._MARK):
+    for name in (
+        *ownindex.UV_INDEX_VARIABLES,
+        *ownindex.PIP_INDEX_VARIABLES,
+        indexes._MIRRORS_VARIABLE,
+    ):
         monkeypatch.setenv(name, "")
     for name in ("HOME", "USERPROFILE"):
         monkeypatch.setenv(name, str(tmp_path / "home"))
@@ -61,8 +65,8 @@ def wrote(path: Path, text: str) -> Path:
 )
 def test_pips_index_is_read_wherever_pip_reads_it(machine: Path, place: str, text: str) -> None:
     wrote(machine / place.format(PIP), text)
-    indexes.begin({DEFAULT_INDEX: MIRROR})
-    assert ownindex.of_pip() == OWN
+    indexes.set_index_mirrors({DEFAULT_INDEX: MIRROR})
+    assert ownindex.find_pip_index() == OWN
     assert not os.environ["PIP_INDEX_URL"], "the mirror would count more than the file"
     assert os.environ["UV_DEFAULT_INDEX"] == MIRROR, "each by itself"
 
@@ -72,11 +76,11 @@ def test_the_file_of_pip_config_file_is_in_the_place_of_the_persons(
 ) -> None:
     wrote(machine / "home" / ".config" / "pip" / PIP, "[global]\nindex-url = https://mine\n")
     monkeypatch.setenv("PIP_CONFIG_FILE", str(wrote(machine / "named", "[global]\ntimeout = 9\n")))
-    assert ownindex.of_pip() == ""
+    assert ownindex.find_pip_index() == ""
     monkeypatch.setenv("PIP_CONFIG_FILE", str(machine / "gone"))
-    assert ownindex.of_pip() == "https://mine"
+    assert ownindex.find_pip_index() == "https://mine"
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    assert not [*ownindex.files_of_pip()]
+    assert not [*ownindex.list_pip_files()]
 
 
 @pytest.mark.parametrize(
@@ -94,8 +98,8 @@ def test_the_file_of_pip_config_file_is_in_the_place_of_the_persons(
 )
 def test_uvs_index_is_read_wherever_uv_reads_it(machine: Path, place: str, text: str) -> None:
     wrote(machine / place, text)
-    indexes.begin({DEFAULT_INDEX: MIRROR})
-    assert ownindex.of_uv() == OWN
+    indexes.set_index_mirrors({DEFAULT_INDEX: MIRROR})
+    assert ownindex.find_uv_index() == OWN
     assert not os.environ["UV_DEFAULT_INDEX"]
     assert os.environ["PIP_INDEX_URL"] == MIRROR, "each by itself"
 
@@ -106,11 +110,13 @@ def test_patience_of_pips_files_is_not_overridden(
 ) -> None:
     wrote(machine / "home" / ".config" / "pip" / PIP, f"[{section}]\ntimeout = 300\nretries = 20\n")
     run = mocker.patch.object(shell, "run", autospec=True)
-    indexclient.run(("pip", "download", "a"), "fetch a", machine / "log", {"PATH": "/bin"})
+    indexclient.run_index_client(
+        ("pip", "download", "a"), "fetch a", machine / "log", {"PATH": "/bin"}
+    )
     ours = {"PIP_RESUME_RETRIES", "UV_HTTP_TIMEOUT", "UV_HTTP_RETRIES", "RUST_LOG"}
     assert run.call_args.args[0].env.keys() == {*ours, "PATH"}
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    assert not indexclient.in_files(), "as with a bundle: nobody reads them then"
+    assert not indexclient.find_pip_file_defaults(), "as with a bundle: nobody reads them then"
 
 
 @posix_only
@@ -120,18 +126,18 @@ def test_folders_of_the_machine_may_be_named(
     monkeypatch.setenv("XDG_CONFIG_DIRS", f"{machine / 'none'}:{machine / 'xdg'}")
     wrote(machine / "xdg" / "pip" / PIP, f"[global]\nindex-url = {OWN}")
     wrote(machine / "xdg" / "uv" / "uv.toml", f'index-url = "{OWN}"')
-    assert (ownindex.of_uv(), ownindex.of_pip()) == (OWN, OWN)
+    assert (ownindex.find_uv_index(), ownindex.find_pip_index()) == (OWN, OWN)
 
 
 def test_of_a_project_the_nearest_file_counts_alone(machine: Path) -> None:
     wrote(machine / "here" / "uv.toml", f'index-url = "{OWN}"')
     near = machine / "here" / "yard"
     wrote(near / "pyproject.toml", '[project]\nname = "x"\n')
-    assert ownindex.of_uv() == OWN, "it says nothing to uv"
+    assert ownindex.find_uv_index() == OWN, "it says nothing to uv"
     wrote(near / "pyproject.toml", '[tool.uv]\nindex-url = "https://near"\n')
-    assert ownindex.of_uv() == "https://near"
+    assert ownindex.find_uv_index() == "https://near"
     wrote(near / "uv.toml", "")
-    assert ownindex.of_uv() == "", "uv reads no other beside it, and none above"
+    assert ownindex.find_uv_index() == "", "uv reads no other beside it, and none above"
 
 
 @pytest.mark.parametrize(
@@ -151,7 +157,7 @@ def test_what_cannot_be_an_index_is_none(machine: Path, text: str) -> None:
     wrote(machine / "here" / "yard" / "uv.toml", text)
     wrote(machine / "here" / "yard" / "pyproject.toml", "tool = 3\n")
     wrote(machine / "etc" / PIP, "index-url = before any section\n")
-    assert (ownindex.of_uv(), ownindex.of_pip()) == ("", "")
+    assert (ownindex.find_uv_index(), ownindex.find_pip_index()) == ("", "")
 
 
 @pytest.mark.parametrize(("said", "read"), [("1", False), ("true", False), ("0", True), ("", True)])
@@ -160,4 +166,4 @@ def test_uv_may_be_told_to_read_none(
 ) -> None:
     wrote(machine / "here" / "yard" / "uv.toml", f'index-url = "{OWN}"')
     monkeypatch.setenv("UV_NO_CONFIG", said)
-    assert bool(ownindex.of_uv()) is read
+    assert bool(ownindex.find_uv_index()) is read

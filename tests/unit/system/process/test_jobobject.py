@@ -42,14 +42,14 @@ shell.run(command, lambda line: print(line, flush=True))
 
 def command(code: str, *, timeout: float | None = None, serves: bool = False) -> Command:
     argv = (sys.executable, "-c", code)
-    return Command(argv, shell.host_env(), "try it", timeout=timeout, serves=serves)
+    return Command(argv, shell.build_host_env(), "try it", timeout=timeout, serves=serves)
 
 
 def left(code: str, **how: bool) -> int:
     """The number of the grandchild that a command left."""
     lines: list[str] = []
     try:
-        shell.run(command(code, **how), lines.append)
+        shell.run_command(command(code, **how), lines.append)
     except CommandFailedError:
         assert "sys.exit" in code
     return int(lines[0])
@@ -73,7 +73,7 @@ def test_a_server_outlives_who_started_it() -> None:
 def test_the_tree_ends_with_a_command_that_takes_too_long() -> None:
     lines: list[str] = []
     with pytest.raises(CommandFailedError, match="took longer"):
-        shell.run(command(f"{LEAVES}{SLEEPS}", timeout=3), lines.append)
+        shell.run_command(command(f"{LEAVES}{SLEEPS}", timeout=3), lines.append)
     assert not runs(int(lines[0]))
 
 
@@ -97,7 +97,7 @@ def test_a_child_is_asked_before_it_is_ended(tmp_path: Path) -> None:
         "while True: time.sleep(0.05)\n"
     )
     with pytest.raises(CommandFailedError):
-        shell.run(command(code, timeout=3))
+        shell.run_command(command(code, timeout=3))
     assert (tmp_path / "asked").exists()
 
 
@@ -106,7 +106,7 @@ def test_a_child_that_does_not_listen_is_ended(monkeypatch: pytest.MonkeyPatch) 
     code = f"import os, signal; signal.signal(signal.SIGBREAK, signal.SIG_IGN); {SLEEPS}"
     started = time.monotonic()
     with pytest.raises(CommandFailedError, match="took longer"):
-        shell.run(command(code, timeout=2))
+        shell.run_command(command(code, timeout=2))
     assert time.monotonic() - started < 30
 
 
@@ -117,7 +117,7 @@ def test_who_may_make_no_job_ends_the_tree_of_parents(monkeypatch: pytest.Monkey
     monkeypatch.setattr("tasks.system.process.jobobject._with", forbidden)
     lines: list[str] = []
     with pytest.raises(CommandFailedError, match="took longer"):
-        shell.run(command(f"{LEAVES}{SLEEPS}", timeout=3), lines.append)
+        shell.run_command(command(f"{LEAVES}{SLEEPS}", timeout=3), lines.append)
     wait_for(lambda: not runs(int(lines[0])))
 
 
@@ -129,8 +129,8 @@ def handles() -> int:
 
 @not_wine("counts no handles")
 def test_no_handle_is_left_open() -> None:
-    shell.capture(command("pass"))
+    shell.capture_output(command("pass"))
     before = handles()
     for _ in range(5):
-        shell.capture(command("pass"))
+        shell.capture_output(command("pass"))
     assert handles() <= before + 2  # threads of Python's own

@@ -28,7 +28,7 @@ def start() -> Iterator[Callable[..., Child]]:
     children: list[Child] = []
 
     def started(run: str, argv: tuple[str, ...] = SLEEP) -> Child:
-        env = {**os.environ, leftovers.MARK: run}
+        env = {**os.environ, leftovers.RUN_VARIABLE: run}
         child = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True)
         children.append(child)
         assert child.stdout
@@ -43,7 +43,7 @@ def start() -> Iterator[Callable[..., Child]]:
 
 def test_the_children_of_that_run_are_ended_and_named(start: Callable[..., Child]) -> None:
     mine, other = start(f"1-aa{OURS}"), start(f"1-bb{OURS}")
-    assert leftovers.end(f"1-aa{OURS}") == ((Path(sys.executable).name,), ())
+    assert leftovers.end_leftover_processes(f"1-aa{OURS}") == ((Path(sys.executable).name,), ())
     assert mine.poll() is not None
     assert other.poll() is None
 
@@ -53,7 +53,7 @@ def test_sccaches_server_is_left_alone(
 ) -> None:
     monkeypatch.setenv("SCCACHE_START_SERVER", "1")
     server = start(f"6-aa{OURS}")
-    assert leftovers.end(f"6-aa{OURS}") == ((), ())
+    assert leftovers.end_leftover_processes(f"6-aa{OURS}") == ((), ())
     assert server.poll() is None
 
 
@@ -62,28 +62,28 @@ def test_a_child_that_does_not_listen_is_killed(
 ) -> None:
     monkeypatch.setattr(leftovers, "_PATIENCE", 0.2)
     child = start(f"2-aa{OURS}", DEAF)
-    assert leftovers.end(f"2-aa{OURS}")[0]
+    assert leftovers.end_leftover_processes(f"2-aa{OURS}")[0]
     assert child.poll() is not None
 
 
 def test_a_run_that_left_nothing_is_no_news() -> None:
-    assert leftovers.end(f"3-nobody{OURS}") == ((), ())
+    assert leftovers.end_leftover_processes(f"3-nobody{OURS}") == ((), ())
 
 
 def test_the_next_holder_of_a_lock_ends_what_a_killed_one_left(
     start: Callable[..., Child], tmp_path: Path
 ) -> None:
-    files.own(tmp_path / "build")
+    files.create_owned_folder(tmp_path / "build")
     (tmp_path / "build" / ".lock.pid").write_text(f"4-aa{OURS}", encoding="utf-8")
     child = start(f"4-aa{OURS}")
-    with files.lock(tmp_path / "build"):
+    with files.lock_folder(tmp_path / "build"):
         assert child.poll() is not None
 
 
 def test_what_is_left_is_still_known_after_an_interruption_of_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files.own(tmp_path)
+    files.create_owned_folder(tmp_path)
     holder = tmp_path / ".lock.pid"
     holder.write_text(f"5-aa{OURS}", encoding="utf-8")
 
@@ -91,10 +91,10 @@ def test_what_is_left_is_still_known_after_an_interruption_of_its_end(
         raise SystemExit(130)
 
     monkeypatch.setattr(leftovers, "end", interrupted)
-    with pytest.raises(SystemExit), files.lock(tmp_path):
+    with pytest.raises(SystemExit), files.lock_folder(tmp_path):
         pass
     assert holder.read_text(encoding="utf-8") == f"5-aa{OURS}"
     monkeypatch.setattr(leftovers, "end", lambda _: ((), ("ninja",)))
-    with pytest.raises(BusyError, match="left ninja at work"), files.lock(tmp_path):
+    with pytest.raises(BusyError, match="left ninja at work"), files.lock_folder(tmp_path):
         pass
     assert holder.read_text(encoding="utf-8") == f"5-aa{OURS}"

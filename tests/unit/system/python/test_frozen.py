@@ -9,10 +9,15 @@ import pytest
 
 from tasks.core.errors import BadArtifactError, FetchError
 from tasks.system import files
-from tasks.system.network.listed import Lister
+from tasks.system.network.listed import DigestLister
 from tasks.system.python import environments
-from tasks.system.python.frozen import Frozen, asked_by, frozen, versions
-from tasks.system.python.packages import Extra, Packages
+from tasks.system.python.frozen import (
+    InstalledPackage,
+    read_installed_packages,
+    read_package_versions,
+    resolve_required_names,
+)
+from tasks.system.python.packages import InstallOptions, PackageInstaller
 from tests.support import smallwheels
 from tests.support.systems import needs_pip
 
@@ -36,70 +41,72 @@ def packages(tmp_path: Path, index: Path) -> Path:
     """What was installed of it, and one that was given as a file."""
     given = smallwheels.wheel(tmp_path / "given", "given", "3.0", {"given.py": ""}, ["one"])
     landing = tmp_path / "packages"
-    into = Packages(sys.executable, environments.find_uv(), tmp_path / "log", landing)
-    into.install(["one", str(given)], Extra(index=str(index)))
+    into = PackageInstaller(sys.executable, environments.find_uv(), tmp_path / "log", landing)
+    into.install_requirements(["one", str(given)], InstallOptions(index=str(index)))
     return landing
 
 
 def test_what_came_as_a_file_is_told_from_what_an_index_gave(packages: Path) -> None:
-    here = frozen(packages)
+    here = read_installed_packages(packages)
     assert {name: one.is_file for name, one in here.items()} == {
         "given": True,
         "one": False,
         "two": False,
     }
     assert here["one"].pin == "one==1.0"
-    assert versions(packages) == {"given": "3.0", "one": "1.0", "two": "2.0"}
-    assert versions(packages / "nowhere") == {}
+    assert read_package_versions(packages) == {"given": "3.0", "one": "1.0", "two": "2.0"}
+    assert read_package_versions(packages / "nowhere") == {}
 
 
 def test_who_asked_for_what_is_followed(packages: Path) -> None:
-    here = dict(frozen(packages))
-    assert asked_by(["given"], here) == {"given", "one", "two"}
-    assert asked_by(["two>=2; python_version > '3'", "nothing"], here) == {"two"}
-    here["kit"] = Frozen("kit", "1", frozenset(), ("two; extra == 'cc'", "= not PEP 508"), False)
-    assert asked_by(["kit"], here) == {"kit"}
-    assert asked_by(["kit", "kit[cc]"], here) == {"kit", "two"}
+    here = dict(read_installed_packages(packages))
+    assert resolve_required_names(["given"], here) == {"given", "one", "two"}
+    assert resolve_required_names(["two>=2; python_version > '3'", "nothing"], here) == {"two"}
+    here["kit"] = InstalledPackage(
+        "kit", "1", frozenset(), ("two; extra == 'cc'", "= not PEP 508"), False
+    )
+    assert resolve_required_names(["kit"], here) == {"kit"}
+    assert resolve_required_names(["kit", "kit[cc]"], here) == {"kit", "two"}
 
 
 def test_the_digest_is_that_of_the_very_file_that_was_installed(
     packages: Path, index: Path, tmp_path: Path
 ) -> None:
-    lister = Lister(environments.find_uv(), sys.executable, tmp_path, tmp_path / "log")
-    here = frozen(packages)
-    assert lister.locked([here["two"]], str(index)) == {
-        "two==2.0": (files.artifact(index / "two-2.0-py3-none-any.whl").sha256,)
+    lister = DigestLister(environments.find_uv(), sys.executable, tmp_path, tmp_path / "log")
+    here = read_installed_packages(packages)
+    assert lister.find_digests([here["two"]], str(index)) == {
+        "two==2.0": (files.read_artifact(index / "two-2.0-py3-none-any.whl").sha256,)
     }
     (index / "two-2.0-py3-none-any.whl").unlink()
     (index / "two-2.0-cp39-cp39-win32.whl").unlink()
     with pytest.raises(FetchError, match="ask the index for digests"):
-        lister.locked([here["two"]], str(index))
+        lister.find_digests([here["two"]], str(index))
 
 
 @pytest.fixture(params=["uv", pytest.param("pip", marks=needs_pip)])
-def into(request: pytest.FixtureRequest, tmp_path: Path, index: Path) -> Packages:
+def into(request: pytest.FixtureRequest, tmp_path: Path, index: Path) -> PackageInstaller:
     """Each of the two installers, into a folder."""
     uv = environments.find_uv() if request.param == "uv" else None
-    return Packages(sys.executable, uv, tmp_path / "log", tmp_path / "packages")
+    return PackageInstaller(sys.executable, uv, tmp_path / "log", tmp_path / "packages")
 
 
-def test_what_is_locked_is_installed_and_nothing_newer(into: Packages, index: Path) -> None:
-    held = files.artifact(index / "two-2.0-py3-none-any.whl").sha256
+def test_what_is_locked_is_installed_and_nothing_newer(into: PackageInstaller, index: Path) -> None:
+    held = files.read_artifact(index / "two-2.0-py3-none-any.whl").sha256
     smallwheels.wheel(index, "two", "3.0", {"two.py": "3"})
     into.install_locked({"two==2.0": (held,)}, str(index))
     assert into.target
-    assert versions(into.target) == {"two": "2.0"}
+    assert read_package_versions(into.target) == {"two": "2.0"}
 
 
 def test_other_bytes_than_the_locked_ones_are_refused_with_both_named(
-    into: Packages, index: Path
+    into: PackageInstaller, index: Path
 ) -> None:
     with pytest.raises(BadArtifactError) as told:
         into.install_locked({"one==1.0": ("b" * 64,)}, str(index))
-    found = files.artifact(index / "one-1.0-py3-none-any.whl").sha256
+    found = files.read_artifact(index / "one-1.0-py3-none-any.whl").sha256
     assert f"the index gives one==1.0 with sha256 {found}, and {'b' * 64} is locked" in str(
         told.value
     )
-    assert "TORCHYARD__LOCK=false" in told.value.todo
+    assert "TORCHYARD__LOCK=false" in told.value.hint
     assert into.target
-    assert versions(into.target) == {}
+    assert read_package_versions(into.target) == {}

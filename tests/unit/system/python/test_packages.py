@@ -12,9 +12,14 @@ from tasks.core.errors import CommandFailedError, FetchError, MissingToolError
 from tasks.core.model import Command
 from tasks.system import files, shell
 from tasks.system.network import indexclient, indexes
-from tasks.system.network.indexfaults import explained, passing
+from tasks.system.network.indexfaults import explain_client_failure, find_retry_reason
 from tasks.system.python import environments
-from tasks.system.python.packages import Download, Extra, Packages, download
+from tasks.system.python.packages import (
+    DownloadRequest,
+    InstallOptions,
+    PackageInstaller,
+    download_distribution,
+)
 from tests.support.checkout import OnSystem
 from tests.support.systems import posix_only
 
@@ -44,31 +49,31 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     return found
 
 
-def into(folder: Path, uv: str | None = "/uv", target: Path | None = None) -> Packages:
-    return Packages(PYTHON, uv, folder / "wheel.log", target)
+def into(folder: Path, uv: str | None = "/uv", target: Path | None = None) -> PackageInstaller:
+    return PackageInstaller(PYTHON, uv, folder / "wheel.log", target)
 
 
 def test_uv_and_pip_install_the_same(runs: Runs, tmp_path: Path) -> None:
-    into(tmp_path).install(["ninja>=1.13.1", "numpy"])
-    into(tmp_path, uv=None).install(["ninja>=1.13.1", "numpy"])
+    into(tmp_path).install_requirements(["ninja>=1.13.1", "numpy"])
+    into(tmp_path, uv=None).install_requirements(["ninja>=1.13.1", "numpy"])
     assert runs.argv == [(*UV, "ninja>=1.13.1", "numpy"), (*PIP, "ninja>=1.13.1", "numpy")]
-    assert runs[0].what == "install ninja>=1.13.1, numpy"
+    assert runs[0].step_name == "install ninja>=1.13.1, numpy"
     assert runs[0].log == tmp_path / "wheel.log"
-    env = shell.package_env()
-    assert runs[0].env == indexclient.patient(env, indexclient.in_files())
+    env = shell.build_installer_env()
+    assert runs[0].env == indexclient.add_client_defaults(env, indexclient.find_pip_file_defaults())
 
 
 def test_constraints_go_into_a_file(runs: Runs, tmp_path: Path) -> None:
     pins = ("nvidia-cuda-nvcc==13.2.86", "nvidia-cuda-cccl==13.2.75")
-    into(tmp_path).install(["torch"], Extra(pins))
+    into(tmp_path).install_requirements(["torch"], InstallOptions(pins))
     file = tmp_path / "constraints.txt"
     assert runs.argv == [(*UV, "-c", str(file), "torch")]
     assert file.read_text(encoding="utf-8") == "".join(f"{pin}\n" for pin in pins)
 
 
 def test_everything_that_goes_with_an_install_has_its_place(runs: Runs, tmp_path: Path) -> None:
-    extra = Extra(("a==1",), "https://index/cu132", (tmp_path / "r.txt",), ("--no-deps",))
-    into(tmp_path, target=tmp_path / "overlay").install(["b"], extra, "install tools")
+    extra = InstallOptions(("a==1",), "https://index/cu132", (tmp_path / "r.txt",), ("--no-deps",))
+    into(tmp_path, target=tmp_path / "overlay").install_requirements(["b"], extra, "install tools")
     assert runs.argv == [
         (
             *UV, "--target", str(tmp_path / "overlay"), "-c", str(tmp_path / "constraints.txt"),
@@ -76,16 +81,16 @@ def test_everything_that_goes_with_an_install_has_its_place(runs: Runs, tmp_path
             "b",
         )
     ]  # fmt: skip
-    assert runs[0].what == "install tools"
+    assert runs[0].step_name == "install tools"
 
 
 def test_a_wheel_goes_over_another_build_of_its_version(runs: Runs, tmp_path: Path) -> None:
     wheel = tmp_path / "torch-2.15.0-cp312-cp312-linux_x86_64.whl"
-    into(tmp_path).install_wheel(wheel, Extra(("a==1",)))
+    into(tmp_path).install_wheel(wheel, InstallOptions(("a==1",)))
     constraints = ("-c", str(tmp_path / "constraints.txt"))
     assert runs.argv == [(*UV, *constraints, "--reinstall-package", "torch", str(wheel))]
     runs.clear()
-    into(tmp_path, uv=None).install_wheel(wheel, Extra(("a==1",)))
+    into(tmp_path, uv=None).install_wheel(wheel, InstallOptions(("a==1",)))
     assert runs.argv == [
         (*PIP, *constraints, str(wheel)),
         (*PIP, "--force-reinstall", "--no-deps", str(wheel)),
@@ -93,9 +98,12 @@ def test_a_wheel_goes_over_another_build_of_its_version(runs: Runs, tmp_path: Pa
 
 
 def test_an_index_is_a_url_or_a_folder_of_wheels(tmp_path: Path) -> None:
-    assert indexes.beside("") == ()
-    assert indexes.beside("https://index/cpu") == ("--extra-index-url", "https://index/cpu")
-    assert indexes.beside(str(tmp_path)) == ("--find-links", str(tmp_path))
+    assert indexes.build_extra_index_options("") == ()
+    assert indexes.build_extra_index_options("https://index/cpu") == (
+        "--extra-index-url",
+        "https://index/cpu",
+    )
+    assert indexes.build_extra_index_options(str(tmp_path)) == ("--find-links", str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -109,32 +117,32 @@ def test_a_download_looks_in_one_place_only(
     options = (*options, "--find-links", index) if kind == "folder" else options
     landing = tmp_path / "landing"
     runs.then = lambda _: (landing / "a-1-py3-none-any.whl").touch()
-    job = Download(PYTHON, "a==1", index, landing, tmp_path / "x.log")
-    assert download(job) == landing / "a-1-py3-none-any.whl"
+    job = DownloadRequest(PYTHON, "a==1", index, landing, tmp_path / "x.log")
+    assert download_distribution(job) == landing / "a-1-py3-none-any.whl"
     assert runs.argv == [
         (
             PYTHON, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--progress-bar",
             "off", "-d", str(landing), *options, "a==1",
         )
     ]  # fmt: skip
-    assert runs[0].what == "fetch a==1"
+    assert runs[0].step_name == "fetch a==1"
 
 
 def test_an_sdist_is_fetched_as_one(runs: Runs, tmp_path: Path) -> None:
     landing = tmp_path / "landing"
     runs.then = lambda _: (landing / "a-1.tar.gz").touch()
-    job = Download(PYTHON, "a==1", "", landing, tmp_path / "x.log", sdist=True)
-    assert download(job).name == "a-1.tar.gz"
+    job = DownloadRequest(PYTHON, "a==1", "", landing, tmp_path / "x.log", sdist=True)
+    assert download_distribution(job).name == "a-1.tar.gz"
     assert "--no-binary=:all:" in runs.argv[0]
     assert "--only-binary=:all:" not in runs.argv[0]
 
 
 def test_what_landed_before_is_thrown_away(runs: Runs, tmp_path: Path) -> None:
-    landing = files.own(tmp_path / "landing")
+    landing = files.create_owned_folder(tmp_path / "landing")
     (landing / "0-old.whl").touch()
     runs.then = lambda _: (landing / "a-1.whl").touch()
-    job = Download(PYTHON, "a==1", "", landing, tmp_path / "x.log")
-    assert download(job).name == "a-1.whl"
+    job = DownloadRequest(PYTHON, "a==1", "", landing, tmp_path / "x.log")
+    assert download_distribution(job).name == "a-1.whl"
 
 
 NO_ANSWER = (
@@ -168,14 +176,14 @@ def test_a_failure_is_told_by_its_kind(runs: Runs, tmp_path: Path, said: str, to
     log.write_text(f"$ uv pip install torch\nlooking\n{said}\n", encoding="utf-8")
 
     def fail(_: Command) -> None:
-        raise CommandFailedError("install torch failed (exit 2): …", code=2, where=f"{log}:3")
+        raise CommandFailedError("install torch failed (exit 2): …", code=2, location=f"{log}:3")
 
     runs.then = fail
     with pytest.raises(FetchError) as told:
-        into(tmp_path).install(["torch"])
+        into(tmp_path).install_requirements(["torch"])
     assert str(told.value) == f"{log}:3: install torch failed (exit 2): …\n  → {todo}"
     with pytest.raises(FetchError):
-        download(Download(PYTHON, "torch", "", tmp_path / "landing", log))
+        download_distribution(DownloadRequest(PYTHON, "torch", "", tmp_path / "landing", log))
 
 
 RESET = (
@@ -191,13 +199,13 @@ def test_what_uv_tried_again_by_itself_is_not_why_it_failed(tmp_path: Path) -> N
     log = tmp_path / "deps.log"
     (tmp_path / "said").write_text(f"{RESET}{NO_SOLUTION}\n", encoding="utf-8")
     with pytest.raises(CommandFailedError) as failed:
-        shell.run(failing(tmp_path, log))
-    told = explained(failed.value)
+        shell.run_command(failing(tmp_path, log))
+    told = explain_client_failure(failed.value)
     assert isinstance(told, FetchError)
-    assert told.todo == NO_VERSION
-    assert told.what == f"install foo failed (exit 1): {NO_SOLUTION.splitlines()[0]}"
-    assert told.where == f"{log}:5", "where the error is told"
-    assert passing(failed.value) == "", "no time mends it"
+    assert told.hint == NO_VERSION
+    assert told.message == f"install foo failed (exit 1): {NO_SOLUTION.splitlines()[0]}"
+    assert told.location == f"{log}:5", "where the error is told"
+    assert find_retry_reason(failed.value) == "", "no time mends it"
 
 
 @posix_only
@@ -211,12 +219,12 @@ def test_two_requirements_that_exclude_each_other_are_both_in_the_message(tmp_pa
     )
     (tmp_path / "said").write_text(conflict, encoding="utf-8")
     with pytest.raises(CommandFailedError) as failed:
-        shell.run(failing(tmp_path, tmp_path / "deps.log"))
-    found = explained(failed.value)
+        shell.run_command(failing(tmp_path, tmp_path / "deps.log"))
+    found = explain_client_failure(failed.value)
     both = "foo==1 depends on bar==13.4.92, and you require bar==13.2.86"
-    assert found.what == f"install foo failed (exit 1): {both}"
-    assert found.todo.startswith("change one of the two: set another version")
-    assert passing(failed.value) == ""
+    assert found.message == f"install foo failed (exit 1): {both}"
+    assert found.hint.startswith("change one of the two: set another version")
+    assert find_retry_reason(failed.value) == ""
 
 
 @posix_only
@@ -225,8 +233,8 @@ def test_what_uv_gave_up_is_why_it_failed_also_after_it_tried_again(tmp_path: Pa
     gone = "error: Failed to fetch: `https://i/foo/`\n  Caused by: Connection reset by peer"
     (tmp_path / "said").write_text(f"{RESET}{gone}\n", encoding="utf-8")
     with pytest.raises(CommandFailedError) as failed:
-        shell.run(failing(tmp_path, log))
-    assert passing(failed.value) == "the connection broke"
+        shell.run_command(failing(tmp_path, log))
+    assert find_retry_reason(failed.value) == "the connection broke"
 
 
 def failing(folder: Path, log: Path) -> Command:
@@ -238,10 +246,10 @@ def failing(folder: Path, log: Path) -> Command:
 def test_only_the_last_command_of_the_log_counts(tmp_path: Path) -> None:
     log = tmp_path / "wheel.log"
     log.write_text("$ one\ndns error\n$ two\ndisk is odd\n", encoding="utf-8")
-    error = CommandFailedError("install b failed", code=1, where=f"{log}:4")
-    assert explained(error) is error
+    error = CommandFailedError("install b failed", code=1, location=f"{log}:4")
+    assert explain_client_failure(error) is error
     other = CommandFailedError("install b failed", code=1)
-    assert explained(other) is other
+    assert explain_client_failure(other) is other
 
 
 def test_a_venv_is_made_with_pip_in_it(runs: Runs, tmp_path: Path) -> None:
@@ -263,7 +271,9 @@ def test_a_python_without_venv_is_told_with_the_command(
     on_system("debian")
 
     def fail(_: Command) -> None:
-        raise CommandFailedError("make the build environment failed (exit 1)", code=1, where="l:2")
+        raise CommandFailedError(
+            "make the build environment failed (exit 1)", code=1, location="l:2"
+        )
 
     runs.then = fail
     with pytest.raises(MissingToolError) as told:

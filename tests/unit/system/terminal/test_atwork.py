@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.core.atwork import AtWork, Heavy, Slow, heavy, slowest
+from tasks.core.atwork import (
+    BuildActivity,
+    HeavyJob,
+    SlowOutput,
+    find_heavy_jobs,
+    find_slowest_outputs,
+)
 from tasks.core.jobs import Job
 
 
@@ -14,61 +20,61 @@ def job(output: str, mib: int = 0, age: float = 0.0) -> Job:
 
 def test_only_what_holds_much_or_is_at_work_for_long_is_heavy() -> None:
     jobs = (job("d/a.cu.o", 1023, 59.0), job("d/b.cu.o", 1024, 1.0), job("d/c.cu.o", 10, 60.0))
-    assert heavy(jobs) == (Heavy("b.cu", 1024, 1.0), Heavy("c.cu", 10, 60.0))
+    assert find_heavy_jobs(jobs) == (HeavyJob("b.cu", 1024, 1.0), HeavyJob("c.cu", 10, 60.0))
 
 
 def test_the_two_heaviest_come_first_and_of_light_ones_the_longest_at_work() -> None:
     jobs = (job("a.o", 90, 70.0), job("b.o", 80, 300.0), job("c.o", 2048), job("d.o", 9000))
-    assert [one.name for one in heavy(jobs)] == ["d", "c"]
-    assert [one.name for one in heavy(jobs[:3])] == ["c", "b"]
-    assert [one.name for one in heavy(jobs[:2])] == ["b", "a"]
+    assert [one.name for one in find_heavy_jobs(jobs)] == ["d", "c"]
+    assert [one.name for one in find_heavy_jobs(jobs[:3])] == ["c", "b"]
+    assert [one.name for one in find_heavy_jobs(jobs[:2])] == ["b", "a"]
 
 
 def test_a_job_that_does_not_say_what_it_makes_is_not_named() -> None:
-    assert heavy([job("", 9000)]) == ()
+    assert find_heavy_jobs([job("", 9000)]) == ()
 
 
 @pytest.mark.parametrize(
     ("one", "facts"),
     [
-        (Heavy("a", 4710, 190.0), "4.6 GiB 3 min"),
-        (Heavy("a", 4710, 30.0), "4.6 GiB"),
-        (Heavy("a", 300, 190.0), "3 min"),
+        (HeavyJob("a", 4710, 190.0), "4.6 GiB 3 min"),
+        (HeavyJob("a", 4710, 30.0), "4.6 GiB"),
+        (HeavyJob("a", 300, 190.0), "3 min"),
     ],
 )
-def test_of_a_heavy_one_that_is_told_by_which_it_is_heavy(one: Heavy, facts: str) -> None:
-    assert one.facts == facts
+def test_of_a_heavy_one_that_is_told_by_which_it_is_heavy(one: HeavyJob, facts: str) -> None:
+    assert one.summary == facts
 
 
 def test_the_three_slowest_are_named() -> None:
     took = {f"dir\\{n}.cu.obj": n for n in (10.0, 40.0, 50.0, 60.0, 70.0)}
-    told = ", ".join(map(str, slowest(took)))
+    told = ", ".join(map(str, find_slowest_outputs(took)))
     assert told == "70.0.cu 1 min 10 s, 60.0.cu 1 min 00 s, 50.0.cu 50 s"
-    assert slowest({"a.o": 10.0, "b.cpp.o": 30.0}) == (Slow("b.cpp", 30.0),)
+    assert find_slowest_outputs({"a.o": 10.0, "b.cpp.o": 30.0}) == (SlowOutput("b.cpp", 30.0),)
 
 
 @pytest.mark.parametrize(
     ("moment", "counts"),
     [
-        (AtWork(), ()),
-        (AtWork(jobs=0), ("0 jobs",)),
-        (AtWork(jobs=1, held_back=3), ("1 job (3 held back)",)),
-        (AtWork(used_mib=10_035, limit_mib=24_576), ("9.8 of 24 GiB",)),
-        (AtWork(used_mib=512, limit_mib=7782), ("0.5 of 7.6 GiB",)),
-        (AtWork(hit_rate=0.999), ("99 % cache hits",)),
-        (AtWork(hit_rate=0.0), ("0 % cache hits",)),
+        (BuildActivity(), ()),
+        (BuildActivity(jobs=0), ("0 jobs",)),
+        (BuildActivity(jobs=1, held_back=3), ("1 job (3 held back)",)),
+        (BuildActivity(used_mib=10_035, limit_mib=24_576), ("9.8 of 24 GiB",)),
+        (BuildActivity(used_mib=512, limit_mib=7782), ("0.5 of 7.6 GiB",)),
+        (BuildActivity(hit_rate=0.999), ("99 % cache hits",)),
+        (BuildActivity(hit_rate=0.0), ("0 % cache hits",)),
     ],
 )
-def test_what_is_not_known_is_not_told(moment: AtWork, counts: tuple[str, ...]) -> None:
+def test_what_is_not_known_is_not_told(moment: BuildActivity, counts: tuple[str, ...]) -> None:
     assert moment.counts == counts
 
 
 def test_a_log_gets_all_of_it_in_one_line_that_stays_short() -> None:
     heavy = (
-        Heavy("flash_fwd_hdim256_bf16_causal_sm80.cu", 14_710, 3900.0),
-        Heavy("b.cu", 2048, 1.0),
+        HeavyJob("flash_fwd_hdim256_bf16_causal_sm80.cu", 14_710, 3900.0),
+        HeavyJob("b.cu", 2048, 1.0),
     )
-    moment = AtWork(16, 12, 101_000, 128_000, 0.78, heavy, (Slow("Sort.cu", 179.0),))
+    moment = BuildActivity(16, 12, 101_000, 128_000, 0.78, heavy, (SlowOutput("Sort.cu", 179.0),))
     assert str(moment) == (
         "16 jobs (12 held back), 99 of 125 GiB, 78 % cache hits, "
         "flash_fwd_hdim256_bf16_… 14 GiB 1 h 05 min"

@@ -6,8 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.core.atwork import AtWork, Heavy, Slow
-from tasks.core.formatting.bar import ASCII, BLOCKS, Glyphs, Space, columns, fit, gauge, line, lines
+from tasks.core.atwork import BuildActivity, HeavyJob, SlowOutput
+from tasks.core.formatting.bar import (
+    ASCII_GLYPHS,
+    BLOCK_GLYPHS,
+    DrawingArea,
+    Glyphs,
+    fit_columns,
+    format_bar,
+    format_progress_line,
+    format_progress_lines,
+    measure_columns,
+)
 from tasks.core.progress import Progress
 from tests.support.rows import each_row
 
@@ -29,68 +39,80 @@ HALF = Progress(612, 1368, 1860.0)
     ],
 )
 def test_the_name_gives_way_first_and_then_the_bar(room: int, text: str) -> None:
-    assert line(HEAD, FILE, HALF, room, BLOCKS) == text
+    assert format_progress_line(HEAD, FILE, HALF, room, BLOCK_GLYPHS) == text
 
 
 def test_what_is_at_work_goes_before_the_name_of_the_file() -> None:
-    noted = Progress(612, 1368, 1860.0, AtWork(jobs=2, used_mib=3174, limit_mib=24576))
-    text = line(HEAD, FILE, noted, 159, BLOCKS)
+    noted = Progress(612, 1368, 1860.0, BuildActivity(jobs=2, used_mib=3174, limit_mib=24576))
+    text = format_progress_line(HEAD, FILE, noted, 159, BLOCK_GLYPHS)
     assert text.endswith("31 min left, 2 jobs, 3.1 of 24 GiB, FunctionalizeFallbackKernel.cpp")
 
 
 def test_no_estimate_is_no_word_about_it() -> None:
-    assert line("head", "", Progress(1, 2), 40, BLOCKS) == "head [███████▌       ] 1/2 50 %"
+    assert (
+        format_progress_line("head", "", Progress(1, 2), 40, BLOCK_GLYPHS)
+        == "head [███████▌       ] 1/2 50 %"
+    )
 
 
 def test_without_progress_the_text_is_there() -> None:
-    assert line("head", "fetching its source", None, 40, BLOCKS) == "head: fetching its source"
-    assert line("head", "", None, 40, BLOCKS) == "head"
+    assert (
+        format_progress_line("head", "fetching its source", None, 40, BLOCK_GLYPHS)
+        == "head: fetching its source"
+    )
+    assert format_progress_line("head", "", None, 40, BLOCK_GLYPHS) == "head"
 
 
 def test_without_utf_8_it_is_ascii() -> None:
-    text = line(HEAD, FILE, HALF, 77, ASCII)
+    text = format_progress_line(HEAD, FILE, HALF, 77, ASCII_GLYPHS)
     assert text == f"{HEAD} [##----] 612/1368 44 %, 31 min left, Func..."
 
 
 @each_row("room", range(0, 160, 3))
-@each_row("glyphs", [BLOCKS, ASCII])
+@each_row("glyphs", [BLOCK_GLYPHS, ASCII_GLYPHS])
 def test_the_line_never_wraps(room: int, glyphs: object) -> None:
     for progress in (None, HALF, Progress(1368, 1368)):
         for text in ("", FILE, "é" * 300, "編譯" * 100):
-            assert columns(line(HEAD, text, progress, room, glyphs)) <= room  # type: ignore[arg-type]
+            assert measure_columns(format_progress_line(HEAD, text, progress, room, glyphs)) <= room  # type: ignore[arg-type]
 
 
 def test_a_bar_is_full_only_at_the_end() -> None:
-    assert gauge(0, 4, BLOCKS) == "    "
-    assert gauge(1367 / 1368, 4, BLOCKS) == "███▌"
-    assert gauge(1, 4, BLOCKS) == "████"
-    assert gauge(0.5, 4, ASCII) == "##--"
+    assert format_bar(0, 4, BLOCK_GLYPHS) == "    "
+    assert format_bar(1367 / 1368, 4, BLOCK_GLYPHS) == "███▌"
+    assert format_bar(1, 4, BLOCK_GLYPHS) == "████"
+    assert format_bar(0.5, 4, ASCII_GLYPHS) == "##--"
 
 
 def test_what_moves_the_cursor_is_taken_out() -> None:
-    assert fit("\x1b[31mred\x1b[0m\tand\rback", 40, BLOCKS) == "red and back"
+    assert fit_columns("\x1b[31mred\x1b[0m\tand\rback", 40, BLOCK_GLYPHS) == "red and back"
 
 
-AT_WORK = AtWork(
+AT_WORK = BuildActivity(
     jobs=6,
     held_back=2,
     used_mib=10_035,
     limit_mib=24_576,
     hit_rate=0.789,
     heavy=(
-        Heavy("flash_bwd_hdim192.cu", 4710, 190.0),
-        Heavy("flash_fwd_hdim256_bf16_causal_sm80.cu", 2048, 30.0),
+        HeavyJob("flash_bwd_hdim192.cu", 4710, 190.0),
+        HeavyJob("flash_fwd_hdim256_bf16_causal_sm80.cu", 2048, 30.0),
     ),
-    slowest=(Slow("Sort.cu", 179.0), Slow("PowKernel.cu", 130.0), Slow("Tensor.cu", 90.0)),
+    slowest=(
+        SlowOutput("Sort.cu", 179.0),
+        SlowOutput("PowKernel.cu", 130.0),
+        SlowOutput("Tensor.cu", 90.0),
+    ),
 )
 BUSY = Progress(612, 1368, 1860.0, AT_WORK)
 INDENT = " " * 13
 HEAVY = "heavy: flash_bwd_hdim192.cu 4.6 GiB 3 min"
 
 
-def below(columns: int, glyphs: Glyphs = BLOCKS, rows: int = 24) -> list[str]:
+def below(columns: int, glyphs: Glyphs = BLOCK_GLYPHS, rows: int = 24) -> list[str]:
     """What is drawn under the line of the stage."""
-    first, *rest = lines(HEAD, FILE, BUSY, Space(columns, rows, glyphs)).split("\n")
+    first, *rest = format_progress_lines(
+        HEAD, FILE, BUSY, DrawingArea(columns, rows, glyphs)
+    ).split("\n")
     assert first.startswith(HEAD)
     return [row.removeprefix(INDENT) for row in rest]
 
@@ -102,8 +124,10 @@ def test_what_is_at_work_is_below_the_line() -> None:
         "heavy: flash_bwd_hdim192.cu 4.6 GiB 3 min, flash_fwd_hdim256_bf16_causal_sm80.cu 2 GiB · "
         "slowest: Sort.cu 2 min 59 s, PowKernel.cu 2 min 10 s, Tensor.cu 1 min 30 s"
     )
-    first = lines(HEAD, FILE, BUSY, Space(197, 24, BLOCKS)).partition("\n")[0]
-    assert first == line(HEAD, FILE, HALF, 197, BLOCKS)
+    first = format_progress_lines(HEAD, FILE, BUSY, DrawingArea(197, 24, BLOCK_GLYPHS)).partition(
+        "\n"
+    )[0]
+    assert first == format_progress_line(HEAD, FILE, HALF, 197, BLOCK_GLYPHS)
 
 
 @pytest.mark.parametrize(
@@ -122,31 +146,37 @@ def test_as_many_are_named_as_fit_and_the_heaviest_always(columns: int, named: s
 
 
 def test_a_name_without_end_is_cut() -> None:
-    endless = replace(AT_WORK, heavy=(Heavy("x" * 100, 4710, 190.0),))
-    text = lines(HEAD, FILE, replace(BUSY, at_work=endless), Space(77, 24, BLOCKS))
+    endless = replace(AT_WORK, heavy=(HeavyJob("x" * 100, 4710, 190.0),))
+    text = format_progress_lines(
+        HEAD, FILE, replace(BUSY, at_work=endless), DrawingArea(77, 24, BLOCK_GLYPHS)
+    )
     assert text.endswith(f"heavy: {'x' * 39}… 4.6 GiB 3 min")
 
 
 def test_without_utf_8_what_is_at_work_is_ascii_too() -> None:
-    assert below(77, ASCII)[0] == "6 jobs (2 held back), 9.8 of 24 GiB, 78 % cache hits"
-    assert "".join(below(197, ASCII)).isascii()
+    assert below(77, ASCII_GLYPHS)[0] == "6 jobs (2 held back), 9.8 of 24 GiB, 78 % cache hits"
+    assert "".join(below(197, ASCII_GLYPHS)).isascii()
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(69, 24), (197, 14)])
 def test_a_small_terminal_has_the_line_alone(columns: int, rows: int) -> None:
-    text = lines(HEAD, FILE, BUSY, Space(columns, rows, BLOCKS))
-    assert text == line(HEAD, FILE, BUSY, columns, BLOCKS)
+    text = format_progress_lines(HEAD, FILE, BUSY, DrawingArea(columns, rows, BLOCK_GLYPHS))
+    assert text == format_progress_line(HEAD, FILE, BUSY, columns, BLOCK_GLYPHS)
     assert "\n" not in text
 
 
 def test_what_nobody_knows_takes_no_line() -> None:
-    space = Space(97, 24, BLOCKS)
-    assert lines(HEAD, FILE, HALF, space) == line(HEAD, FILE, HALF, 97, BLOCKS)
-    assert lines(HEAD, FILE, None, space) == line(HEAD, FILE, None, 97, BLOCKS)
+    space = DrawingArea(97, 24, BLOCK_GLYPHS)
+    assert format_progress_lines(HEAD, FILE, HALF, space) == format_progress_line(
+        HEAD, FILE, HALF, 97, BLOCK_GLYPHS
+    )
+    assert format_progress_lines(HEAD, FILE, None, space) == format_progress_line(
+        HEAD, FILE, None, 97, BLOCK_GLYPHS
+    )
 
 
 @each_row("room", range(0, 240, 3))
-@each_row("glyphs", [BLOCKS, ASCII])
+@each_row("glyphs", [BLOCK_GLYPHS, ASCII_GLYPHS])
 def test_no_line_below_ever_wraps(room: int, glyphs: Glyphs) -> None:
-    for row in lines(HEAD, FILE, BUSY, Space(room, 24, glyphs)).split("\n"):
-        assert columns(row) <= room
+    for row in format_progress_lines(HEAD, FILE, BUSY, DrawingArea(room, 24, glyphs)).split("\n"):
+        assert measure_columns(row) <= room

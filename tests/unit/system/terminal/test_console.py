@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from tasks.core.atwork import AtWork, Slow
-from tasks.core.formatting.duration import elapsed
+from tasks.core.atwork import BuildActivity, SlowOutput
+from tasks.core.formatting.duration import format_duration
 from tasks.core.model import Plan, Stage
 from tasks.core.progress import Progress
 from tasks.system.terminal.console import Console
@@ -20,7 +20,7 @@ from tests.support.terminal import Terminal
 
 def stage(name: str = "wheel", asks: str = "") -> Stage:
     leaves = (PurePosixPath(f"/b/{name}.json"),)
-    return Stage(name, name.partition(":")[0], "", None, {}, leaves, asks=asks)  # type: ignore[arg-type]
+    return Stage(name, name.partition(":")[0], "", None, {}, leaves, uptodate_check=asks)  # type: ignore[arg-type]
 
 
 def plan() -> Plan:
@@ -31,11 +31,11 @@ def plan() -> Plan:
 def test_in_a_log_each_line_is_written_once_and_progress_not_at_all() -> None:
     out = io.StringIO()
     console = Console(plan(), out)
-    console.head()
-    console.begin(stage(), "first time")
-    console.tick("x.cpp", Progress(90, 100))
-    console.end(stage(), "first time", "changed")
-    console.close()
+    console.print_header()
+    console.begin_stage(stage(), "first time")
+    console.show_progress("x.cpp", Progress(90, 100))
+    console.end_stage(stage(), "first time", "changed")
+    console.print_summary()
     text = out.getvalue()
     assert "\r" not in text
     assert "\x1b" not in text
@@ -52,10 +52,10 @@ def test_a_long_build_leaves_a_line_a_minute(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     out = io.StringIO()
     console = Console(plan(), out)
-    console.begin(stage("compile"), "first time")
+    console.begin_stage(stage("compile"), "first time")
     for done in range(1, 229):
-        console.tick("x.cpp", Progress(done, 228, 228.0 - done, AtWork(jobs=2)))
-    console.end(stage("compile"), "first time", "changed")
+        console.show_progress("x.cpp", Progress(done, 228, 228.0 - done, BuildActivity(jobs=2)))
+    console.end_stage(stage("compile"), "first time", "changed")
     lines = [" ".join(line.split()) for line in out.getvalue().splitlines()]
     assert lines == [
         "Compiling PyTorch (first time)",
@@ -68,10 +68,10 @@ def test_a_long_build_leaves_a_line_a_minute(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_on_a_terminal_progress_replaces_itself_and_names_its_stage(terminal: Terminal) -> None:
     console = Console(plan(), terminal)
-    console.begin(stage(), "first time")
-    console.tick("x.cpp", Progress(12, 340))
+    console.begin_stage(stage(), "first time")
+    console.show_progress("x.cpp", Progress(12, 340))
     moving = terminal.last
-    console.end(stage(), "first time", "changed")
+    console.end_stage(stage(), "first time", "changed")
     assert moving.startswith("  Installing wheel 0.0 s [")
     assert moving.endswith("] 12/340 3 %, x.cpp")
     assert terminal.last.startswith("   Installed wheel in 0.0 s (first time)")
@@ -79,26 +79,28 @@ def test_on_a_terminal_progress_replaces_itself_and_names_its_stage(terminal: Te
 
 def test_on_a_terminal_what_is_at_work_is_below_and_gone_in_the_end(terminal: Terminal) -> None:
     console = Console(plan(), terminal)
-    console.begin(stage("compile"), "first time")
-    slowest = (Slow("Sort.cu", 179.0),)
-    console.tick("x.cpp", Progress(12, 340, at_work=AtWork(jobs=2, slowest=slowest)))
-    console.say("a line to keep")
+    console.begin_stage(stage("compile"), "first time")
+    slowest = (SlowOutput("Sort.cu", 179.0),)
+    console.show_progress(
+        "x.cpp", Progress(12, 340, at_work=BuildActivity(jobs=2, slowest=slowest))
+    )
+    console.print_line("a line to keep")
     kept, first, *below = terminal.rows
     assert kept == f"{'':13}a line to keep"
     assert first.endswith("] 12/340 3 %, x.cpp")
     assert below == [f"{'':13}2 jobs", f"{'':13}slowest: Sort.cu 2 min 59 s"]
-    console.end(stage("compile"), "first time", "changed")
+    console.end_stage(stage("compile"), "first time", "changed")
     assert terminal.rows == [kept, "    Compiled PyTorch in 0.0 s (first time)", ""]
 
 
 def test_a_low_terminal_has_one_line(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LINES", "14")
     console = Console(plan(), terminal)
-    console.begin(stage("compile"), "first time")
-    console.tick("x.cpp", Progress(12, 340, at_work=AtWork(jobs=2)))
+    console.begin_stage(stage("compile"), "first time")
+    console.show_progress("x.cpp", Progress(12, 340, at_work=BuildActivity(jobs=2)))
     (only,) = terminal.rows
     assert only.endswith("12/340 3 %, 2 jobs, x.cpp")
-    console.close()
+    console.print_summary()
 
 
 def test_a_line_of_progress_never_wraps(
@@ -106,21 +108,21 @@ def test_a_line_of_progress_never_wraps(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     console = Console(plan(), terminal)
-    console.begin(stage(), "first time")
-    console.tick("x" * 500)
+    console.begin_stage(stage(), "first time")
+    console.show_progress("x" * 500)
     assert len(terminal.last) == 37
     monkeypatch.setenv("COLUMNS", "100")
-    console.tick("x" * 500)
+    console.show_progress("x" * 500)
     assert len(terminal.last) == 97
-    console.close()
+    console.print_summary()
 
 
 def test_what_a_child_says_after_its_stage_is_not_shown(terminal: Terminal) -> None:
     console = Console(plan(), terminal)
-    console.begin(stage(), "first time")
-    console.close()
+    console.begin_stage(stage(), "first time")
+    console.print_summary()
     before = terminal.getvalue()
-    console.tick("x.cpp", Progress(12, 340))
+    console.show_progress("x.cpp", Progress(12, 340))
     assert terminal.getvalue() == before
 
 
@@ -129,20 +131,20 @@ def test_a_pipe_that_is_closed_does_not_stop_who_reads_a_child(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, gone: type[Exception]
 ) -> None:
     console = Console(plan(), terminal)
-    console.begin(stage(), "first time")
+    console.begin_stage(stage(), "first time")
     with monkeypatch.context() as closed:
         closed.setattr(terminal, "write", lambda _: (_ for _ in ()).throw(gone))
-        console.tick("x.cpp", Progress(12, 340))
-    console.close()
+        console.show_progress("x.cpp", Progress(12, 340))
+    console.print_summary()
 
 
 def test_an_interrupt_is_seen_at_once_to_have_been_heard(terminal: Terminal) -> None:
     console = Console(plan(), terminal)
-    console.begin(stage(), "first time")
+    console.begin_stage(stage(), "first time")
     console.interrupted = True
-    console.tick("x.cpp")
+    console.show_progress("x.cpp")
     assert terminal.last.startswith("    Stopping wheel")
-    console.close()
+    console.print_summary()
 
 
 @pytest.mark.parametrize(
@@ -160,8 +162,8 @@ def test_an_interrupt_is_seen_at_once_to_have_been_heard(terminal: Terminal) -> 
 def test_a_stage_is_told_as_one_says_it(name: str, begun: str, done: str) -> None:
     out = io.StringIO()
     console = Console(plan(), out)
-    console.begin(stage(name), "first time")
-    console.end(stage(name), "first time", "changed")
+    console.begin_stage(stage(name), "first time")
+    console.end_stage(stage(name), "first time", "changed")
     first, last = out.getvalue().splitlines()
     assert first.strip() == f"{begun} (first time)"
     assert last.strip().startswith(done)
@@ -169,16 +171,16 @@ def test_a_stage_is_told_as_one_says_it(name: str, begun: str, done: str) -> Non
 
 def test_a_run_with_nothing_to_do_says_so_at_once() -> None:
     out = io.StringIO()
-    Console(plan(), out).close()
+    Console(plan(), out).print_summary()
     assert "Up to date nothing to do" in " ".join(out.getvalue().split())
 
 
 def test_a_stage_that_was_left_out_counts_as_nothing_done() -> None:
     out = io.StringIO()
     console = Console(plan(), out)
-    console.begin(stage("extensions:a", "moved"), "its host was away")
-    console.end(stage("extensions:a", "moved"), "its host was away", "skipped")
-    console.close()
+    console.begin_stage(stage("extensions:a", "moved"), "its host was away")
+    console.end_stage(stage("extensions:a", "moved"), "its host was away", "skipped")
+    console.print_summary()
     assert "Skipped extensions:a" in out.getvalue()
     assert "Up to date" in out.getvalue()
 
@@ -191,14 +193,14 @@ def test_a_failed_run_says_whether_something_built_is_still_there(
     manifest = tmp_path / "wheel.json"
     if built == "before":
         manifest.touch()
-    console = Console(replace(plan(), stages=(replace(stage(), leaves=(manifest,)),)), out)
-    console.head()
+    console = Console(replace(plan(), stages=(replace(stage(), outputs=(manifest,)),)), out)
+    console.print_header()
     manifest.unlink(missing_ok=True)  # a stage withdraws its claim when it begins
     if built == "in this run":
-        console.begin(stage(), "first time")
-        console.end(stage(), "first time", "changed")
-    console.fail("extensions:a", "it is wrong\n  → do this")
-    console.close()
+        console.begin_stage(stage(), "first time")
+        console.end_stage(stage(), "first time", "changed")
+    console.report_failure("extensions:a", "it is wrong\n  → do this")
+    console.print_summary()
     assert "it is wrong\n  → do this" in out.getvalue()
     assert ("what was built before is still there" in out.getvalue()) == (built != "nothing")
     assert "Finished" not in out.getvalue()
@@ -207,16 +209,16 @@ def test_a_failed_run_says_whether_something_built_is_still_there(
 def test_an_interrupted_run_does_not_say_that_it_finished() -> None:
     out = io.StringIO()
     console = Console(plan(), out)
-    console.begin(stage(), "first time")
+    console.begin_stage(stage(), "first time")
     console.interrupted = True
-    console.close()
+    console.print_summary()
     assert "Interrupted after" in out.getvalue()
     assert "Finished" not in out.getvalue()
 
 
 def test_a_card_that_came_is_a_warning_under_the_head() -> None:
     out = io.StringIO()
-    Console(plan(), out, notices=lambda: ["the cards here are now 9.0"]).head()
+    Console(plan(), out, notices=lambda: ["the cards here are now 9.0"]).print_header()
     assert out.getvalue().splitlines()[-1].split() == [
         "Warning",
         "the",
@@ -233,4 +235,4 @@ def test_a_card_that_came_is_a_warning_under_the_head() -> None:
     [(0.04, "0.0 s"), (9.94, "9.9 s"), (59, "59 s"), (185, "3 min 05 s"), (8040, "2 h 14 min")],
 )
 def test_elapsed_reads_as_people_say_it(seconds: float, text: str) -> None:
-    assert elapsed(seconds) == text
+    assert format_duration(seconds) == text

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tasks.core.ninjalines import output_of
+from tasks.core.ninjalines import find_step_output
 from tasks.jobs.forecast import Forecast
 
 COSTS = {"a/x.cpp.o": 10.0, "a/y.cpp.o": 30.0, "a/k.cu.o": 100.0, "lib/liba.so": 2.0}
@@ -28,38 +28,40 @@ def building(output: str) -> str:
     ],
 )
 def test_the_output_of_a_line_is_read(line: str, output: str) -> None:
-    assert output_of(line) == output
+    assert find_step_output(line) == output
 
 
 def test_what_is_left_is_counted_in_what_it_cost() -> None:
     forecast = Forecast(COSTS, COSTS)
-    assert forecast.left(1.0) is None
-    forecast.finish(building("a/y.cpp.o"), 30.0)
-    forecast.finish(building("a/x.cpp.o"), 30.0)
-    assert forecast.left(30.0) == pytest.approx(102 * 30 / 40)  # 40 s of work in 30
+    assert forecast.estimate_remaining(1.0) is None
+    forecast.finish_step(building("a/y.cpp.o"), 30.0)
+    forecast.finish_step(building("a/x.cpp.o"), 30.0)
+    assert forecast.estimate_remaining(30.0) == pytest.approx(102 * 30 / 40)  # 40 s of work in 30
 
 
 def test_a_step_that_is_told_twice_counts_once() -> None:
     forecast = Forecast(COSTS, COSTS)
-    forecast.finish("[1/9] Generating something", 500.0)  # which is no work that tells of the speed
-    forecast.finish(building("a/y.cpp.o"), 530.0)
-    forecast.finish(building("a/y.cpp.o"), 530.0)
-    assert forecast.left(530.0) == pytest.approx(112)
+    forecast.finish_step(
+        "[1/9] Generating something", 500.0
+    )  # which is no work that tells of the speed
+    forecast.finish_step(building("a/y.cpp.o"), 530.0)
+    forecast.finish_step(building("a/y.cpp.o"), 530.0)
+    assert forecast.estimate_remaining(530.0) == pytest.approx(112)
 
 
 def test_a_new_object_costs_what_its_kind_does() -> None:
     forecast = Forecast(["a/x.cpp.o", "a/new.cpp.o"], COSTS)
-    forecast.finish(building("a/x.cpp.o"), 10.0)
-    assert forecast.left(10.0) is None  # most of it is unknown
+    forecast.finish_step(building("a/x.cpp.o"), 10.0)
+    assert forecast.estimate_remaining(10.0) is None  # most of it is unknown
     forecast = Forecast(["a/x.cpp.o", "a/y.cpp.o", "a/new.cpp.o"], COSTS)
-    forecast.finish(building("a/x.cpp.o"), 10.0)
-    assert forecast.left(10.0) == pytest.approx(50)
+    forecast.finish_step(building("a/x.cpp.o"), 10.0)
+    assert forecast.estimate_remaining(10.0) == pytest.approx(50)
 
 
 def test_without_a_record_nothing_is_said() -> None:
     forecast = Forecast(["a/x.cpp.o"], {})
-    forecast.finish(building("a/x.cpp.o"), 10.0)
-    assert forecast.left(10.0) is None
+    forecast.finish_step(building("a/x.cpp.o"), 10.0)
+    assert forecast.estimate_remaining(10.0) is None
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -70,9 +72,9 @@ def test_after_a_fifth_of_a_build_that_has_a_record_the_end_is_foreseen(seed: in
     finished = sorted(_schedule(costs, 4, chance).items(), key=lambda item: item[1])
     forecast, end = Forecast(costs, costs), finished[-1][1]
     for output, when in finished[:80]:
-        forecast.finish(building(output), when)
+        forecast.finish_step(building(output), when)
     now = finished[79][1]
-    left = forecast.left(now)
+    left = forecast.estimate_remaining(now)
     assert left is not None
     assert now + left == pytest.approx(end, rel=0.25)
 

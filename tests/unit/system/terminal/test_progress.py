@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.core.atwork import AtWork
-from tasks.core.progress import Meter, Minutes, Progress
+from tasks.core.atwork import BuildActivity
+from tasks.core.progress import Progress, ProgressMeter, ProgressThrottle
 
 
 def after(times: list[float], total: int) -> Progress | None:
     """What the last of so many steps tells, which ended at `times`."""
-    meter, progress = Meter(), None
+    meter, progress = ProgressMeter(), None
     for done, now in enumerate(times, 1):
-        progress = meter.feed(f"[{done}/{total}] Building", now)
+        progress = meter.read_line(f"[{done}/{total}] Building", now)
     return progress
 
 
@@ -23,17 +23,17 @@ def evenly(steps: int, seconds: float, since: float = 0.0) -> list[float]:
 
 
 def test_other_lines_tell_nothing() -> None:
-    meter = Meter()
+    meter = ProgressMeter()
     for line in ("", "-- Configuring done", "warning: [1/2] in the middle", "[a/b]", "[0/0] x"):
-        assert meter.feed(line, 0.0) is None
+        assert meter.read_line(line, 0.0) is None
 
 
 def test_one_step_alone_is_no_progress() -> None:
-    assert Meter().feed("[0/1] Re-running CMake...", 0.0) is None
+    assert ProgressMeter().read_line("[0/1] Re-running CMake...", 0.0) is None
 
 
 def test_what_pip_indents_is_read_too() -> None:
-    assert Meter().feed("  [1/2] nvcc -c x.cu", 0.0) == Progress(1, 2)
+    assert ProgressMeter().read_line("  [1/2] nvcc -c x.cu", 0.0) == Progress(1, 2)
 
 
 def test_no_estimate_before_there_is_a_basis() -> None:
@@ -61,37 +61,37 @@ def test_estimate_grows_when_the_steps_become_heavy() -> None:
 
 
 def test_build_that_goes_on_is_estimated_from_where_it_went_on() -> None:
-    meter = Meter()
-    meter.feed("[500/1000] Building", 0.0)
-    assert meter.feed("[520/1000] Building", 40.0) == Progress(520, 1000, 960.0)
+    meter = ProgressMeter()
+    meter.read_line("[500/1000] Building", 0.0)
+    assert meter.read_line("[520/1000] Building", 40.0) == Progress(520, 1000, 960.0)
 
 
 @pytest.mark.parametrize("again", ["[1/1350] Building", "[1/4] Building"])
 def test_new_run_of_ninja_starts_a_new_estimate(again: str) -> None:
-    meter = Meter()
+    meter = ProgressMeter()
     for step in range(1, 101):
-        meter.feed(f"[{step}/1000] Building", step * 10.0)
-    progress = meter.feed(again, 1001.0)
+        meter.read_line(f"[{step}/1000] Building", step * 10.0)
+    progress = meter.read_line(again, 1001.0)
     assert progress is not None
     assert progress.eta is None
 
 
 def test_steps_that_need_not_be_done_do_not_start_a_new_estimate() -> None:
-    meter = Meter()
+    meter = ProgressMeter()
     for step in range(101):
-        meter.feed(f"[{step}/1000] Building", step * 1.0)
-    assert meter.feed("[110/510] Building", 110.0) == Progress(110, 510, 400.0)
+        meter.read_line(f"[{step}/1000] Building", step * 1.0)
+    assert meter.read_line("[110/510] Building", 110.0) == Progress(110, 510, 400.0)
 
 
 def test_estimate_runs_down_until_a_long_step_disproves_it() -> None:
     progress = Progress(9, 10, 60.0)
-    assert progress.after(20.0) == Progress(9, 10, 40.0, silent=20.0)
-    assert progress.after(70.0) == Progress(9, 10, silent=70.0)
-    assert Progress(9, 10).after(5.0) == Progress(9, 10, silent=5.0)
+    assert progress.advance_time(20.0) == Progress(9, 10, 40.0, silent=20.0)
+    assert progress.advance_time(70.0) == Progress(9, 10, silent=70.0)
+    assert Progress(9, 10).advance_time(5.0) == Progress(9, 10, silent=5.0)
 
 
 SINCE = "no compiler has finished for 4 min"
-FULL = AtWork(2, held_back=4, used_mib=1638, limit_mib=1740)
+FULL = BuildActivity(2, held_back=4, used_mib=1638, limit_mib=1740)
 
 
 @pytest.mark.parametrize(
@@ -110,24 +110,24 @@ FULL = AtWork(2, held_back=4, used_mib=1638, limit_mib=1740)
         ),
         (
             250.0,
-            AtWork(2, used_mib=3072, limit_mib=4096, paused=1),
+            BuildActivity(2, used_mib=3072, limit_mib=4096, paused=1),
             f"{SINCE}: 1 compiler is paused until there is room (3 of 4 GiB in use)",
         ),
-        (250.0, AtWork(2, used_mib=512, limit_mib=4096), SINCE),
-        (250.0, AtWork(0, used_mib=512, limit_mib=4096), ""),
+        (250.0, BuildActivity(2, used_mib=512, limit_mib=4096), SINCE),
+        (250.0, BuildActivity(0, used_mib=512, limit_mib=4096), ""),
     ],
 )
 def test_a_build_that_finishes_nothing_for_minutes_says_so_and_why(
-    silent: float, at_work: AtWork, stalled: str
+    silent: float, at_work: BuildActivity, stalled: str
 ) -> None:
     progress = Progress(3, 9, at_work=at_work, silent=silent)
-    assert progress.stalled == stalled
+    assert progress.stall_message == stalled
     assert str(progress) == f"3/9 (33 %), {', '.join(filter(None, (str(at_work), stalled)))}"
 
 
 def test_a_minute_is_worth_a_line_also_before_the_first_step_is_done() -> None:
-    minutes, nothing = Minutes(), Progress(0, 0, at_work=FULL, silent=60.0)
-    assert [minutes.reached(nothing, took) for took in (59.0, 61.0, 90.0, 122.0)] == [
+    minutes, nothing = ProgressThrottle(), Progress(0, 0, at_work=FULL, silent=60.0)
+    assert [minutes.should_log(nothing, took) for took in (59.0, 61.0, 90.0, 122.0)] == [
         False,
         True,
         False,
@@ -154,12 +154,12 @@ def test_what_is_left_reads_as_a_person_would_say_it(eta: float | None, text: st
 
 def lines_of(seconds: float, total: int = 1350) -> list[int]:
     """The percents that a log shows of a build of steady steps."""
-    minutes = Minutes()
+    minutes = ProgressThrottle()
     told = [Progress(done, total) for done in range(1, total + 1)]
     return [
         progress.percent
         for progress in told
-        if minutes.reached(progress, seconds * progress.done / total)
+        if minutes.should_log(progress, seconds * progress.done / total)
     ]
 
 
@@ -173,5 +173,5 @@ def test_a_short_build_leaves_none() -> None:
 
 
 def test_what_is_at_work_is_told_after_the_estimate() -> None:
-    told = Progress(675, 1350, 120.0, AtWork(jobs=2, used_mib=3174, limit_mib=24576))
+    told = Progress(675, 1350, 120.0, BuildActivity(jobs=2, used_mib=3174, limit_mib=24576))
     assert str(told) == "675/1350 (50 %), about 2 min left, 2 jobs, 3.1 of 24 GiB"

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from tasks.core.formatting.bar import ASCII, BLOCKS, Space
+from tasks.core.formatting.bar import ASCII_GLYPHS, BLOCK_GLYPHS, DrawingArea
 from tasks.system.terminal import screen
 from tasks.system.terminal.screen import Screen
 from tests.support.checkout import ROOT
@@ -37,19 +37,19 @@ def test_the_clock_runs_while_a_stage_is_silent(
     monkeypatch.setattr(screen, "_BEAT", 0.01)
     drawn = iter(range(1_000_000))
     shown = Screen(terminal)
-    shown.follow(lambda *_: f"drawn {next(drawn)}")
+    shown.start_live_lines(lambda *_: f"drawn {next(drawn)}")
     until(terminal, "drawn 3")
-    shown.settle()
+    shown.stop_live_lines()
     assert not beats()
     assert terminal.getvalue().endswith("\r\x1b[2K")
 
 
 def test_a_line_to_keep_goes_above_the_one_that_moves(terminal: Terminal) -> None:
     shown = Screen(terminal)
-    shown.follow(lambda *_: "moving")
-    shown.write("kept")
+    shown.start_live_lines(lambda *_: "moving")
+    shown.write_lines("kept")
     assert terminal.getvalue().endswith("\r\x1b[2Kkept\n\x1b[1;36mmoving\x1b[0m")
-    shown.settle()
+    shown.stop_live_lines()
 
 
 def test_lines_that_move_are_as_many_as_are_drawn_and_leave_nothing_behind(
@@ -57,11 +57,11 @@ def test_lines_that_move_are_as_many_as_are_drawn_and_leave_nothing_behind(
 ) -> None:
     drawn = iter(("1\n2\n3", "one", "uno\ndue", "", "1\n2\n3"))
     shown = Screen(terminal)
-    shown.write("kept before")
-    shown.follow(lambda _: next(drawn))
+    shown.write_lines("kept before")
+    shown.start_live_lines(lambda _: next(drawn))
     seen = [terminal.rows]
     for _ in range(4):
-        shown.redraw()
+        shown.redraw_live_lines()
         seen.append(terminal.rows)
     assert [rows[1:] for rows in seen] == [
         ["1", "2", "3"],
@@ -70,39 +70,39 @@ def test_lines_that_move_are_as_many_as_are_drawn_and_leave_nothing_behind(
         [""],
         ["1", "2", "3"],
     ]
-    shown.settle()
-    shown.write("kept after")
+    shown.stop_live_lines()
+    shown.write_lines("kept after")
     assert terminal.rows == ["kept before", "kept after", ""]
 
 
 def test_a_line_to_keep_goes_above_all_that_move(terminal: Terminal) -> None:
     shown = Screen(terminal)
-    shown.follow(lambda _: "1\n2\n3")
-    shown.write("kept")
+    shown.start_live_lines(lambda _: "1\n2\n3")
+    shown.write_lines("kept")
     assert terminal.rows == ["kept", "1", "2", "3"]
-    shown.settle()
+    shown.stop_live_lines()
 
 
 def test_where_the_terminal_became_narrow_all_old_lines_go_whole(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = Screen(terminal)
-    shown.follow(lambda space: f"{'m' * space.columns}\nshort\n{'n' * space.columns}")
+    shown.start_live_lines(lambda space: f"{'m' * space.columns}\nshort\n{'n' * space.columns}")
     monkeypatch.setenv("COLUMNS", "40")
-    shown.redraw()
+    shown.redraw_live_lines()
     assert "\x1b[6A\r\x1b[J" in terminal.getvalue()  # 97 columns are three rows of 40
-    shown.settle()
+    shown.stop_live_lines()
 
 
 def test_what_is_drawn_can_know_how_large_the_terminal_is(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = Screen(terminal)
-    shown.follow(lambda space: f"{space.columns}x{space.rows}")
+    shown.start_live_lines(lambda space: f"{space.columns}x{space.rows}")
     monkeypatch.setenv("LINES", "10")
-    shown.redraw()
+    shown.redraw_live_lines()
     assert terminal.last == "97x10"
-    shown.settle()
+    shown.stop_live_lines()
 
 
 def test_lines_of_many_threads_do_not_interleave(
@@ -110,18 +110,18 @@ def test_lines_of_many_threads_do_not_interleave(
 ) -> None:
     monkeypatch.setattr(screen, "_BEAT", 0.001)
     shown = Screen(terminal)
-    shown.follow(lambda *_: "m" * 20)
+    shown.start_live_lines(lambda *_: "m" * 20)
 
     def write() -> None:
         for _ in range(50):
-            shown.write("k" * 50)
+            shown.write_lines("k" * 50)
 
     writers = [threading.Thread(target=write) for _ in range(4)]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
-    shown.settle()
+    shown.stop_live_lines()
     moving = f"\x1b[1;36m{'m' * 12}\x1b[0m{'m' * 8}\r\x1b[2K"
     assert set(terminal.getvalue().replace(moving, "").split("\n")) == {"k" * 50, ""}
 
@@ -130,12 +130,12 @@ def test_where_the_terminal_became_narrow_the_old_line_goes_whole(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = Screen(terminal)
-    shown.follow(lambda space: "m" * space.columns)
+    shown.start_live_lines(lambda space: "m" * space.columns)
     monkeypatch.setenv("COLUMNS", "40")
-    shown.redraw()
+    shown.redraw_live_lines()
     assert "\x1b[2A\r\x1b[J" in terminal.getvalue()
     assert terminal.last == "m" * 37
-    shown.settle()
+    shown.stop_live_lines()
 
 
 @pytest.mark.parametrize(("name", "value"), [("CI", "true"), ("TERM", "dumb")])
@@ -160,13 +160,13 @@ def ascii_log() -> io.TextIOWrapper:
 )
 def test_what_an_encoding_lacks_is_spelled(text: str, spelled: bytes) -> None:
     log = ascii_log()
-    Screen(log).write(text)
+    Screen(log).write_lines(text)
     assert log.buffer.getvalue() == spelled  # type: ignore[attr-defined]
 
 
 def test_a_bar_is_drawn_with_what_the_terminal_has(terminal: Terminal) -> None:
-    assert Screen(ascii_log()).glyphs == ASCII
-    assert Screen(terminal).glyphs == BLOCKS
+    assert Screen(ascii_log()).glyphs == ASCII_GLYPHS
+    assert Screen(terminal).glyphs == BLOCK_GLYPHS
 
 
 @pytest.mark.parametrize("profile", ["quickstart", "…"])
@@ -219,16 +219,16 @@ def test_a_terminal_that_goes_away_ends_the_beat(
 ) -> None:
     monkeypatch.setattr(screen, "_BEAT", 0.01)
 
-    def gone(_: Space) -> str:
+    def gone(_: DrawingArea) -> str:
         if threading.current_thread() is not threading.main_thread():
             raise OSError("gone")
         return "moving"
 
     shown = Screen(terminal)
-    shown.follow(gone)
+    shown.start_live_lines(gone)
     for _ in range(1000):
         if not beats():
             break
         time.sleep(0.01)
     assert not beats()
-    shown.settle()
+    shown.stop_live_lines()

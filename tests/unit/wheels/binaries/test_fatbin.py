@@ -10,27 +10,27 @@ import pytest
 from tasks.core.errors import BadArtifactError
 from tasks.core.model import Arch
 from tasks.wheels.binaries import fatbin
-from tasks.wheels.binaries.machinecode import Images
+from tasks.wheels.binaries.machinecode import MachineCodeImages
 from tests.support.fatbins import archive, elf, library, pe
 from tests.support.fatbins import fatbin as container
 
 
-def held(*images: str) -> Images:
+def held(*images: str) -> MachineCodeImages:
     """What a library of these images holds."""
-    cubins = [Arch.parse(text) for text in images if not text.endswith("+PTX")]
-    ptx = [Arch.parse(text[:-4]) for text in images if text.endswith("+PTX")]
-    return Images(Counter(cubins), Counter(ptx))
+    cubins = [Arch.parse_capability(text) for text in images if not text.endswith("+PTX")]
+    ptx = [Arch.parse_capability(text[:-4]) for text in images if text.endswith("+PTX")]
+    return MachineCodeImages(Counter(cubins), Counter(ptx))
 
 
-def read(folder: Path, content: bytes) -> Images:
+def read(folder: Path, content: bytes) -> MachineCodeImages:
     path = folder / "lib.so"
     path.write_bytes(content)
-    return fatbin.images(path)
+    return fatbin.read_fatbin_images(path)
 
 
 def test_images_are_counted_by_arch_and_kind(tmp_path: Path) -> None:
     images = ("9.0", "9.0a", "12.0f", "12.0", "12.0", "12.0+PTX")
-    assert fatbin.images(library(tmp_path / "lib.so", *images)) == held(*images)
+    assert fatbin.read_fatbin_images(library(tmp_path / "lib.so", *images)) == held(*images)
 
 
 def test_containers_follow_each_other_with_zeros_between_them(tmp_path: Path) -> None:
@@ -62,8 +62,8 @@ def test_a_static_library_is_read_member_by_member(tmp_path: Path) -> None:
 def test_what_holds_no_code_holds_none(tmp_path: Path) -> None:
     for content in (b"", b"#!/bin/sh\n", b"MZ".ljust(100, b"\0"), elf({".text": b"\xc3"})):
         assert read(tmp_path, content) == held()
-        assert not fatbin.holds_code(tmp_path / "lib.so")
-    assert fatbin.holds_code(library(tmp_path / "cuda.so", "9.0"))
+        assert not fatbin.has_device_code(tmp_path / "lib.so")
+    assert fatbin.has_device_code(library(tmp_path / "cuda.so", "9.0"))
 
 
 def test_other_kinds_of_images_are_no_code(tmp_path: Path) -> None:
@@ -89,8 +89,8 @@ def test_a_form_that_is_not_known_is_no_guess(
     section[place] = value
     with pytest.raises(BadArtifactError, match=told) as caught:
         read(tmp_path, elf({".nv_fatbin": bytes(section)}))
-    assert "cuobjdump" in caught.value.todo
-    assert caught.value.where == str(tmp_path / "lib.so")
+    assert "cuobjdump" in caught.value.hint
+    assert caught.value.location == str(tmp_path / "lib.so")
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
@@ -102,4 +102,4 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 def test_a_library_that_is_gone_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadArtifactError, match=r"gone\.so: this library is not there"):
-        fatbin.images(tmp_path / "gone.so")
+        fatbin.read_fatbin_images(tmp_path / "gone.so")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tasks.wheels.files import recordfile
-from tasks.wheels.files.distribution import as_installed, record_digest
-from tasks.wheels.files.recordfile import Row
+from tasks.wheels.files.distribution import find_unmodified_wheel, hash_installed_record
+from tasks.wheels.files.recordfile import RecordRow
 from tests.unit.wheels.files.test_wheelfile import sha256
 
 FILES = {"demo/__init__.py": b"x = 1\n", "demo/lib,c.so": b"\x7fELF"}
@@ -20,21 +20,21 @@ FILES = {"demo/__init__.py": b"x = 1\n", "demo/lib,c.so": b"\x7fELF"}
 def installation(site: Path, version: str = "1.0", ending: str = "\n") -> str:
     """Leave `demo` in `site`; returns the digest of its RECORD."""
     info = f"demo-{version}.dist-info"
-    rows = [Row(f"{info}/RECORD"), Row("demo/__pycache__/__init__.cpython-312.pyc")]
+    rows = [RecordRow(f"{info}/RECORD"), RecordRow("demo/__pycache__/__init__.cpython-312.pyc")]
     for name, data in FILES.items():
         path = site / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-        rows.append(Row(name, sha256(data), str(len(data))))
+        rows.append(RecordRow(name, sha256(data), str(len(data))))
     (site / info).mkdir()
-    (site / info / "RECORD").write_bytes(recordfile.text(rows, ending).encode())
-    return record_digest(site, "demo")
+    (site / info / "RECORD").write_bytes(recordfile.format_record(rows, ending).encode())
+    return hash_installed_record(site, "demo")
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 def test_what_is_as_it_was_installed_is_told_with_its_rows(tmp_path: Path, ending: str) -> None:
     digest = installation(tmp_path, ending=ending)
-    found = as_installed(tmp_path, "demo", digest)
+    found = find_unmodified_wheel(tmp_path, "demo", digest)
     assert found
     assert found.info == tmp_path / "demo-1.0.dist-info"
     assert found.ending == ending
@@ -92,16 +92,16 @@ def test_what_somebody_touched_is_not_trusted(
 ) -> None:
     digest = installation(tmp_path)
     change(tmp_path)
-    assert as_installed(tmp_path, "demo", digest) is None
+    assert find_unmodified_wheel(tmp_path, "demo", digest) is None
 
 
 def test_another_way_to_write_record_is_not_taken_over(tmp_path: Path) -> None:
     installation(tmp_path)
     path = tmp_path / "demo-1.0.dist-info" / "RECORD"
     path.write_bytes(b"".join(reversed(path.read_bytes().splitlines(keepends=True))))
-    assert as_installed(tmp_path, "demo", record_digest(tmp_path, "demo")) is None
+    assert find_unmodified_wheel(tmp_path, "demo", hash_installed_record(tmp_path, "demo")) is None
 
 
 def test_what_was_never_installed_has_no_digest(tmp_path: Path) -> None:
-    assert record_digest(tmp_path, "demo") == ""
-    assert as_installed(tmp_path, "demo", "") is None
+    assert hash_installed_record(tmp_path, "demo") == ""
+    assert find_unmodified_wheel(tmp_path, "demo", "") is None

@@ -10,7 +10,7 @@ import pytest
 
 from tasks.core.errors import BadArtifactError
 from tasks.wheels.files import repack, wheelfile
-from tasks.wheels.files.enclose import enclose
+from tasks.wheels.files.enclose import add_dist_info_files
 from tests.support.systems import posix_only
 from tests.support.torchwheels import MODULES, Venv, make
 from tests.unit.wheels.files.test_repack import compressed, good, listed, stored
@@ -23,8 +23,8 @@ PLACE = f"{INFO}/sboms/torchyard.cdx.json"
 def test_what_is_enclosed_is_listed_in_record_and_all_else_keeps_its_bytes(tmp_path: Path) -> None:
     wheel = make(tmp_path, "1.0")
     before = {name: compressed(wheel, name) for name in MODULES if name.isascii()}
-    enclose(wheel, ADDED)
-    recorded = wheelfile.verify(wheel, PYTHON)
+    add_dist_info_files(wheel, ADDED)
+    recorded = wheelfile.verify_wheel(wheel, PYTHON)
     assert "demo-1.0.dist-info/sboms/torchyard.cdx.json" in recorded
     assert before == {name: compressed(wheel, name) for name in before}
     with zipfile.ZipFile(wheel) as archive:
@@ -37,9 +37,9 @@ def test_what_is_enclosed_is_listed_in_record_and_all_else_keeps_its_bytes(tmp_p
 
 def test_enclosing_twice_is_as_once(tmp_path: Path) -> None:
     once, twice = make(tmp_path / "a", "1.0"), make(tmp_path / "b", "1.0")
-    enclose(once, ADDED)
-    enclose(twice, {next(iter(ADDED)): b"another"})
-    enclose(twice, ADDED)
+    add_dist_info_files(once, ADDED)
+    add_dist_info_files(twice, {next(iter(ADDED)): b"another"})
+    add_dist_info_files(twice, ADDED)
     assert once.read_bytes() == twice.read_bytes()
 
 
@@ -47,25 +47,25 @@ def test_what_is_no_wheel_is_left_as_it_is(tmp_path: Path) -> None:
     broken = tmp_path / "toy-1.0-py3-none-any.whl"
     broken.write_bytes(b"PK\3\4 and no more")
     with pytest.raises(BadArtifactError):
-        enclose(broken, ADDED)
+        add_dist_info_files(broken, ADDED)
     assert broken.read_bytes() == b"PK\3\4 and no more"
 
 
 def test_a_stored_wheel_gets_it_while_it_is_compressed(tmp_path: Path) -> None:
     wheel = stored(tmp_path)
-    recorded = repack.repack(wheel, None, ADDED)
-    assert recorded == wheelfile.verify(wheel, PYTHON)
+    recorded = repack.compress_wheel(wheel, None, ADDED)
+    assert recorded == wheelfile.verify_wheel(wheel, PYTHON)
     assert PLACE in recorded
     assert compressed(wheel, PLACE) != next(iter(ADDED.values()))
 
 
 def test_with_the_wheel_before_or_without_the_bytes_are_the_same(tmp_path: Path) -> None:
     alone, helped = stored(tmp_path / "alone"), stored(tmp_path / "helped")
-    repack.repack(alone, None, ADDED)
-    repack.repack(helped, good(tmp_path / "before"), ADDED)
+    repack.compress_wheel(alone, None, ADDED)
+    repack.compress_wheel(helped, good(tmp_path / "before"), ADDED)
     assert alone.read_bytes() == helped.read_bytes()
     again = stored(tmp_path / "again")
-    repack.repack(again, alone, ADDED)
+    repack.compress_wheel(again, alone, ADDED)
     assert again.read_bytes() == alone.read_bytes()
     assert len(listed(again)) == len(listed(alone))
 
@@ -73,7 +73,7 @@ def test_with_the_wheel_before_or_without_the_bytes_are_the_same(tmp_path: Path)
 @posix_only
 def test_an_installer_takes_it_along(tmp_path: Path) -> None:
     wheel = make(tmp_path, "1.0")
-    enclose(wheel, ADDED)
+    add_dist_info_files(wheel, ADDED)
     site = tmp_path / "site"
     uv = (sys.executable, "-m", "uv", "pip", "install", "-q", "--no-deps", "--no-index")
     Venv(tmp_path, "uv").run(*uv, "--target", str(site), str(wheel))

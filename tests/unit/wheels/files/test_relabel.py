@@ -11,26 +11,26 @@ import pytest
 
 from tasks.core.errors import BadArtifactError
 from tasks.wheels.files import requirements, wheelfile
-from tasks.wheels.files.relabel import labelled, relabel
+from tasks.wheels.files.relabel import append_version_label, relabel_wheel
 from tests.support.torchwheels import MODULES, make
 
 LABEL = "torch2.15.0.s1a2b3c4d.cu132.sm120"
 
 
 def test_a_local_part_of_the_project_stays_before_ours() -> None:
-    assert labelled("1.6.3", LABEL) == f"1.6.3+{LABEL}"
-    assert labelled("2.1.2+pt21cu121", LABEL) == f"2.1.2+pt21cu121.{LABEL}"
+    assert append_version_label("1.6.3", LABEL) == f"1.6.3+{LABEL}"
+    assert append_version_label("2.1.2+pt21cu121", LABEL) == f"2.1.2+pt21cu121.{LABEL}"
 
 
 def test_the_wheel_is_whole_and_every_member_has_its_bytes(tmp_path: Path) -> None:
     made = make(tmp_path, "1.0")
     with zipfile.ZipFile(made) as archive:
         before = {name: archive.read(name) for name in archive.namelist()}
-    found = relabel(made, LABEL)
+    found = relabel_wheel(made, LABEL)
     assert not made.exists()
     name, version, *tags = made.name.split("-")
     assert found.name == "-".join([name, f"{version}+{LABEL}", *tags])
-    recorded = wheelfile.verify(found, f"{sys.version_info[0]}.{sys.version_info[1]}.0")
+    recorded = wheelfile.verify_wheel(found, f"{sys.version_info[0]}.{sys.version_info[1]}.0")
     info = f"{name}-{version}"
     with zipfile.ZipFile(found) as archive:
         assert archive.testzip() is None
@@ -47,12 +47,12 @@ def test_the_wheel_is_whole_and_every_member_has_its_bytes(tmp_path: Path) -> No
 
 def test_data_folders_move_with_the_version(tmp_path: Path) -> None:
     made = make(tmp_path, "1.0", {**MODULES, "demo-1.0.data/scripts/toy": b"#!python\n"})
-    recorded = wheelfile.verify(relabel(made, LABEL), "3.12.0")
+    recorded = wheelfile.verify_wheel(relabel_wheel(made, LABEL), "3.12.0")
     assert f"demo-1.0+{LABEL}.data/scripts/toy" in recorded
 
 
 def test_pip_installs_it_under_that_version(tmp_path: Path) -> None:
-    found = relabel(make(tmp_path, "1.0"), LABEL)
+    found = relabel_wheel(make(tmp_path, "1.0"), LABEL)
     place = tmp_path / "site"
     argv = [sys.executable, "-m", "uv", "pip", "install", "-q", "--no-deps"]
     subprocess.run([*argv, "--target", str(place), str(found)], check=True)
@@ -64,13 +64,13 @@ def test_what_is_no_wheel_is_refused(tmp_path: Path) -> None:
     broken = tmp_path / "toy-1.0-py3-none-any.whl"
     broken.write_bytes(b"PK\3\4 and no more")
     with pytest.raises(BadArtifactError):
-        relabel(broken, LABEL)
+        relabel_wheel(broken, LABEL)
 
 
 def test_a_distribution_that_is_vendored_in_it_stays_as_it_is(tmp_path: Path) -> None:
     inner = "demo/_vendor/bar-9.9.dist-info"
     vendored = {f"{inner}/METADATA": b"Version: 9.9\n", f"{inner}/RECORD": b"x,,\n"}
-    found = relabel(make(tmp_path, "1.0", {**vendored, **MODULES}), LABEL)
+    found = relabel_wheel(make(tmp_path, "1.0", {**vendored, **MODULES}), LABEL)
     with zipfile.ZipFile(found) as archive:
         assert {name: archive.read(name) for name in vendored} == vendored
-    assert requirements.of_wheel(found, "3.12.0") == ()
+    assert requirements.read_wheel_requirements(found, "3.12.0") == ()

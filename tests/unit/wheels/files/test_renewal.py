@@ -15,7 +15,7 @@ import pytest
 from tasks.system import files
 from tasks.system.python import environments
 from tasks.wheels.files import distribution
-from tasks.wheels.files.renewal import Renewal, renew
+from tasks.wheels.files.renewal import WheelUpdate, update_installed_wheel
 from tests.support import torchwheels
 from tests.support.rows import long_but
 from tests.support.torchwheels import MODULES, NEWER, Venv
@@ -34,29 +34,29 @@ def venv(folder: Path, request: pytest.FixtureRequest) -> Iterator[Venv]:
     found = Venv(folder, request.param)
     empty = found.tree()
     yield found
-    if distribution.record_digest(found.site, "demo"):
+    if distribution.hash_installed_record(found.site, "demo"):
         found.uninstall()
     assert found.tree() == empty
 
 
-def renewal(venv: Venv, before: Path, wheel: Path, tmp_path: Path) -> Renewal | None:
+def renewal(venv: Venv, before: Path, wheel: Path, tmp_path: Path) -> WheelUpdate | None:
     """As the wheel stage does it, with the RECORD that is there now."""
-    digest = distribution.record_digest(venv.site, "demo")
-    here = distribution.as_installed(venv.site, "demo", digest)
-    files.own(tmp_path / "ours")
+    digest = distribution.hash_installed_record(venv.site, "demo")
+    here = distribution.find_unmodified_wheel(venv.site, "demo", digest)
+    files.create_owned_folder(tmp_path / "ours")
     scratch = tmp_path / "ours" / "install"
     files.remove_owned(scratch)
     places = (tmp_path / "elsewhere" / before.name, before)
     log = tmp_path / "log"
     if here is None:
         return None
-    return Renewal(here, before, places, wheel, scratch, venv.python, log)
+    return WheelUpdate(here, before, places, wheel, scratch, venv.python, log)
 
 
 def renewed(venv: Venv, before: Path, wheel: Path, tmp_path: Path) -> int | None:
     told = renewal(venv, before, wheel, tmp_path)
     assert told
-    return renew(told)
+    return update_installed_wheel(told)
 
 
 @pytest.mark.parametrize("version", ["1.0+g2", "1.0+g1"])
@@ -71,7 +71,7 @@ def test_what_is_there_is_what_a_full_install_leaves(
     venv.run(venv.python, "-c", "import demo, demo.old.gone, top")
     assert renewed(venv, before, wheel, tmp_path) == 6
     assert venv.run(venv.python, "-c", "import demo, top; demo.main(); print(top.top)") == "22\n2\n"
-    assert venv.run(str(environments.scripts_folder(venv.folder) / "demorun")) == "22\n"
+    assert venv.run(str(environments.find_scripts_folder(venv.folder) / "demorun")) == "22\n"
     assert "No broken requirements" in venv.pip("check")
     shown = venv.pip("show", "-f", "demo")
     assert f"Version: {version}" in shown
@@ -180,16 +180,16 @@ def test_a_renewal_cut_off_anywhere_can_be_uninstalled_and_installed_over(
         venv.install(before)
         first = listed(venv)
         told = renewal(venv, before, wheel, tmp_path)
-        digest = distribution.record_digest(venv.site, "demo")
+        digest = distribution.hash_installed_record(venv.site, "demo")
         assert told
         with monkeypatch.context() as patch:
             cut_after(point, patch)
             try:
-                renew(told)
+                update_installed_wheel(told)
                 done = True
             except Cut:
                 pass
-        if distribution.as_installed(venv.site, "demo", digest):
+        if distribution.find_unmodified_wheel(venv.site, "demo", digest):
             assert listed(venv) == first, point
         if again == "uninstall":
             venv.uninstall()

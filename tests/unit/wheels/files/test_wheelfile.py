@@ -13,7 +13,7 @@ from packaging import tags
 
 from tasks.core.errors import BadArtifactError
 from tasks.wheels.files import wheelfile
-from tasks.wheels.files.wheelfile import content_digest, installed_record, verify
+from tasks.wheels.files.wheelfile import compute_content_digest, read_installed_record, verify_wheel
 from tests.support.systems import posix_only
 
 PYTHON = "3.12.4"
@@ -54,7 +54,7 @@ def wheel(
 
 def refused(path: Path, python: str = PYTHON) -> str:
     with pytest.raises(BadArtifactError) as told:
-        verify(path, python)
+        verify_wheel(path, python)
     message = str(told.value)
     assert message.startswith(f"{path}: this wheel cannot be used: ")
     assert message.endswith("\n  → remove it and run the same command again")
@@ -62,15 +62,15 @@ def refused(path: Path, python: str = PYTHON) -> str:
 
 
 def test_a_good_wheel_gives_the_digest_of_every_member(tmp_path: Path) -> None:
-    found = verify(wheel(tmp_path), PYTHON)
+    found = verify_wheel(wheel(tmp_path), PYTHON)
     assert found["demo/_C.so"] == sha256(b"\x7fELF")
     assert set(found) == {*FILES, f"{INFO}/RECORD"}
-    assert list(wheelfile.libraries(found)) == ["demo/_C.so"]
+    assert list(wheelfile.list_libraries(found)) == ["demo/_C.so"]
 
 
 def test_folders_and_signatures_need_no_digest(tmp_path: Path) -> None:
     content = {**FILES, "demo/data/": b"", f"{INFO}/RECORD.jws": b"{}"}
-    assert verify(wheel(tmp_path, content, record_of(FILES)), PYTHON)
+    assert verify_wheel(wheel(tmp_path, content, record_of(FILES)), PYTHON)
 
 
 def test_a_member_with_other_bytes_is_named(tmp_path: Path) -> None:
@@ -165,15 +165,15 @@ def test_the_content_is_the_same_whatever_the_version_is_called() -> None:
         }
 
     names = ("torch/version.py",)
-    first = content_digest(recorded("2.6.0+g1", "a"), names)
-    assert first == content_digest(recorded("2.6.0+g2", "a"), names)
-    assert first != content_digest(recorded("2.6.0+g1", "b"), names)
-    assert first != content_digest(recorded("2.6.0+g1", "a"))
+    first = compute_content_digest(recorded("2.6.0+g1", "a"), names)
+    assert first == compute_content_digest(recorded("2.6.0+g2", "a"), names)
+    assert first != compute_content_digest(recorded("2.6.0+g1", "b"), names)
+    assert first != compute_content_digest(recorded("2.6.0+g1", "a"))
 
 
 @pytest.mark.parametrize("name", ["a.so", "lib/b.so.13", "c.pyd", "d.dll", "e.dylib"])
 def test_libraries_are_known_by_their_names(name: str) -> None:
-    assert list(wheelfile.libraries({name: "", "a.py": "", "sofa.txt": ""})) == [name]
+    assert list(wheelfile.list_libraries({name: "", "a.py": "", "sofa.txt": ""})) == [name]
 
 
 def test_the_record_of_an_installed_package_is_read(tmp_path: Path) -> None:
@@ -181,9 +181,9 @@ def test_the_record_of_an_installed_package_is_read(tmp_path: Path) -> None:
         (tmp_path / f"{name}.dist-info").mkdir()
         record = f'{name}/a.py,sha256=abc,1\n"{name}/b,c.py",sha256=def,2\n{name}/d.pyc,,\n'
         (tmp_path / f"{name}.dist-info" / "RECORD").write_text(record, encoding="utf-8")
-    assert installed_record(tmp_path, "torch") == {
+    assert read_installed_record(tmp_path, "torch") == {
         "torch-2.15.0/a.py": "sha256=abc",
         "torch-2.15.0/b,c.py": "sha256=def",
         "torch-2.15.0/d.pyc": "",
     }
-    assert installed_record(tmp_path, "numpy") == {}
+    assert read_installed_record(tmp_path, "numpy") == {}

@@ -9,7 +9,12 @@ import pytest
 from tasks.core.errors import BadArtifactError
 from tasks.core.model import Artifact
 from tasks.system import files
-from tasks.wheels.files.wheelhouse import keep, kept, require_locked, require_sha256
+from tasks.wheels.files.wheelhouse import (
+    find_stored_wheel,
+    require_locked_digest,
+    require_sha256,
+    store_wheel,
+)
 
 
 @pytest.fixture
@@ -26,33 +31,33 @@ def arrive(folder: Path, name: str = "torch-2.15.0-py3-none-any.whl", content: s
 
 def test_a_wheel_is_kept_whole_with_where_it_is_from(tmp_path: Path, house: Path) -> None:
     arrived = arrive(tmp_path)
-    place, artifact = keep(arrived, house, "torch==2.15.0", "https://index")
+    place, artifact = store_wheel(arrived, house, "torch==2.15.0", "https://index")
     assert place == house / "torch-2.15.0-py3-none-any.whl"
     assert not arrived.exists()
-    assert artifact == files.artifact(place)
+    assert artifact == files.read_artifact(place)
     assert sorted(entry.name for entry in house.iterdir()) == [place.name, f"{place.name}.json"]
 
 
 def test_a_wheel_is_taken_again_only_for_the_same_question(tmp_path: Path, house: Path) -> None:
-    found = keep(arrive(tmp_path), house, "torch==2.15.0 for 3.12", "")
-    assert kept(house, "torch==2.15.0 for 3.12", "") == found
-    assert kept(house, "torch==2.15.0 for 3.12", "https://other") is None
-    assert kept(house, "torch==2.15.0 for 3.13", "") is None
-    assert kept(tmp_path / "none", "torch==2.15.0 for 3.12", "") is None
+    found = store_wheel(arrive(tmp_path), house, "torch==2.15.0 for 3.12", "")
+    assert find_stored_wheel(house, "torch==2.15.0 for 3.12", "") == found
+    assert find_stored_wheel(house, "torch==2.15.0 for 3.12", "https://other") is None
+    assert find_stored_wheel(house, "torch==2.15.0 for 3.13", "") is None
+    assert find_stored_wheel(tmp_path / "none", "torch==2.15.0 for 3.12", "") is None
 
 
 def test_a_wheel_whose_bytes_changed_is_not_taken_again(tmp_path: Path, house: Path) -> None:
-    place, _ = keep(arrive(tmp_path), house, "torch", "")
+    place, _ = store_wheel(arrive(tmp_path), house, "torch", "")
     place.write_text("two", encoding="utf-8")
-    assert kept(house, "torch", "") is None
+    assert find_stored_wheel(house, "torch", "") is None
     place.unlink()
-    assert kept(house, "torch", "") is None
+    assert find_stored_wheel(house, "torch", "") is None
 
 
 def test_an_origin_that_cannot_be_read_hides_no_other(tmp_path: Path, house: Path) -> None:
-    found = keep(arrive(tmp_path), house, "torch", "")
+    found = store_wheel(arrive(tmp_path), house, "torch", "")
     (house / "a.whl.json").write_text("{", encoding="utf-8")
-    assert kept(house, "torch", "") == found
+    assert find_stored_wheel(house, "torch", "") == found
 
 
 def test_the_digest_that_a_person_named_must_be_the_files() -> None:
@@ -69,7 +74,7 @@ def test_the_digest_that_a_person_named_must_be_the_files() -> None:
 
 def test_a_wheel_that_is_not_the_locked_one_is_refused_with_both_named() -> None:
     found = Artifact("torch.whl", "a" * 64, 1)
-    require_locked(found, "", "torch")
-    require_locked(found, "a" * 64, "torch")
+    require_locked_digest(found, "", "torch")
+    require_locked_digest(found, "a" * 64, "torch")
     with pytest.raises(BadArtifactError, match=f"sha256 {'a' * 64}, and {'b' * 64} is locked"):
-        require_locked(found, "b" * 64, "torch")
+        require_locked_digest(found, "b" * 64, "torch")

@@ -8,16 +8,27 @@ from pathlib import PurePosixPath
 import pytest
 from packaging.requirements import Requirement
 
-from tasks.stages.wheel.portable import NOTHING, Brought, Portable, described, portable
-from tasks.wheels.linking.cudapackages import component, is_in_its_folder, of_distribution, pinned
-from tasks.wheels.linking.loading import Need
+from tasks.stages.wheel.portable import (
+    NO_REQUIREMENTS,
+    CudaPackage,
+    CudaRequirements,
+    add_requirements,
+    resolve_cuda_requirements,
+)
+from tasks.wheels.linking.cudapackages import (
+    build_pinned_requirement,
+    find_nvidia_package,
+    find_package_by_distribution,
+    is_in_package_folder,
+)
+from tasks.wheels.linking.loading import LibraryNeed
 from tasks.wheels.linking.values import Linkage
 from tests.support.rows import each_row
 
 HOME = "/opt/cuda"
-CUDART = Brought("nvidia-cuda-runtime==13.2.75", "nvidia/cu13/lib")
-CUDNN = Brought("nvidia-cudnn-cu13==9.26.0.5", "nvidia/cudnn/lib")
-NVJITLINK = Brought("nvidia-nvjitlink==13.2.78", "nvidia/other/lib")
+CUDART = CudaPackage("nvidia-cuda-runtime==13.2.75", "nvidia/cu13/lib")
+CUDNN = CudaPackage("nvidia-cudnn-cu13==9.26.0.5", "nvidia/cudnn/lib")
+NVJITLINK = CudaPackage("nvidia-nvjitlink==13.2.78", "nvidia/other/lib")
 BROUGHT = {"libcudart.so.13": CUDART, "libcudnn.so.9": CUDNN, "libnvJitLink.so.13": NVJITLINK}
 
 
@@ -43,33 +54,35 @@ BROUGHT = {"libcudart.so.13": CUDART, "libcudnn.so.9": CUDNN, "libnvJitLink.so.1
 def test_a_library_of_a_toolkit_is_of_one_package_in_its_version(
     cuda: str, file: str, requirement: str
 ) -> None:
-    found = component(file)
+    found = find_nvidia_package(file)
     assert found
-    assert pinned(found, cuda, file) == requirement
-    assert of_distribution(Requirement(requirement).name) == found
+    assert build_pinned_requirement(found, cuda, file) == requirement
+    assert find_package_by_distribution(Requirement(requirement).name) == found
 
 
 @pytest.mark.parametrize("name", ["libcuda.so.1", "libc.so.6", "libcublasfoo.so", "libnpp.so.13"])
 def test_what_no_package_has_is_none(name: str) -> None:
-    assert component(name) is None
+    assert find_nvidia_package(name) is None
 
 
 @pytest.mark.parametrize("library", ["libcublas.so.12", "libcudnn_ops.so.9", "libcudart.so.13"])
 @pytest.mark.parametrize("major", [12, 13])
 def test_a_package_has_its_libraries_where_it_says(library: str, major: int) -> None:
-    found = component(library)
+    found = find_nvidia_package(library)
     assert found
-    assert is_in_its_folder(PurePosixPath(found.folder(major)) / library)
-    assert not is_in_its_folder(PurePosixPath("nvidia/curand/lib") / library)
+    assert is_in_package_folder(PurePosixPath(found.format_folder(major)) / library)
+    assert not is_in_package_folder(PurePosixPath("nvidia/curand/lib") / library)
 
 
 def library(*needed: str, rpath: tuple[str, ...] = (), runpath: tuple[str, ...] = ()) -> Linkage:
     return Linkage("EM_X86_64", needed=needed, rpath=rpath, runpath=runpath)
 
 
-def wanted(held: Mapping[str, Linkage], *beyond: Need) -> Portable:
-    own = [Need(name, one, f"{HOME}/lib64/{one}") for name in held for one in held[name].needed]
-    return portable(
+def wanted(held: Mapping[str, Linkage], *beyond: LibraryNeed) -> CudaRequirements:
+    own = [
+        LibraryNeed(name, one, f"{HOME}/lib64/{one}") for name in held for one in held[name].needed
+    ]
+    return resolve_cuda_requirements(
         held,
         [*own, *beyond],
         lambda need: BROUGHT.get(need.name),
@@ -93,12 +106,12 @@ def test_an_rpath_leads_from_each_library_to_the_folders_that_it_needs() -> None
     }  # fmt: skip
     assert found.requires == (CUDART.requirement, CUDNN.requirement)
     assert "nvidia/cudnn/lib/libcudnn.so.9" in found.promised
-    assert found.left == ()
+    assert found.unpackaged == ()
 
 
 def test_what_nvidias_library_needs_in_turn_is_declared_and_reached() -> None:
     held = {"torch/lib/libtorch_cuda.so": library("libcudart.so.13")}
-    found = wanted(held, Need("/opt/cuda/lib64/libcudart.so.13", "libnvJitLink.so.13", "/x"))
+    found = wanted(held, LibraryNeed("/opt/cuda/lib64/libcudart.so.13", "libnvJitLink.so.13", "/x"))
     assert found.requires == (CUDART.requirement, NVJITLINK.requirement)
     assert found.paths["torch/lib/libtorch_cuda.so"][-1] == "$ORIGIN/../../nvidia/other/lib"
 
@@ -110,8 +123,10 @@ def test_a_library_without_cuda_loses_its_way_into_the_toolkit_and_nothing_else(
             "libblas.so.3", runpath=("$ORIGIN", f"{HOME}/lib64", "/opt/blas/lib")
         ),
     }
-    needs = [Need("torch/lib/libtorch_cpu.so", "libblas.so.3", "/opt/blas/lib/libblas.so.3")]
-    found = portable(held, needs, lambda _: None, lambda folder: folder.startswith(HOME))
+    needs = [LibraryNeed("torch/lib/libtorch_cpu.so", "libblas.so.3", "/opt/blas/lib/libblas.so.3")]
+    found = resolve_cuda_requirements(
+        held, needs, lambda _: None, lambda folder: folder.startswith(HOME)
+    )
     assert found.paths == {"torch/lib/libtorch_cpu.so": ("$ORIGIN", "/opt/blas/lib")}
     assert found.requires == ()
 
@@ -119,7 +134,7 @@ def test_a_library_without_cuda_loses_its_way_into_the_toolkit_and_nothing_else(
 def test_a_library_of_the_toolkit_that_no_package_has_keeps_its_way_there() -> None:
     held = {"torch/lib/libx.so": library("libcudart.so.13", "libnpp.so", rpath=(f"{HOME}/lib64",))}
     found = wanted(held)
-    assert found.left == ("libnpp.so",)
+    assert found.unpackaged == ("libnpp.so",)
     assert found.paths["torch/lib/libx.so"][-1] == f"{HOME}/lib64"
 
 
@@ -128,9 +143,9 @@ def test_the_driver_is_nobodys_and_what_is_right_is_left_alone() -> None:
     held = {"torch/lib/libx.so": library("libcudart.so.13", "libcuda.so.1", rpath=path)}
     found = wanted(held)
     assert found.paths == {}
-    assert found.left == ()
+    assert found.unpackaged == ()
     assert found.requires == (CUDART.requirement,)
-    assert wanted({"torch/_C.so": library("libcuda.so.1")}) == NOTHING
+    assert wanted({"torch/_C.so": library("libcuda.so.1")}) == NO_REQUIREMENTS
 
 
 METADATA = """Metadata-Version: 2.1
@@ -145,14 +160,14 @@ Provides-Extra: optree
 
 
 def test_requirements_come_after_the_wheels_own_and_what_is_declared_stays() -> None:
-    told = described(METADATA, ["nvidia-cublas==13.4.0.1", "nvidia-cuda-runtime==13.2.75"])
+    told = add_requirements(METADATA, ["nvidia-cublas==13.4.0.1", "nvidia-cuda-runtime==13.2.75"])
     line = 'Requires-Dist: nvidia-cuda-runtime==13.2.75; platform_system == "Linux"\n'
     assert told == METADATA.replace("Provides-Extra", f"{line}Provides-Extra")
-    assert described(told, ["nvidia-cuda-runtime==13.2.75"]) == told
+    assert add_requirements(told, ["nvidia-cuda-runtime==13.2.75"]) == told
 
 
 def test_metadata_without_requirements_and_description_gets_some() -> None:
-    told = described("Name: torch\nVersion: 1\n", ["nvidia-nccl-cu13==2"])
+    told = add_requirements("Name: torch\nVersion: 1\n", ["nvidia-nccl-cu13==2"])
     line = 'Requires-Dist: nvidia-nccl-cu13==2; platform_system == "Linux"\n'
     assert told == f"Name: torch\nVersion: 1\n{line}"
 
@@ -169,11 +184,11 @@ def test_metadata_without_requirements_and_description_gets_some() -> None:
 )
 def test_what_brings_another_cuda_or_nothing_on_linux_declares_nothing(own: str) -> None:
     metadata = f"Metadata-Version: 2.1\nName: torch\nRequires-Dist: {own}\n"
-    told = described(metadata, ["nvidia-cublas-cu12==12.4.5.8"])
+    told = add_requirements(metadata, ["nvidia-cublas-cu12==12.4.5.8"])
     assert told.count("Requires-Dist: nvidia-cublas-cu12==12.4.5.8; ") == 1
 
 
 @pytest.mark.parametrize("own", ["nvidia-cublas-cu12>=12.4", "cuda-toolkit[all]==12.4.1"])
 def test_what_brings_the_same_cuda_is_left_to_it(own: str) -> None:
     metadata = f"Metadata-Version: 2.1\nName: torch\nRequires-Dist: {own}\n"
-    assert described(metadata, ["nvidia-cublas-cu12==12.4.5.8"]) == metadata
+    assert add_requirements(metadata, ["nvidia-cublas-cu12==12.4.5.8"]) == metadata

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tasks.wheels.linking.loading import Loaded, Search, load, order
+from tasks.wheels.linking.loading import (
+    LibrarySearch,
+    LoadedLibrary,
+    load_libraries,
+    sort_by_load_order,
+)
 from tasks.wheels.linking.values import Linkage
 
 X86, I386 = "EM_X86_64", "EM_386"
@@ -29,10 +34,10 @@ def gets(
     by: Linkage | None = None,
 ) -> dict[str, str | None]:
     """What /w/lib/liba.so gets for each name that it, or what comes with it, needs."""
-    search = Search(path, cache or {}, ("/lib",), files.get)
-    first = [Loaded("/py/bin/python", by)] if by else []
-    libraries = [*first, Loaded("/w/lib/liba.so", library, first[0] if first else None)]
-    return {need.name: need.place for need in load(libraries, search)}
+    search = LibrarySearch(path, cache or {}, ("/lib",), files.get)
+    first = [LoadedLibrary("/py/bin/python", by)] if by else []
+    libraries = [*first, LoadedLibrary("/w/lib/liba.so", library, first[0] if first else None)]
+    return {need.name: need.place for need in load_libraries(libraries, search)}
 
 
 def test_a_librarys_own_folder_is_expanded() -> None:
@@ -89,8 +94,10 @@ def test_a_library_that_was_linked_by_its_path_is_taken_from_there() -> None:
 
 def test_a_library_that_nobody_found_meets_no_need() -> None:
     held = {"/w/lib/liba.so": needing("libb.so"), "/w/lib/libb.so": needing(soname="libb.so")}
-    search = Search((), {}, (), held.get)
-    (need,) = load([Loaded(place, linkage) for place, linkage in held.items()], search)
+    search = LibrarySearch((), {}, (), held.get)
+    (need,) = load_libraries(
+        [LoadedLibrary(place, linkage) for place, linkage in held.items()], search
+    )
     assert need.place is None
 
 
@@ -99,8 +106,10 @@ def test_two_that_need_each_other_are_found() -> None:
         "/w/liba.so": needing("libb.so", runpath="$ORIGIN"),
         "/w/libb.so": needing("liba.so", runpath="$ORIGIN"),
     }
-    search = Search((), {}, (), pair.get)
-    found = load([Loaded(place, linkage) for place, linkage in pair.items()], search)
+    search = LibrarySearch((), {}, (), pair.get)
+    found = load_libraries(
+        [LoadedLibrary(place, linkage) for place, linkage in pair.items()], search
+    )
     assert {need.name: need.place for need in found} == {
         "libb.so": "/w/libb.so",
         "liba.so": "/w/liba.so",
@@ -116,7 +125,7 @@ def test_torch_opens_its_own_first_and_nobody_what_comes_in_by_itself() -> None:
         "torch/lib/libtorch_global_deps.so": needing(),
         "torch/lib/libtorch_python.so": needing("libc10.so"),
     }
-    assert order(held) == [
+    assert sort_by_load_order(held) == [
         "torch/lib/libtorch_global_deps.so",
         "torch/_C.cpython-312.so",
         "functorch/_C.so",

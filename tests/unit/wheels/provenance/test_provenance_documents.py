@@ -11,29 +11,42 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from tasks.core.model import Artifact
-from tasks.wheels.provenance.made import EARLIEST, Invocation, Made, Tool, Tree, dated
-from tasks.wheels.provenance.sbom import sbom
-from tasks.wheels.provenance.shown import shown
-from tasks.wheels.provenance.statement import statement
+from tasks.wheels.provenance.made import (
+    EARLIEST_TIMESTAMP,
+    BuildInputs,
+    BuildTool,
+    Invocation,
+    SourceInfo,
+    add_source_date,
+)
+from tasks.wheels.provenance.sbom import build_sbom
+from tasks.wheels.provenance.shown import redact_json
+from tasks.wheels.provenance.statement import build_statement
 
-TREE = Tree(
+TREE = SourceInfo(
     url="https://github.com/pytorch/pytorch.git",
     commit="1a2b" * 10,
     edits="ed" * 32,
     submodules={"third_party/fmt": "3c4d" * 10, "third_party/gloo": "5e6f" * 10},
     patches=("aa" * 32, "bb" * 32),
 )
-TORCH = Made(
+TORCH = BuildInputs(
     "torch",
     "2.6.0+cu130.sm120.g1a2b1a2",
     TREE,
     1_795_321_330,
-    (Tool("gcc", "12.2.0", "75e997ec62297a64"), Tool("gcc", "12.2.0")),
+    (BuildTool("gcc", "12.2.0", "75e997ec62297a64"), BuildTool("gcc", "12.2.0")),
     cuda="13.0.88",
     packages=("nvidia-cuda-nvcc==13.0.88", "nvidia-cuda-runtime==13.0.96"),
 )
-EXTENSION = Made(
-    "toy", "1.0+torch2.6.0", Tree(digest="cc" * 32), EARLIEST, (), torch="2.6.0", surface="3af753f7"
+EXTENSION = BuildInputs(
+    "toy",
+    "1.0+torch2.6.0",
+    SourceInfo(digest="cc" * 32),
+    EARLIEST_TIMESTAMP,
+    (),
+    torch="2.6.0",
+    surface="3af753f7",
 )
 HOW = Invocation(
     "torch",
@@ -45,22 +58,22 @@ HOW = Invocation(
 )
 
 
-def parts(made: Made) -> dict[str, Any]:
-    return {one["bom-ref"]: one for one in json.loads(sbom(made))["components"]}
+def parts(made: BuildInputs) -> dict[str, Any]:
+    return {one["bom-ref"]: one for one in json.loads(build_sbom(made))["components"]}
 
 
 def test_the_sbom_is_what_cyclonedx_says_one_is() -> None:
     for made in (TORCH, EXTENSION):
-        assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(sbom(made)) is None
-        bom = cast(Any, Bom).from_json(json.loads(sbom(made)))
+        assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(build_sbom(made)) is None
+        bom = cast(Any, Bom).from_json(json.loads(build_sbom(made)))
         assert bom.metadata.component.version == made.version
         assert str(bom.metadata.component.purl).startswith(f"pkg:pypi/{made.name}@")
 
 
 def test_the_same_inputs_give_the_same_bytes_and_others_another_serial_number() -> None:
-    assert sbom(TORCH) == sbom(TORCH)
+    assert build_sbom(TORCH) == build_sbom(TORCH)
     other = replace(TORCH, tree=replace(TREE, commit="9" * 40))
-    serials = {json.loads(sbom(made))["serialNumber"] for made in (TORCH, other, EXTENSION)}
+    serials = {json.loads(build_sbom(made))["serialNumber"] for made in (TORCH, other, EXTENSION)}
     assert len(serials) == 3
     assert all(serial.split("-")[2].startswith("5") for serial in serials)
 
@@ -77,7 +90,7 @@ def test_the_sbom_names_source_submodules_patches_toolkit_and_compilers() -> Non
     assert [found[f"compiler:{number}"]["name"] for number in (1, 2)] == ["gcc", "gcc"]
     excluded = {ref for ref, one in found.items() if one["scope"] == "excluded"}
     assert {ref.partition(":")[0] for ref in excluded} == {"cuda", "package", "compiler"}
-    assert json.loads(sbom(TORCH))["metadata"]["timestamp"] == "2026-11-22T04:22:10+00:00"
+    assert json.loads(build_sbom(TORCH))["metadata"]["timestamp"] == "2026-11-22T04:22:10+00:00"
 
 
 def test_an_extension_tells_the_torch_that_it_was_built_against() -> None:
@@ -87,7 +100,7 @@ def test_an_extension_tells_the_torch_that_it_was_built_against() -> None:
 
 
 def test_the_statement_is_in_totos_with_the_provenance_of_slsa() -> None:
-    told = statement(TORCH, Artifact("torch.whl", "ab" * 32, 1), HOW)
+    told = build_statement(TORCH, Artifact("torch.whl", "ab" * 32, 1), HOW)
     assert told["_type"] == "https://in-toto.io/Statement/v1"
     assert told["predicateType"] == "https://slsa.dev/provenance/v1"
     assert told["subject"] == [{"name": "torch.whl", "digest": {"sha256": "ab" * 32}}]
@@ -108,7 +121,7 @@ def test_the_statement_is_in_totos_with_the_provenance_of_slsa() -> None:
 
 def test_the_lock_digest_is_of_what_the_build_used_and_not_of_what_it_made() -> None:
     def lock(installed: dict[str, str]) -> str:
-        told = statement(TORCH, Artifact("a", "b", 1), replace(HOW, installed=installed))
+        told = build_statement(TORCH, Artifact("a", "b", 1), replace(HOW, installed=installed))
         return str(told["predicate"]["buildDefinition"]["internalParameters"]["lock"])
 
     assert lock({"ninja": "1"}) == lock({"ninja": "1", "torch": "2.6.0"})
@@ -122,7 +135,7 @@ def test_secrets_and_folders_of_this_machine_are_not_shown() -> None:
         "env": {"MY_TOKEN": "hunter2", "LIKE": "-I/home/me/yard/x -L/home/me/y"},
         "list": ["/home/me/yard", 1, None],
     }
-    told = shown(asked, folders)
+    told = redact_json(asked, folders)
     assert "hunter2" not in json.dumps(told)
     assert told == {
         "git": "https://***@example.org/a.git",
@@ -132,6 +145,6 @@ def test_secrets_and_folders_of_this_machine_are_not_shown() -> None:
 
 
 def test_a_persons_own_date_counts_and_no_archive_begins_before_1980() -> None:
-    assert dated({"A": "b"}, 2_000_000_000)["SOURCE_DATE_EPOCH"] == "2000000000"
-    assert dated({}, 0)["SOURCE_DATE_EPOCH"] == str(EARLIEST)
-    assert dated({"SOURCE_DATE_EPOCH": "7"}, 2_000_000_000)["SOURCE_DATE_EPOCH"] == "7"
+    assert add_source_date({"A": "b"}, 2_000_000_000)["SOURCE_DATE_EPOCH"] == "2000000000"
+    assert add_source_date({}, 0)["SOURCE_DATE_EPOCH"] == str(EARLIEST_TIMESTAMP)
+    assert add_source_date({"SOURCE_DATE_EPOCH": "7"}, 2_000_000_000)["SOURCE_DATE_EPOCH"] == "7"

@@ -9,28 +9,32 @@ import pytest
 from packaging.requirements import Requirement
 
 from tasks.core.errors import BadArtifactError
-from tasks.knowledge import load
+from tasks.knowledge import load_knowledge
 from tasks.wheels.binaries import pe, windowsdlls
-from tasks.wheels.binaries.codereader import Reader
-from tasks.wheels.linking.values import Dlls
-from tasks.wheels.verify.checks import Recorded, checks
-from tasks.wheels.verify.dlls import nvidias, outside
-from tasks.wheels.verify.looked import look
-from tasks.wheels.verify.outside import Outside, Surroundings
+from tasks.wheels.binaries.codereader import MachineCodeReader
+from tasks.wheels.linking.values import SystemDlls
+from tasks.wheels.verify.checks import RecordedWheel, check_wheel
+from tasks.wheels.verify.dlls import find_dll_package, find_external_dlls
+from tasks.wheels.verify.looked import inspect_wheel
+from tasks.wheels.verify.outside import ExternalLibrary, TargetEnvironment
 from tests.support.peimages import dll
 from tests.support.rows import each_row
 from tests.support.smallwheels import wheel as small_wheel
 
-KNOWLEDGE = load(Path(__file__).parents[4] / "config" / "knowledge")
-HERE = Dlls(frozenset({"kernel32.dll"}), frozenset({"python312.dll"}), frozenset({"msvcp140.dll"}))
+KNOWLEDGE = load_knowledge(Path(__file__).parents[4] / "config" / "knowledge")
+HERE = SystemDlls(
+    frozenset({"kernel32.dll"}), frozenset({"python312.dll"}), frozenset({"msvcp140.dll"})
+)
 TAG = "cp312-cp312-win_amd64"
-reading = pytest.mark.skipif(not pe.is_readable(), reason="pefile is not installed here")
+reading = pytest.mark.skipif(not pe.is_pefile_installed(), reason="pefile is not installed here")
 
 
-def one(needed: str, *requires: str, windows: Dlls | None = HERE, torch: bool = False) -> Outside:
+def one(
+    needed: str, *requires: str, windows: SystemDlls | None = HERE, torch: bool = False
+) -> ExternalLibrary:
     asked = [Requirement(text) for text in requires]
-    beside = Surroundings(asked, None, windows=windows, is_torch=torch)
-    (found,) = outside({"toy/_C.pyd": (needed,)}, beside)
+    beside = TargetEnvironment(asked, None, windows=windows, is_torch=torch)
+    (found,) = find_external_dlls({"toy/_C.pyd": (needed,)}, beside)
     return found
 
 
@@ -52,14 +56,14 @@ def one(needed: str, *requires: str, windows: Dlls | None = HERE, torch: bool = 
     ],
 )
 def test_a_dll_of_cuda_is_of_a_package(name: str, package: str) -> None:
-    found = nvidias(name)
+    found = find_dll_package(name)
     assert found
     assert found.name == package
 
 
 @pytest.mark.parametrize("name", ["kernel32.dll", "cudart.dll", "mine64_12.dll", "nvcuda.dll"])
 def test_others_are_of_none(name: str) -> None:
-    assert nvidias(name) is None
+    assert find_dll_package(name) is None
 
 
 def test_windows_python_and_the_driver_need_no_requirement() -> None:
@@ -96,21 +100,21 @@ def test_without_delvewheel_nothing_is_said_of_windows_own() -> None:
 
 def test_what_is_in_the_wheel_is_not_outside() -> None:
     held = {"torch/lib/C10.dll": (), "torch/_C.pyd": ("c10.dll",)}
-    assert outside(held, Surroundings([], None, windows=HERE)) == []
+    assert find_external_dlls(held, TargetEnvironment([], None, windows=HERE)) == []
 
 
 @reading
 def test_both_import_tables_are_read(tmp_path: Path) -> None:
     path = tmp_path / "toy.dll"
     path.write_bytes(dll("KERNEL32.dll", "cudart64_12.dll", delayed=["nvcuda.dll"]))
-    assert pe.needed(path) == ("kernel32.dll", "cudart64_12.dll", "nvcuda.dll")
+    assert pe.read_needed_dlls(path) == ("kernel32.dll", "cudart64_12.dll", "nvcuda.dll")
     path.write_bytes(dll())
-    assert pe.needed(path) == ()
+    assert pe.read_needed_dlls(path) == ()
     path.write_bytes(b"\x7fELF and more")
-    assert pe.needed(path) is None
+    assert pe.read_needed_dlls(path) is None
     path.write_bytes(dll("KERNEL32.dll")[:90])
     with pytest.raises(BadArtifactError, match="cannot be read"):
-        pe.needed(path)
+        pe.read_needed_dlls(path)
 
 
 @reading
@@ -120,9 +124,11 @@ def test_the_check_of_a_wheel_tells_it(tmp_path: Path) -> None:
         "toy/lonely.dll": dll("KERNEL32.dll", "nowhere.dll"),
     }
     wheel = small_wheel(tmp_path, "toy", "1.0", content, ["torch"], tag=TAG)
-    found = look(wheel, Reader())
-    told = {c.name: c for c in checks(found, Recorded(why="no"), KNOWLEDGE)}["needs from outside"]
-    if windowsdlls.known([]) is None:
+    found = inspect_wheel(wheel, MachineCodeReader())
+    told = {c.name: c for c in check_wheel(found, RecordedWheel(why="no"), KNOWLEDGE)}[
+        "needs from outside"
+    ]
+    if windowsdlls.classify_dlls([]) is None:
         assert (told.status, told.remedy) == ("not run", "pip install delvewheel")
         return
     assert told.status == "failed"
@@ -135,6 +141,11 @@ def test_without_pefile_dlls_are_not_read(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "pefile", None)
     monkeypatch.setattr(pe, "is_readable", lambda: False)
     wheel = small_wheel(tmp_path, "toy", "1.0", {"toy/_C.pyd": dll("nowhere.dll")}, tag=TAG)
-    told = {c.name: c for c in checks(look(wheel, Reader()), Recorded(why="no"), KNOWLEDGE)}
+    told = {
+        c.name: c
+        for c in check_wheel(
+            inspect_wheel(wheel, MachineCodeReader()), RecordedWheel(why="no"), KNOWLEDGE
+        )
+    }
     assert told["needs from outside"].status == "not run"
     assert "pefile" in told["needs from outside"].detail

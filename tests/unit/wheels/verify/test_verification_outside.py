@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 
 from tasks.wheels.binaries import manylinux
 from tasks.wheels.linking.values import Linkage
-from tasks.wheels.verify.outside import Outside, Surroundings, outside
+from tasks.wheels.verify.outside import ExternalLibrary, TargetEnvironment, find_external_libraries
 from tests.support.rows import each_row
 from tests.support.systems import linux_only
 
@@ -29,12 +29,12 @@ def judged(
     *requires: str,
     system: frozenset[str] | None = SYSTEM,
     against: str = "",
-) -> dict[str, Outside]:
-    beside = Surroundings([Requirement(one) for one in requires], system, against)
-    return {one.name: one for one in outside(held, beside)}
+) -> dict[str, ExternalLibrary]:
+    beside = TargetEnvironment([Requirement(one) for one in requires], system, against)
+    return {one.name: one for one in find_external_libraries(held, beside)}
 
 
-def one(needed: str, *requires: str, rpath: str = "$ORIGIN", against: str = "") -> Outside:
+def one(needed: str, *requires: str, rpath: str = "$ORIGIN", against: str = "") -> ExternalLibrary:
     held = {"torch/lib/libtorch_cuda.so": library(needed, rpath=rpath)}
     return judged(held, *requires, against=against)[needed]
 
@@ -150,7 +150,7 @@ def test_an_extension_finds_what_torch_has_loaded_before_it() -> None:
 
 @linux_only
 def test_auditwheels_list_is_read_where_it_is() -> None:
-    names = manylinux.libraries()
+    names = manylinux.read_manylinux_libraries()
     assert names
     assert {"libc.so.6", "libstdc++.so.6", "libz.so.1"} <= names
     assert not {"libgomp.so.1", "libopenblas.so.0", "libcuda.so.1"} & names

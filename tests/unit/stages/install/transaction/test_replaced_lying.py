@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tasks.stages.install.transaction.lying import files_of, lying, names_in
+from tasks.stages.install.transaction.lying import (
+    find_distributions,
+    list_distribution_files,
+    list_distribution_names,
+)
 
 SITE = "lib/site"
 
@@ -27,10 +31,10 @@ def test_every_way_to_install_leaves_a_name(
     tmp_path: Path, entry: str, name: str, version: str
 ) -> None:
     (tmp_path / SITE / entry).mkdir(parents=True)
-    assert names_in(tmp_path / SITE) == {name}
-    (found,) = lying(tmp_path, [SITE], [name]).values()
+    assert list_distribution_names(tmp_path / SITE) == {name}
+    (found,) = find_distributions(tmp_path, [SITE], [name]).values()
     assert found.version == version
-    assert found.unrecorded == (tmp_path / SITE / entry,)
+    assert found.unrecorded_infos == (tmp_path / SITE / entry,)
 
 
 def test_its_files_are_those_of_record_below_the_prefix_with_their_bytecode(tmp_path: Path) -> None:
@@ -44,8 +48,8 @@ def test_its_files_are_those_of_record_below_the_prefix_with_their_bytecode(tmp_
     info.mkdir()
     (info / "RECORD").write_text("".join(f"{path},,\n" for path in named), encoding="utf-8")
     (info / "added").touch()
-    (found,) = lying(tmp_path, [SITE], ["demo"]).values()
-    assert set(files_of(tmp_path, found)) == {
+    (found,) = find_distributions(tmp_path, [SITE], ["demo"]).values()
+    assert set(list_distribution_files(tmp_path, found)) == {
         "bin/run",
         f"{SITE}/a.py",
         f"{SITE}/__pycache__/a.cpython-312.pyc",

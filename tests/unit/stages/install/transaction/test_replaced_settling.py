@@ -4,33 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tasks.stages.install.transaction.journal import Exchange, Kept, Part, Placed
-from tasks.stages.install.transaction.settling import settled
+from tasks.stages.install.transaction.journal import (
+    BackupFile,
+    DistributionChange,
+    InstalledFile,
+    InstallRecord,
+)
+from tasks.stages.install.transaction.settling import compute_commit
 
 SITE = "lib/site"
 
 
-def part(before: str, after: str) -> Part:
+def part(before: str, after: str) -> DistributionChange:
     """RECORD's digest is told by the version."""
-    return Part(before, f"r{before}" if before else "", after, f"r{after}", "")
+    return DistributionChange(before, f"r{before}" if before else "", after, f"r{after}", "")
 
 
-def put(told: str) -> Placed:
+def put(told: str) -> InstalledFile:
     owner, digest = told.split(":")
-    return Placed(owner, digest, 1, 1)
+    return InstalledFile(owner, digest, 1, 1)
 
 
 def exchange(
-    when: str, parts: Mapping[str, Part], kept: Mapping[str, str], placed: Mapping[str, str]
-) -> Exchange:
+    when: str,
+    parts: Mapping[str, DistributionChange],
+    kept: Mapping[str, str],
+    placed: Mapping[str, str],
+) -> InstallRecord:
     """Files by name → owner:content."""
-    return Exchange(
+    return InstallRecord(
         python="/env/bin/python",
         prefix="/env",
         sites=(SITE,),
         when=when,
         parts=parts,
-        kept={f"{SITE}/{path}": Kept(*told.split(":")) for path, told in kept.items()},
+        kept={f"{SITE}/{path}": BackupFile(*told.split(":")) for path, told in kept.items()},
         placed={f"{SITE}/{path}": put(told) for path, told in placed.items()},
         folders={},
     )
@@ -49,7 +57,7 @@ FIRST = exchange(
 
 
 def test_the_first_install_keeps_all_of_it() -> None:
-    found = settled(None, FIRST)
+    found = compute_commit(None, FIRST)
     assert found.result == FIRST
     assert names(found.originals) == {"t.py", "a.py"}
 
@@ -61,19 +69,19 @@ def test_what_was_ours_is_forgotten() -> None:
         {"t.py": "torch:B", "b.py": "torch:B", "__pycache__/t.cpython-312.pyc": "torch:x"},
         {"t.py": "torch:C", "c.py": "torch:C"},
     )
-    found = settled(FIRST, second)
+    found = compute_commit(FIRST, second)
     assert found.result.kept == FIRST.kept
     assert names(found.result.placed) == {"t.py", "c.py", "n.py"}
     assert (found.result.parts["torch"].before, found.result.parts["torch"].after) == ("A", "C")
     assert found.result.parts["needed"] == FIRST.parts["needed"]
     assert found.result.when == "1"
-    assert (found.originals, found.edited, found.left) == ((), (), ())
+    assert (found.originals, found.edited, found.superseded) == ((), (), ())
 
 
 def test_what_a_person_edited_in_ours_goes_aside() -> None:
     kept = {"t.py": "torch:mine", "a.py": "torch:mine"}  # a.py is a new one where A had one
     second = exchange("2", {"torch": part("B", "C")}, kept, {"t.py": "torch:C", "a.py": "torch:C"})
-    found = settled(FIRST, second)
+    found = compute_commit(FIRST, second)
     assert names(found.edited) == {"t.py", "a.py"}
     assert found.result.kept == FIRST.kept
 
@@ -82,7 +90,7 @@ def test_a_file_of_a_persons_that_is_in_the_way_only_now_comes_back_too() -> Non
     second = exchange(
         "2", {"torch": part("B", "C")}, {"own.py": "torch:own"}, {"own.py": "torch:C"}
     )
-    found = settled(FIRST, second)
+    found = compute_commit(FIRST, second)
     assert names(found.originals) == {"own.py"}
     assert names(found.result.kept) == {"t.py", "a.py", "own.py"}
 
@@ -90,8 +98,8 @@ def test_a_file_of_a_persons_that_is_in_the_way_only_now_comes_back_too() -> Non
 def test_what_a_persons_pip_put_in_the_place_of_ours_is_theirs() -> None:
     pips = {"t.py": "torch:P", "p.py": "torch:P"}
     second = exchange("2", {"torch": part("P", "C")}, pips, {"t.py": "torch:C"})
-    found = settled(FIRST, second)
-    assert names(found.left) == {"t.py", "a.py"}
+    found = compute_commit(FIRST, second)
+    assert names(found.superseded) == {"t.py", "a.py"}
     assert names(found.originals) == {"t.py", "p.py"}
     assert found.result.kept == second.kept
     assert found.result.parts["torch"].before == "P"
@@ -99,14 +107,14 @@ def test_what_a_persons_pip_put_in_the_place_of_ours_is_theirs() -> None:
 
 def test_after_a_person_uninstalled_ours_the_first_is_still_what_comes_back() -> None:
     second = exchange("2", {"torch": part("", "C")}, {}, {"t.py": "torch:C"})
-    found = settled(FIRST, second)
+    found = compute_commit(FIRST, second)
     assert found.result.parts["torch"].before == "A"
     assert found.result.kept == FIRST.kept
 
 
 def test_another_package_that_is_replaced_later_is_kept_beside() -> None:
     second = exchange("2", {"knn": part("1", "2")}, {"k.py": "knn:1"}, {"k.py": "knn:2"})
-    found = settled(FIRST, second)
+    found = compute_commit(FIRST, second)
     assert names(found.originals) == {"k.py"}
     assert names(found.result.kept) == {"t.py", "a.py", "k.py"}
     assert names(found.result.placed) == {"t.py", "b.py", "n.py", "k.py"}
